@@ -1,0 +1,61 @@
+# What a checkout can do. Every target sets up what it needs and is quick the second time.
+#
+#   make setup    .venv with the `forge` command and the development tools
+#   make demo     the guided tour, in this terminal
+#   make test     lint, then every test; what .ci/run calls
+#   make bench    our figures beside those of comparable libraries; writes build/bench.json
+#   make lint     ruff, mypy --strict, the import contract
+#
+# PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
+# BENCH_ARGS="--quick --only dispatch" the benchmarks.
+
+PYTHON ?= python3
+VENV   := .venv
+BENCH  := build/bench-venv
+
+# System packages the tests need, by the names in scripts/system_packages.py.
+TEST_PARTS := bubblewrap
+
+# A caller's settings must not reach the tests or distort a measurement. Without byte-code files every
+# import is compiled anew, which makes start-up two to four times slower.
+unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONWARNINGS PYTEST_ADDOPTS MYPYPATH VIRTUAL_ENV
+$(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
+
+MAKEFLAGS += --no-print-directory
+
+.PHONY: setup demo test bench lint format clean
+
+setup: $(VENV)/.stamp
+	@echo "ready: $(VENV)/bin/forge"
+
+$(VENV)/.stamp: pyproject.toml scripts/make_venv.py
+	@$(PYTHON) scripts/make_venv.py $(VENV) --group dev
+	@touch $@
+
+$(BENCH)/.stamp: pyproject.toml benchmarks/requirements.txt scripts/make_venv.py
+	@$(PYTHON) scripts/make_venv.py $(BENCH) --requirements benchmarks/requirements.txt
+	@touch $@
+
+demo: $(VENV)/.stamp
+	@$(VENV)/bin/python examples/demo.py
+
+test: $(VENV)/.stamp
+	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
+	@$(MAKE) lint
+	@$(VENV)/bin/python -m pytest -n 2 $(PYTEST_ARGS) </dev/null
+
+bench: $(BENCH)/.stamp
+	@$(BENCH)/bin/python -m benchmarks $(BENCH_ARGS)
+
+lint: $(VENV)/.stamp
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+format: $(VENV)/.stamp
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,118 @@
+"""Golem Forge: a tool runtime for AI agents. Everything public is exported here, and loaded when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from golem_forge._version import __version__
+
+if TYPE_CHECKING:
+    from golem_forge.core.call import Caller, Outcome, ToolCall
+    from golem_forge.core.errors import BlockedError
+    from golem_forge.core.result import ToolResult
+    from golem_forge.core.signal import InterruptSignal, create_interrupt_signal
+    from golem_forge.events.bus import create_ui_event_bus
+    from golem_forge.events.questions import create_runtime_ui
+    from golem_forge.orchestrator import Orchestrator
+    from golem_forge.policy.controller import ApprovalController
+    from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+    from golem_forge.tools.context import ToolContext
+    from golem_forge.tools.decorator import tool
+    from golem_forge.tools.fields import derive_fields
+    from golem_forge.tools.modes import is_manual_tool, llm_tools, manual_tools
+    from golem_forge.tools.results import is_valid_kind, is_well_known_kind
+    from golem_forge.tools.tool import Tool
+    from golem_forge.tools.toolset import Toolset
+    from golem_forge.toolsets import (
+        TOOL_LIST,
+        TOOLKIT,
+        FilesystemToolset,
+        create_delete_file_tool,
+        create_read_file_tool,
+        create_write_file_tool,
+    )
+    from golem_forge.workers.session import Session, open_session
+
+_HOME_OF = {
+    "Caller": "golem_forge.core.call",
+    "Outcome": "golem_forge.core.call",
+    "ToolCall": "golem_forge.core.call",
+    "BlockedError": "golem_forge.core.errors",
+    "ToolResult": "golem_forge.core.result",
+    "InterruptSignal": "golem_forge.core.signal",
+    "create_interrupt_signal": "golem_forge.core.signal",
+    "create_ui_event_bus": "golem_forge.events.bus",
+    "create_runtime_ui": "golem_forge.events.questions",
+    "Orchestrator": "golem_forge.orchestrator",
+    "ApprovalController": "golem_forge.policy.controller",
+    "Sandbox": "golem_forge.sandbox.sandbox",
+    "open_sandbox": "golem_forge.sandbox.sandbox",
+    "ToolContext": "golem_forge.tools.context",
+    "tool": "golem_forge.tools.decorator",
+    "derive_fields": "golem_forge.tools.fields",
+    "is_manual_tool": "golem_forge.tools.modes",
+    "llm_tools": "golem_forge.tools.modes",
+    "manual_tools": "golem_forge.tools.modes",
+    "is_valid_kind": "golem_forge.tools.results",
+    "is_well_known_kind": "golem_forge.tools.results",
+    "Tool": "golem_forge.tools.tool",
+    "Toolset": "golem_forge.tools.toolset",
+    "TOOLKIT": "golem_forge.toolsets",
+    "TOOL_LIST": "golem_forge.toolsets",
+    "FilesystemToolset": "golem_forge.toolsets",
+    "create_delete_file_tool": "golem_forge.toolsets",
+    "create_read_file_tool": "golem_forge.toolsets",
+    "create_write_file_tool": "golem_forge.toolsets",
+    "Session": "golem_forge.workers.session",
+    "open_session": "golem_forge.workers.session",
+}
+"""Where each public name lives."""
+
+__all__ = [
+    "TOOLKIT",
+    "TOOL_LIST",
+    "ApprovalController",
+    "BlockedError",
+    "Caller",
+    "FilesystemToolset",
+    "InterruptSignal",
+    "Orchestrator",
+    "Outcome",
+    "Sandbox",
+    "Session",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolResult",
+    "Toolset",
+    "__version__",
+    "create_delete_file_tool",
+    "create_interrupt_signal",
+    "create_read_file_tool",
+    "create_runtime_ui",
+    "create_ui_event_bus",
+    "create_write_file_tool",
+    "derive_fields",
+    "is_manual_tool",
+    "is_valid_kind",
+    "is_well_known_kind",
+    "llm_tools",
+    "manual_tools",
+    "open_sandbox",
+    "open_session",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'golem_forge' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

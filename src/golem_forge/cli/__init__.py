@@ -1,0 +1,1 @@
+"""The `forge` command, one file a verb."""

@@ -1,0 +1,113 @@
+"""The approval card on a plain terminal: everything literal, Enter alone denies.
+
+Threat: keys typed before the card was drawn, or pasted, must not answer it. What waits in the terminal's input is
+thrown away before each question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from typing import Any, Final
+
+from golem_forge.core.visible import visible
+from golem_forge.policy.request import ApprovalRequest
+
+_SHOWN_LINES: Final = 40
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask_on_terminal(request: ApprovalRequest) -> dict[str, Any]:
+    _show(request)
+    while True:
+        key = _read("Approve? [y/N] (y once · n deny · 1… remember · e edit · d all · w why · ? help) ").strip()
+        if key in ("", "n", "N"):
+            reason = _read("Reason for the caller (optional): ").strip() if key else ""
+            return {"approved": False, "reason": reason}
+        if key in ("y", "Y"):
+            return {"approved": True}
+        if key == "q":
+            return {"approved": False, "stop": True}
+        if key.isdigit() and 1 <= int(key) <= len(request.choices):
+            return {"approved": True, "choice": request.choices[int(key) - 1].id}
+        if key == "e" and (edited := _edit(request)) is not None:
+            return {"approved": True, "args": edited}
+        if key == "d":
+            _say(request.diff or request.payload)
+        elif key == "w":
+            _say(f"asked because: {request.why}")
+        elif key == "?":
+            _say(
+                "y runs it once, Enter or n denies, a number also remembers the choice, e edits the arguments as JSON,"
+            )
+            _say("d shows the whole diff or payload, w says who asks, q denies and ends the turn.")
+
+
+def _show(request: ApprovalRequest) -> None:
+    _say("")
+    _say(f"── {request.label or request.tool} wants to run · risk {request.risk} " + "─" * 20)
+    _say(_bounded(request.diff or request.payload))
+    for effect in request.effects:
+        _say(f"  {effect}")
+    for reason in request.risk_reasons:
+        _say(f"  ! {reason}")
+    for warning in request.warnings:
+        _say(f"  ! {visible(warning)}")
+    if request.changed:
+        _say("  the tool's definition changed:")
+        _say(_bounded(request.changed))
+    if request.previously_denied:
+        _say(f"  denied {request.previously_denied} times before in this session")
+    _say(f"  why asked: {request.why}")
+    for name, problem in request.field_errors:
+        _say(f"  ✗ {visible(name)}: {visible(problem)}")
+    for number, choice in enumerate(request.choices, 1):
+        where = f", in {choice.file}" if choice.file else ""
+        _say(f"  {number}  approve and remember: {visible(choice.label)} ({choice.scope}{where})")
+
+
+def _bounded(text: str) -> str:
+    """The first and the last 20 lines: an end that is not shown is where a trick would hide."""
+    lines = text.splitlines()
+    if len(lines) <= _SHOWN_LINES:
+        return text
+    half = _SHOWN_LINES // 2
+    between = f"… {len(lines) - _SHOWN_LINES} lines between; d shows all …"
+    return "\n".join([*lines[:half], between, *lines[-half:]])
+
+
+def _edit(request: ApprovalRequest) -> dict[str, Any] | None:
+    _say(f"now: {json.dumps(request.args, ensure_ascii=False)}")
+    text = _read("new arguments as JSON (empty: back): ").strip()
+    if not text:
+        return None
+    try:
+        args = json.loads(text)
+    except ValueError as error:
+        _say(f"  ✗ not JSON: {error}")
+        return None
+    if not isinstance(args, dict):
+        _say("  ✗ the arguments are one JSON object")
+        return None
+    return args
+
+
+def _read(prompt: str) -> str:
+    with contextlib.suppress(ImportError, OSError):
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:  # end of input is not a yes
+        raise EOFError("the terminal was closed")
+    return line.rstrip("\n")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

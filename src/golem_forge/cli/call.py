@@ -1,0 +1,196 @@
+"""`forge call NAME [--param value …]`: a person runs one tool, on the same path as everybody else.
+
+Forge's own flags may stand before or after NAME; a parameter that has the name of one goes through --args-json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from golem_forge.core.call import Outcome
+from golem_forge.core.verdict import Status
+from golem_forge.core.visible import visible
+
+HELP: Final = """usage: forge call NAME [--param value …] [--args-json JSON] [--json] [--approval MODE] [-p DIR]
+
+Runs one tool in this directory, as the built-in worker.
+
+  --param value     an argument of the tool (--param=value, --flag, --no-flag; repeat for lists)
+  --args-json JSON  all arguments as one JSON object; `-` reads it from standard input
+  --json            the whole Outcome as JSON on standard output
+  --approval MODE   interactive, strict, approve_all or auto_deny
+  -p, --program DIR run in that directory instead of this one
+
+Without a terminal nobody can be asked, so a call that asks is denied.
+Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 124 timed out, 130 interrupted."""
+
+EXIT: Final = {
+    Status.SUCCESS: 0,
+    Status.EXECUTION_FAILED: 1,
+    Status.INPUT_INVALID: 2,
+    Status.APPROVAL_DENIED: 3,
+    Status.POLICY_DENIED: 3,
+    Status.SANDBOX_DENIED: 3,
+    Status.TOOL_NOT_FOUND: 4,
+    Status.TIMEOUT: 124,
+    Status.INTERRUPTED: 130,
+    Status.SKIPPED: 130,
+}
+
+
+class UsageError(Exception):
+    pass
+
+
+@dataclass(slots=True)
+class _Command:
+    name: str = ""
+    words: list[str] = field(default_factory=list)
+    """The tool's own options, still unread."""
+    args_json: str | None = None
+    json: bool = False
+    approval: str | None = None
+    program: str = "."
+    help: bool = False
+
+
+def run(words: list[str]) -> int:
+    try:
+        command = _parse(words)
+        if command.help or not command.name:
+            print(HELP)
+            return 0 if command.help else 2
+        return asyncio.run(_call(command))
+    except UsageError as error:
+        print(f"forge call: {error}", file=sys.stderr)
+        return 2
+
+
+def _parse(words: list[str]) -> _Command:
+    command = _Command()
+    rest = iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        if word == "--":
+            command.words += [word, *rest]
+        elif word in ("-h", "--help"):
+            command.help = True
+        elif word == "--json":
+            command.json = True
+        elif flag in ("--args-json", "--approval", "-a", "--program", "-p"):
+            given = value if equals else next(rest, None)
+            if given is None:
+                raise UsageError(f"{flag} needs a value")
+            _set(command, flag, given)
+        elif not command.name and not word.startswith("-"):
+            command.name = word
+        else:
+            command.words.append(word)
+    return command
+
+
+def _set(command: _Command, flag: str, value: str) -> None:
+    from golem_forge.config.modes import ApprovalMode
+
+    if flag == "--args-json":
+        command.args_json = sys.stdin.read() if value == "-" else value
+    elif flag in ("-p", "--program"):
+        command.program = value
+    elif value in set(ApprovalMode):
+        command.approval = value
+    else:
+        raise UsageError(f"--approval must be one of {', '.join(ApprovalMode)}, got {visible(value)!r}")
+
+
+async def _call(command: _Command) -> int:
+    from golem_forge.cli.ask import ask_on_terminal, can_ask
+    from golem_forge.workers.session import open_session
+
+    callback = ask_on_terminal if can_ask() else None
+    async with open_session(command.program, approval=command.approval, approval_callback=callback) as session:
+        for notice in session.notices:
+            print(f"forge: {visible(notice)}", file=sys.stderr)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.path.signal.interrupt)
+        outcome = await session.call(command.name, _arguments(command, session.catalog))
+        _print(outcome, command.json, session.id)
+    return EXIT[outcome.status]
+
+
+def _arguments(command: _Command, catalog: Any) -> Any:
+    """Binding uses the tool's schema; a tool that does not exist is left to the path to refuse."""
+    if command.args_json is not None:
+        if command.words:
+            raise UsageError("give the arguments either as --args-json or as options, not both")
+        return command.args_json
+    from golem_forge.core.call import Caller
+    from golem_forge.core.errors import ForgeError
+    from golem_forge.tools.binding import BindingError, bind_options, words_as_tokens
+
+    try:
+        tool = catalog.resolve(command.name, Caller.HUMAN)
+    except ForgeError:
+        return {}
+    try:
+        return bind_options(tool.input_schema, words_as_tokens(command.words))
+    except BindingError as error:
+        raise UsageError(f"{error}. `forge tools show {tool.name}` lists its parameters.") from None
+
+
+def _print(outcome: Outcome, as_json: bool, session_id: str) -> None:
+    if as_json:
+        print(json.dumps(_as_json(outcome, session_id), ensure_ascii=False, default=str))
+        return
+    if outcome.ok:
+        sys.stdout.write(_for_stdout(outcome.text))
+        return
+    if outcome.result is not None and outcome.result.text:
+        sys.stdout.write(_for_stdout(outcome.result.text))
+    print(f"forge: {outcome.status.value}: {visible(outcome.error)}", file=sys.stderr)
+    if advice := _next_step(outcome):
+        print(f"forge: {advice}", file=sys.stderr)
+
+
+def _for_stdout(text: str) -> str:
+    """As it is into a pipe or file; on a terminal nothing may steer it."""
+    text = visible(text) if sys.stdout.isatty() else text
+    return text if text.endswith("\n") or not text else text + "\n"
+
+
+def _next_step(outcome: Outcome) -> str:
+    if outcome.status is Status.TOOL_NOT_FOUND:
+        return "`forge tools list` shows the tools there are."
+    if outcome.status is Status.INPUT_INVALID:
+        return f"`forge tools show {outcome.tool}` lists its parameters."
+    if (
+        outcome.status is Status.APPROVAL_DENIED
+        and outcome.decision
+        and not outcome.decision.message.startswith("Denied")
+    ):
+        return "run it on a terminal to be asked, or use --approval approve_all, or add a rule (`forge rules --help`)."
+    if outcome.status is Status.POLICY_DENIED:
+        return "`forge rules explain` shows which rule or zone decides."
+    return ""
+
+
+def _as_json(outcome: Outcome, session_id: str) -> dict[str, Any]:
+    result = outcome.result
+    return {
+        "status": outcome.status.value,
+        "tool": outcome.tool,
+        "callId": outcome.call.id,
+        "sessionId": session_id,
+        "args": outcome.args,
+        "text": outcome.text,
+        "value": result.value if result else None,
+        "error": outcome.error or None,
+        "code": outcome.code or None,
+        "durationMs": round(outcome.duration_ms, 3),
+        "truncated": outcome.truncated,
+        "outputHandle": outcome.output_handle or None,
+        "decision": outcome.decision.to_json() if outcome.decision else None,
+    }

@@ -1,0 +1,75 @@
+"""`forge`: finds the verb and hands the rest over. Starts like a small program: only the verb that runs is imported.
+
+Exit codes: 0 done, 1 it failed, 2 usage or configuration, 3 denied, 4 no such thing, 124 timed out, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final
+
+VERBS: Final = {
+    "call": "run one tool: forge call NAME --arg value",
+    "tools": "list, show and search the tools there are",
+    "rules": "check, explain, list and revoke approval rules",
+    "log": "what was called, decided and done; verify the journal",
+    "trust": "trust this program's files as they are now",
+    "doctor": "what works here, and what to do about the rest",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if words[0] in ("-V", "--version"):
+        from golem_forge._version import __version__
+
+        print(f"forge {__version__}")
+        return 0
+    verb, rest = words[0], words[1:]
+    if verb not in VERBS:
+        return unknown_verb(verb)
+    return _guarded(import_module(f"golem_forge.cli.{verb}").run, rest)
+
+
+def usage() -> str:
+    width = max(map(len, VERBS))
+    lines = "\n".join(f"  {verb:<{width}}  {does}" for verb, does in VERBS.items())
+    return f"usage: forge VERB …\n\n{lines}\n\nforge VERB --help says more; forge --version prints the version."
+
+
+def unknown_verb(verb: str) -> int:
+    from golem_forge.core.nearest import nearest
+    from golem_forge.core.visible import visible
+
+    close = nearest(verb, VERBS)
+    hint = f" (did you mean '{close}'?)" if close else ""
+    print(f"forge: unknown verb '{visible(verb)}'{hint}. `forge --help` lists them.", file=sys.stderr)
+    return 2
+
+
+def _guarded(run: Callable[[list[str]], int], words: list[str]) -> int:
+    from golem_forge.core.errors import ConfigError, ForgeError
+
+    try:
+        return run(words)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"forge: {problem}", file=sys.stderr)
+        return 2
+    except ForgeError as error:
+        print(f"forge: {error.message}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away; nothing more to say, and no second error while exiting
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

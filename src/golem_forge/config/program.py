@@ -1,0 +1,214 @@
+"""The program: forge.yaml over the person's own config.yaml, and what of it counts while the program is untrusted.
+
+Takes a directory. Gives a `Program` whose every value is the one in force, with its origin. Refuses (ConfigError) a
+file with any problem, all of them listed. Untrusted, a program can only make things stricter: its `preApproved`
+counts as `ask`, `unprotect` and zones outside its root are not used, and `notice` says so once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.config.modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
+from golem_forge.config.shape import Problems, Shape, check, list_of, map_of, one_of, positive, text
+from golem_forge.config.yaml_file import YamlFile, read_yaml
+from golem_forge.config.zones import VERDICT, ZONES, ZoneEntry, zone_entries
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.verdict import Verdict
+
+PROGRAM_FILE: Final = "forge.yaml"
+PROJECT_RULES: Final = ".forge/rules.yaml"
+
+_SHAPE: Final = Shape(
+    {
+        "sandbox": Shape({"root": text, "zones": ZONES, "unprotect": list_of(text)}),
+        "approval": Shape(
+            {
+                "mode": one_of(*(mode.value for mode in ApprovalMode)),
+                "default": VERDICT,
+                "tools": map_of(VERDICT),
+                "timeout": positive,
+            }
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalSettings:
+    """The `approval` blocks of both files as they count now."""
+
+    default: Setting[Verdict] | None = None
+    tools: dict[str, Setting[Verdict]] = field(default_factory=dict)
+    timeout: Setting[float] | None = None
+    user_mode: Setting[ApprovalMode] | None = None
+    project_mode: Setting[ApprovalMode] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    root: Path
+    file: Path | None
+    """None: a directory without a forge.yaml around it."""
+    trusted: bool
+    zones: tuple[ZoneEntry, ...]
+    unprotect: tuple[str, ...]
+    approval: ApprovalSettings
+    unused: tuple[str, ...] = ()
+    """What the program's files say and the program is not trusted to say."""
+    notice: str = ""
+
+    def mode(self, flag: ApprovalMode | None = None) -> Setting[ApprovalMode]:
+        """The approval mode in force; `flag` is the command line's."""
+        return choose_mode(flag, self.approval.user_mode, self.approval.project_mode, project_trusted=self.trusted)
+
+
+def find_root(start: Path) -> Path | None:
+    """The nearest directory, from `start` upward, that has a forge.yaml."""
+    directory = Path(os.path.realpath(start))
+    return next((d for d in (directory, *directory.parents) if (d / PROGRAM_FILE).is_file()), None)
+
+
+def load_program(start: Path, home: ForgeHome, *, trusted: Callable[[Path], bool]) -> Program:
+    found = find_root(start)
+    root = found or Path(os.path.realpath(start))
+    problems: list[str] = []
+    person = _read(home.config, home.shown(home.config), problems) if os.path.lexists(home.config) else None
+    project = _read(root / PROGRAM_FILE, PROGRAM_FILE, problems) if found else None
+    if problems:
+        raise ConfigError(*problems)
+    trust = trusted(root)
+    unused: list[str] = []
+    if project is not None and not trust:
+        project = _distrusted(project, root, unused)
+    if not trust and (root / PROJECT_RULES).is_file():
+        unused.append(f"{PROJECT_RULES}: ignored")
+    workspace = (ZoneEntry(name="workspace", path=root),)
+    return Program(
+        root=root,
+        file=root / PROGRAM_FILE if found else None,
+        trusted=trust,
+        zones=next((block.zones for block in (project, person) if block and block.zones is not None), workspace),
+        unprotect=next((block.unprotect for block in (project, person) if block and block.unprotect), ()),
+        approval=_approval_in_force(project, person),
+        unused=tuple(unused),
+        notice=_untrusted_notice(unused) if unused else "",
+    )
+
+
+def _untrusted_notice(unused: list[str]) -> str:
+    lines = "\n".join(f"  {item}" for item in unused)
+    return f"This program is not trusted. Not used until you have read it and run `forge trust`:\n{lines}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """One file, checked."""
+
+    zones: tuple[ZoneEntry, ...] | None
+    unprotect: tuple[str, ...]
+    unprotect_origin: str
+    mode: Setting[ApprovalMode] | None
+    default: Setting[Verdict] | None
+    tools: dict[str, Setting[Verdict]]
+    timeout: Setting[float] | None
+
+
+def _read(path: Path, name: str, found: list[str]) -> _Block | None:
+    """None, with its problems added to `found`, where the file cannot be used."""
+    try:
+        file = read_yaml(path, name)
+    except ConfigError as error:
+        found.extend(error.problems)
+        return None
+    problems = Problems(file)
+    values = check(_SHAPE, file, problems)
+    sandbox: dict[str, Any] = values.get("sandbox", {})
+    approval: dict[str, Any] = values.get("approval", {})
+    zones = None
+    if "zones" in sandbox:
+        zones = zone_entries(file, sandbox["zones"], path.parent / os.path.expanduser(sandbox.get("root", ".")))
+    elif "root" in sandbox:
+        problems.add(("sandbox", "root"), "has no effect without `zones`")
+    found.extend(problems.found)
+    return _Block(
+        zones=zones,
+        unprotect=tuple(sandbox.get("unprotect", ())),
+        unprotect_origin=file.at(("sandbox", "unprotect")),
+        mode=_setting(file, approval, "mode", ApprovalMode),
+        default=_setting(file, approval, "default", Verdict),
+        tools={
+            name: Setting(Verdict(word), file.at(("approval", "tools", name)))
+            for name, word in approval.get("tools", {}).items()
+        },
+        timeout=_setting(file, approval, "timeout", float),
+    )
+
+
+def _setting(file: YamlFile, block: dict[str, Any], key: str, kind: Callable[[Any], Any]) -> Setting[Any] | None:
+    return Setting(kind(block[key]), file.at(("approval", key))) if key in block else None
+
+
+def _distrusted(block: _Block, root: Path, unused: list[str]) -> _Block:
+    """The block with everything taken out that would loosen something; each is named in `unused`."""
+
+    def asking(said: Setting[Verdict], what: str) -> Setting[Verdict]:
+        if said.value is not Verdict.PRE_APPROVED:
+            return said
+        unused.append(f"{said.origin}: {what}: preApproved counts as ask")
+        return Setting(Verdict.ASK, said.origin)
+
+    def asking_zone(zone: ZoneEntry, verb: str, said: Verdict | None) -> Verdict | None:
+        what = f"sandbox.zones.{zone.name}.approval.{verb}"
+        return None if said is None else asking(Setting(said, zone.origin), what).value
+
+    if block.unprotect:
+        unused.append(f"{block.unprotect_origin}: sandbox.unprotect")
+    zones: list[ZoneEntry] = []
+    for zone in block.zones or ():
+        if not zone.is_inside(root):
+            unused.append(f"{zone.origin}: zone {zone.name!r}: its directory is outside the program")
+            continue
+        write, delete = asking_zone(zone, "write", zone.write), asking_zone(zone, "delete", zone.delete)
+        zones.append(replace(zone, write=write, delete=delete))
+    mode = block.mode
+    if mode is not None and is_stricter_mode(ApprovalMode.INTERACTIVE, mode.value):
+        unused.append(f"{mode.origin}: approval.mode {mode.value}")
+        mode = None
+    return replace(
+        block,
+        zones=None if block.zones is None else tuple(zones),
+        unprotect=(),
+        mode=mode,
+        default=block.default and asking(block.default, "approval.default"),
+        tools={name: asking(said, f"approval.tools.{name}") for name, said in block.tools.items()},
+    )
+
+
+def _approval_in_force(project: _Block | None, person: _Block | None) -> ApprovalSettings:
+    """The program over the person's defaults, key by key; `blocked` in either blocks."""
+    blocks = [block for block in (project, person) if block is not None]
+    tools: dict[str, Setting[Verdict]] = {}
+    for block in blocks:
+        for name, said in block.tools.items():
+            tools[name] = _first_or_blocked(tools.get(name), said)
+    default: Setting[Verdict] | None = None
+    for block in blocks:
+        if block.default is not None:
+            default = _first_or_blocked(default, block.default)
+    return ApprovalSettings(
+        default=default,
+        tools=tools,
+        timeout=next((block.timeout for block in blocks if block.timeout is not None), None),
+        user_mode=person.mode if person else None,
+        project_mode=project.mode if project else None,
+    )
+
+
+def _first_or_blocked(first: Setting[Verdict] | None, second: Setting[Verdict]) -> Setting[Verdict]:
+    return second if first is None or second.value is Verdict.BLOCKED else first

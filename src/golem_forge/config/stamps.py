@@ -1,0 +1,38 @@
+"""Stamps: whether a file is still the one that was read, without reading it again.
+
+A file changed a moment ago may change again within one tick of the file system's clock and look the same, so the
+stamp of such a file is not `settled` and must not be relied on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final, NamedTuple
+
+_TICK_NS: Final = 100_000_000
+"""Generous: kernels stamp files at 1 to 10 ms, some network file systems at worse."""
+
+
+class Stamp(NamedTuple):
+    inode: int
+    size: int
+    modified: int
+    changed: int
+    device: int
+
+    @property
+    def settled(self) -> bool:
+        return abs(time.time_ns() - max(self.modified, self.changed)) > _TICK_NS
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev)
+
+
+def stamp(path: str | os.PathLike[str]) -> Stamp | None:
+    """The stamp of what stands at `path` itself (a link is not followed); None if nothing can be seen there."""
+    try:
+        return stamp_of(os.lstat(path))
+    except OSError:
+        return None

@@ -1,0 +1,233 @@
+"""Program trust: one record per program root, holding what its owner read and agreed to, byte for byte.
+
+The digest covers forge.yaml, everything in `.forge/` and whatever `extra` adds; any changed byte, new file or moved
+link ends the trust until it is given again. The record keeps the text, so that the change can be shown as a diff.
+
+Threat: the files come from strangers. Links are recorded as links and never followed, and a tree too large to be read
+by a person is never trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.config.program import PROGRAM_FILE
+from golem_forge.config.stamps import Stamp, stamp, stamp_of
+from golem_forge.core.canonical import digest
+from golem_forge.core.errors import ConfigError
+
+MAX_FILES: Final = 500
+MAX_FILE_BYTES: Final = 1 << 20
+MAX_TOTAL_BYTES: Final = 8 << 20
+_MAX_DEPTH: Final = 16
+
+Extra = Callable[[Path], Iterable[tuple[str, bytes]]]
+"""(root) → further (name, content) pairs that the trust covers, e.g. worker front matter and tool modules."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustSnapshot:
+    """What would be trusted: shown to the person first, then given exactly so."""
+
+    digest: str
+    files: dict[str, str]
+    """Name → text. A link's text is `link to <target>`, a binary file's names its size and hash."""
+
+
+class TrustStore:
+    def __init__(self, home: ForgeHome, extra: Extra | None = None) -> None:
+        self._home = home
+        self._extra = extra
+        self._known: dict[Path, tuple[list[object], bool]] = {}
+
+    def trusted(self, root: Path) -> bool:
+        """Whether trust was given for the present content. What cannot be read is not trusted.
+
+        Asked again and again while a session runs, so an answer holds as long as every stamp stays the same.
+        """
+        root = _real(root)
+        try:
+            seen, settled = self._stamps(root)
+        except (ConfigError, OSError):
+            return False
+        known = self._known.get(root)
+        if known is not None and known[0] == seen:
+            return known[1]
+        answer = self._holds(root)
+        if settled:
+            self._known[root] = (seen, answer)
+        return answer
+
+    def _holds(self, root: Path) -> bool:
+        record = self._record(root)
+        if record is None:
+            return False
+        try:
+            return bool(record["digest"] == self.snapshot(root).digest)
+        except (ConfigError, OSError):
+            return False
+
+    def _stamps(self, root: Path) -> tuple[list[object], bool]:
+        paths = [self._home.trust_dir / self._record_name(root), root / PROGRAM_FILE]
+        paths += [root / name for name, _ in _tree(root, ".forge", 0)]
+        stamps = [stamp(path) for path in paths]
+        program = _followed(root / PROGRAM_FILE)
+        further = [(name, hashlib.sha256(data).digest()) for name, data in self._extra(root)] if self._extra else []
+        settled = all(each.settled for each in (*stamps, program) if each is not None)
+        return [*zip(paths, stamps, strict=True), program, *further], settled
+
+    def snapshot(self, root: Path) -> TrustSnapshot:
+        """Reads what trust would cover; ConfigError if it is too large or unreadable."""
+        root = _real(root)
+        files: dict[str, str] = {}
+        hashes: list[list[str]] = []
+        total = 0
+        for name, kind, content in sorted(self._contents(root)):
+            total += len(content)
+            if len(files) >= MAX_FILES or total > MAX_TOTAL_BYTES:
+                raise ConfigError(
+                    f"{name}: a program with more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes to trust "
+                    "cannot be trusted; move what is not configuration out of .forge"
+                )
+            files[name] = _as_text(kind, content)
+            hashes.append([name, kind, hashlib.sha256(content).hexdigest()])
+        return TrustSnapshot(digest({"v": 1, "files": hashes}), files)
+
+    def give(self, root: Path, snapshot: TrustSnapshot | None = None) -> TrustSnapshot:
+        """Records trust for the snapshot the person saw (default: what is there now)."""
+        root = _real(root)
+        snapshot = snapshot or self.snapshot(root)
+        record = {"version": 1, "root": str(root), "digest": snapshot.digest, "files": snapshot.files}
+        directory = self._home.ensure("trust")
+        _write_whole(directory, self._record_name(root), json.dumps(record).encode())
+        return snapshot
+
+    def withdraw(self, root: Path) -> bool:
+        """False if there was no trust to withdraw."""
+        try:
+            os.unlink(self._home.trust_dir / self._record_name(_real(root)))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def changes(self, root: Path) -> str:
+        """Unified diff from what was trusted to what is there; empty if nothing changed. Never trusted: all is new."""
+        import difflib
+
+        record = self._record(root)
+        before: dict[str, str] = record["files"] if record else {}
+        after = self.snapshot(root).files
+        parts: list[str] = []
+        for name in sorted(before.keys() | after.keys()):
+            old, new = before.get(name), after.get(name)
+            if old == new:
+                continue
+            lines = difflib.unified_diff(
+                (old or "").splitlines(),
+                (new or "").splitlines(),
+                f"a/{name}" if old is not None else "/dev/null",
+                f"b/{name}" if new is not None else "/dev/null",
+                lineterm="",
+            )
+            shown = list(lines) or [f"{name}: only blanks or line endings at the end of a line changed"]
+            parts.append("\n".join(shown))
+        return "\n".join(parts)
+
+    def _record_name(self, root: Path) -> str:
+        return hashlib.sha256(os.fsencode(root)).hexdigest()[:32] + ".json"
+
+    def _record(self, root: Path) -> dict[str, Any] | None:
+        """None without a record, or with one that is not ours to believe."""
+        root = _real(root)
+        try:
+            record = json.loads((self._home.trust_dir / self._record_name(root)).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(record, dict) or record.get("version") != 1 or record.get("root") != str(root):
+            return None
+        usable = isinstance(record.get("digest"), str) and isinstance(record.get("files"), dict)
+        return record if usable else None
+
+    def _contents(self, root: Path) -> Iterator[tuple[str, str, bytes]]:
+        """(name, kind, content) of everything the trust covers; kind is `file`, `link`, `other` or `extra`."""
+        if (root / PROGRAM_FILE).exists():
+            yield PROGRAM_FILE, "file", _content(root / PROGRAM_FILE, PROGRAM_FILE, os.O_RDONLY)
+        for name, mode in _tree(root, ".forge", 0):
+            if stat.S_ISLNK(mode):
+                yield name, "link", os.fsencode(os.readlink(root / name))
+            elif stat.S_ISREG(mode):
+                yield name, "file", _content(root / name, name, os.O_RDONLY | os.O_NOFOLLOW)
+            else:
+                yield name, "other", b""
+        for name, content in self._extra(root) if self._extra else ():
+            yield name, "extra", content
+
+
+def _tree(root: Path, relative: str, depth: int) -> Iterator[tuple[str, int]]:
+    """(name, mode) of everything in `.forge` that is not a directory, links not followed."""
+    try:
+        mode = (root / relative).lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        yield relative, mode
+        return
+    if depth >= _MAX_DEPTH:
+        raise ConfigError(f"{relative}: is nested too deeply to be trusted")
+    for name in os.listdir(root / relative):
+        yield from _tree(root, f"{relative}/{name}", depth + 1)
+
+
+def _followed(path: Path) -> Stamp | None:
+    """forge.yaml may be a link; then what it leads to counts."""
+    try:
+        return stamp_of(os.stat(path))
+    except OSError:
+        return None
+
+
+def _content(path: Path, name: str, flags: int) -> bytes:
+    try:
+        with os.fdopen(os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read ({error.strerror})") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigError(f"{name}: is larger than {MAX_FILE_BYTES} bytes, which cannot be trusted")
+    return content
+
+
+def _as_text(kind: str, content: bytes) -> str:
+    if kind == "link":
+        return f"link to {os.fsdecode(content)}".encode("utf-8", "replace").decode()
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"binary, {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}"
+
+
+def _real(root: Path) -> Path:
+    return Path(os.path.realpath(root))
+
+
+def _write_whole(directory: Path, name: str, content: bytes) -> None:
+    """Readers see the old record or the new one, never a part; only the owner may read it."""
+    temporary = directory / f".{os.urandom(8).hex()}.tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, directory / name)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,70 @@
+"""ToolCall (one request) and Outcome (what became of it)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from golem_forge.core.decision import Decision
+from golem_forge.core.ids import new_id
+from golem_forge.core.result import ToolResult
+from golem_forge.core.verdict import Status
+
+
+class Caller(StrEnum):
+    """Who asks. The caller decides which tools exist for it, never how strictly a call is judged."""
+
+    LLM = "llm"
+    HUMAN = "human"
+    MCP = "mcp"
+    TOOL = "tool"
+
+
+@dataclass(slots=True)
+class ToolCall:
+    name: str
+    args: Any
+    """As it arrived: a mapping, or the raw JSON text of one."""
+    caller: Caller = Caller.LLM
+    id: str = field(default_factory=new_id)
+    parent_id: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    call: ToolCall
+    tool: str
+    """The canonical name, after aliases and hand-overs; the requested name when nothing was found."""
+    status: Status
+    result: ToolResult | None = None
+    error: str = ""
+    """Why it is not a success, in words for the caller; empty on success."""
+    code: str = ""
+    decision: Decision | None = None
+    args: dict[str, Any] | None = None
+    """The validated arguments that ran (or would have run), after any edit by a person."""
+    started_at: float = 0.0
+    duration_ms: float = 0.0
+    executed: bool = False
+    """Whether the tool's code was entered."""
+    truncated: bool = False
+    output_handle: str = ""
+    notes: tuple[str, ...] = ()
+    """What the caller must know besides the result, e.g. what a person changed before approving."""
+    stop_turn: bool = False
+    """The person denied and ended the turn: the rest of the batch is skipped."""
+    denials: tuple[dict[str, Any], ...] = ()
+    protected_created: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.status is Status.SUCCESS
+
+    @property
+    def text(self) -> str:
+        """What the caller reads: the notes, then the result or the reason there is none."""
+        body = self.result.text if self.result and self.result.text else self.error
+        if self.error and self.result and self.result.text and self.error not in body:
+            body = f"{self.error}\n{body}"
+        return "\n".join((*self.notes, body)) if self.notes else body

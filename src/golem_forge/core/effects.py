@@ -1,0 +1,56 @@
+"""Effects: what a call would touch, stated by a tool's plan before anything is touched.
+
+An Effect is facts only. Which verdict and which risk follow from them is policy's business (`policy/effects.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from golem_forge.core.verdict import Verdict
+
+
+class Verb(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    EXEC = "exec"
+    NET = "net"
+    SPAWN = "spawn"
+
+
+class Mark(StrEnum):
+    """A fact about a target that always needs a person, whatever a zone or a rule file says."""
+
+    PROTECTED_PATH = "protected_path"
+    SECRET_PATH = "secret_path"
+    OUTSIDE_ZONE = "outside_zone"
+    OPAQUE = "opaque"
+    DANGER = "danger"
+    NO_WALLS = "no_walls"
+    DEFINITION_CHANGED = "definition_changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    verb: Verb
+    target: str
+    """As people see it: a virtual path, a command's words, `host:port`, a worker's name."""
+    real: str = ""
+    """The resolved identity that goes into the fingerprint (a host path, a program's path). Never shown."""
+    zone_verdict: Verdict | None = None
+    """What the zone of a path target says about this verb; None where no zone decides."""
+    marks: tuple[Mark, ...] = ()
+    words: tuple[str, ...] = ()
+    """For `exec`: the words of one parsed shell segment; empty when the text is opaque."""
+    proven: bool = False
+    """For `exec`: proven read-only by the strict parser and prover."""
+    dangers: tuple[str, ...] = ()
+    """For `exec`: ids of the danger list that were found in the text."""
+
+    def describe(self) -> str:
+        return f"{self.verb} {self.target}"
+
+    def fingerprint_target(self) -> str:
+        return f"{self.verb} {self.real or self.target}"

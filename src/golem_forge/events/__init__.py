@@ -1,0 +1,1 @@
+"""Facts and questions: typed events, the bus that carries them, the journal that keeps them, and redaction."""

@@ -1,0 +1,56 @@
+"""Action events: what a UI asks of the runtime. They may hold raw secrets, so the bus hands out redacted copies."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from golem_forge.events.wire import EventData
+
+Json = dict[str, Any]
+
+
+class UserInput(EventData, action=True):
+    request_id: str
+    content: str
+    attachments: list[Any] | None = None
+
+
+class ApprovalResponse(EventData, action=True):
+    request_id: str
+    approved: bool
+    choice: str | None = None
+    args: Json | None = None
+    """The arguments as the person edited them."""
+    reason: str | None = None
+    stop: bool | None = None
+    """Deny and end the turn."""
+    remember: str | None = None
+    """Instead of `choice`: the narrowest offered choice of this scope."""
+
+
+class FormResponse(EventData, action=True):
+    request_id: str
+    action: Literal["accept", "decline", "cancel"]
+    values: Json | None = None
+
+
+class ManualToolInvoke(EventData, action=True):
+    tool_name: str
+    args: Json
+    request_id: str | None = None
+
+
+class Command(EventData, action=True):
+    request_id: str
+    text: str
+
+
+class Interrupt(EventData, action=True):
+    reason: str | None = None
+    worker_id: str | None = None
+    """Only that worker's branch; absent: everything."""
+
+
+class GetDiff(EventData, action=True):
+    request_id: str
+    path: str

@@ -1,0 +1,212 @@
+"""The bus: one place where the runtime says what happened and UIs say what they want.
+
+`emit` takes a wire name with a mapping, or a typed object. It refuses (ValueError) data without a required field.
+A recorded event goes to the recorder, and is committed, before any subscriber sees it. Delivery is synchronous, in
+subscription order, on the loop's thread: an emit from another thread is queued onto the loop, an emit from inside a
+handler is delivered after the current event, and a raising handler is logged while the others still run.
+
+Threat: an action may hold a raw secret (a form's password, a tool's api key). The runtime needs it as it is, so
+handlers subscribed to that action's own type get it raw; the journal, `*` handlers and queues get a redacted copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from threading import get_ident
+from time import time
+from typing import Any
+
+from golem_forge.events.envelope import Event
+from golem_forge.events.event_queue import EventQueue
+from golem_forge.events.routes import ALL, Handler, Route, Subscription
+from golem_forge.events.types import REGISTRY, EventData
+from golem_forge.events.wire import refuse_missing
+
+Recorder = Callable[[Event], int]
+_THREAD_UNKNOWN = -1
+
+_log = logging.getLogger(__name__)
+
+
+class EventBus:
+    def __init__(
+        self,
+        session_id: str = "",
+        *,
+        recorder: Recorder | None = None,
+        commit: Callable[[], object] | None = None,
+        redact: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """`recorder` keeps an event and gives its number; `commit` makes everything kept so far survive a crash."""
+        self.session_id = session_id
+        self.seq = 0
+        """The number of the last recorded event."""
+        self._recorder = recorder
+        self._commit = commit
+        self._redact = redact
+        self._subscriptions: list[Subscription] = []
+        self._routes: dict[str, Route] = {}
+        self._waiting: deque[tuple[Event, Event]] = deque()
+        self._delivering = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        if asyncio._get_running_loop() is not None:
+            self.bind_loop()
+
+    def bind_loop(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """From now on events are delivered on the thread that runs `loop` (default: the running loop, this thread)."""
+        self._loop = loop or asyncio.get_running_loop()
+        self._thread = get_ident() if self._loop is asyncio._get_running_loop() else _THREAD_UNKNOWN
+
+    def record_with(self, recorder: Recorder, commit: Callable[[], object] | None = None, *, seq: int = 0) -> None:
+        """Attaches the session's journal; `seq` is the number of the last event it already holds."""
+        self._recorder, self._commit, self.seq = recorder, commit, seq
+
+    def on(self, type: str, handler: Handler) -> Callable[[], None]:
+        """Calls `handler(event)` for every event of `type` (`*`: of any type); gives the function that ends it."""
+        if inspect.iscoroutinefunction(handler):
+            raise TypeError("a bus handler is a plain function; an async subscriber uses subscribe_queue()")
+        subscription = Subscription(type, handler)
+        self._subscriptions.append(subscription)
+        self._routes.clear()
+        return lambda: self._drop(lambda one: one is subscription)
+
+    def off(self, type: str) -> None:
+        """Ends every subscription to exactly this type."""
+        self._drop(lambda one: one.type == type)
+
+    def clear(self) -> None:
+        """Ends every subscription."""
+        self._drop(lambda one: True)
+
+    def subscribe_queue(self, maxsize: int = 1024, type: str = ALL) -> EventQueue:
+        """A queue of events for an async reader; call it on the loop that will read."""
+        self.bind_loop()
+        queue = EventQueue(maxsize, on_close=lambda: unsubscribe())
+        unsubscribe = self.on(type, queue.put)
+        return queue
+
+    def emit(
+        self, kind: str | EventData, data: Mapping[str, Any] | None = None, worker_id: str = "", source: str = ""
+    ) -> None:
+        """`source` names the UI that emits an action."""
+        if isinstance(kind, str):
+            route = self._routes.get(kind) or self._new_route(kind)
+            typed = None
+            if data is None:
+                data = {}
+            try:
+                route.probe(data)
+            except KeyError:
+                refuse_missing(REGISTRY[kind], data)
+                raise
+        else:
+            route = self._routes.get(kind.TYPE) or self._new_route(kind.TYPE)
+            typed = kind
+        if self._thread and self._thread != get_ident():
+            self._emit_on_loop(kind, data, worker_id, source)
+            return
+        recorder = self._recorder
+        if recorder is None and not route.targets:
+            self.seq += route.recorded
+            return
+        event = shown = Event(route.type, data, typed, self.seq, time(), self.session_id, worker_id, source)
+        if self._redact is not None or route.private:
+            shown = self._redacted(event, route)
+            if not route.action:
+                event = shown
+        if route.recorded:
+            event.seq = shown.seq = self.seq = self.seq + 1 if recorder is None else self._record(shown)
+        if route.targets:
+            if self._delivering:
+                self._waiting.append((event, shown))
+            else:
+                self._deliver(route, event, shown)
+
+    def _deliver(self, route: Route, event: Event, shown: Event) -> None:
+        self._delivering = True
+        try:
+            while True:
+                if self._commit is not None:
+                    self._commit_quietly()
+                for target in route.targets:
+                    if target.active:
+                        try:
+                            target.handler(shown if target.type == ALL else event)
+                        except Exception:
+                            _log.exception("a handler of %r failed", event.type)
+                if not self._waiting:
+                    return
+                event, shown = self._waiting.popleft()
+                route = self._routes.get(event.type) or self._new_route(event.type)
+        finally:
+            self._delivering = False
+
+    def _emit_on_loop(self, kind: str | EventData, data: Mapping[str, Any] | None, worker_id: str, source: str) -> None:
+        def emit() -> None:
+            self._thread = get_ident()
+            self.emit(kind, data, worker_id, source)
+
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(emit)
+        except RuntimeError:
+            _log.warning("an event came after its loop was closed and was dropped")
+
+    def _commit_quietly(self) -> None:
+        assert self._commit is not None
+        try:
+            self._commit()
+        except Exception:
+            _log.exception("recorded events could not be written")
+
+    def _redacted(self, event: Event, route: Route) -> Event:
+        wire = event.wire
+        changed = self._redact(wire) if self._redact is not None else wire
+        if route.private and changed.get("values"):
+            changed = {**changed, "values": dict.fromkeys(changed["values"], "[not recorded]")}
+        if changed is wire:
+            return event
+        return Event(event.type, changed, None, event.seq, event.ts, event.session_id, event.worker_id, event.source)
+
+    def _record(self, event: Event) -> int:
+        assert self._recorder is not None
+        try:
+            return self._recorder(event)
+        except Exception:
+            # The UI must still learn what happened, e.g. that the journal is unavailable. It is shown unnumbered;
+            # no call can start meanwhile, because the journal refuses that on its own.
+            _log.exception("event %r could not be recorded", event.type)
+            return self.seq
+
+    def _new_route(self, name: str) -> Route:
+        route = Route(name, REGISTRY.get(name), self._subscriptions)
+        if name in REGISTRY:  # an unknown name may come from outside: such are not kept
+            self._routes[name] = route
+        else:
+            _log.debug("event type %r is not defined; UIs will ignore it", name)
+        return route
+
+    def _drop(self, unwanted: Callable[[Subscription], bool]) -> None:
+        dropped = [one for one in self._subscriptions if unwanted(one)]
+        self._subscriptions = [one for one in self._subscriptions if one not in dropped]
+        self._routes.clear()
+        for one in dropped:
+            one.active = False
+            owner = getattr(one.handler, "__self__", None)
+            if isinstance(owner, EventQueue):
+                owner.close()
+
+
+def create_ui_event_bus(
+    session_id: str = "",
+    *,
+    recorder: Recorder | None = None,
+    commit: Callable[[], object] | None = None,
+    redact: Callable[[Any], Any] | None = None,
+) -> EventBus:
+    return EventBus(session_id, recorder=recorder, commit=commit, redact=redact)

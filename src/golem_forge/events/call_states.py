@@ -1,0 +1,116 @@
+"""What the journal knows about each call, from its records alone.
+
+`finished` calls have an outcome. `never_started` ones were proposed, perhaps decided, and no effect can have happened.
+`ambiguous` ones were about to run when the record ends: they may have run, so they are never repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from golem_forge.events.decision_record import full_decision
+
+
+class CallState(StrEnum):
+    FINISHED = "finished"
+    NEVER_STARTED = "never_started"
+    AMBIGUOUS = "ambiguous"
+
+
+@dataclass(slots=True, kw_only=True)
+class CallRecord:
+    id: str
+    tool: str = ""
+    """The canonical name once it is known, until then the requested one."""
+    requested: str = ""
+    args: Any = None
+    caller: str = ""
+    worker: str = ""
+    parent: str = ""
+    decision: dict[str, Any] | None = None
+    fingerprint: str = ""
+    status: str = ""
+    error: str = ""
+    duration_ms: float = 0.0
+    output_handle: str = ""
+    summary: Any = None
+    proposed_at: str = ""
+    started_at: str = ""
+    finished_at: str = ""
+
+    @property
+    def state(self) -> CallState:
+        if self.finished_at:
+            return CallState.FINISHED
+        return CallState.AMBIGUOUS if self.started_at else CallState.NEVER_STARTED
+
+
+@dataclass(slots=True)
+class CallStates:
+    calls: dict[str, CallRecord] = field(default_factory=dict)
+    """By call id, in the order they were proposed."""
+
+    @classmethod
+    def from_records(cls, records: Iterable[Mapping[str, Any]]) -> CallStates:
+        states = cls()
+        for record in records:
+            states.add(record)
+        return states
+
+    def by_state(self, state: CallState | str) -> list[CallRecord]:
+        return [call for call in self.calls.values() if call.state == state]
+
+    def add(self, record: Mapping[str, Any]) -> CallRecord | None:
+        """Takes one record in; gives the call it is about, None for a record that is about no call."""
+        take = _TAKE.get(record.get("type", ""))
+        call_id = record.get("call")
+        if take is None or not isinstance(call_id, str):
+            return None
+        call = self.calls.get(call_id)
+        if call is None:
+            call = self.calls[call_id] = CallRecord(id=call_id)
+        take(call, record)
+        return call
+
+
+def _proposed(call: CallRecord, record: Mapping[str, Any]) -> None:
+    call.tool = record.get("tool", "")
+    call.requested = record.get("requested", call.tool)
+    call.args = record.get("args")
+    call.caller = record.get("caller", "")
+    call.worker = record.get("worker", "")
+    call.parent = record.get("parent", "")
+    call.proposed_at = record.get("ts", "")
+
+
+def _decided(call: CallRecord, record: Mapping[str, Any]) -> None:
+    call.decision = full_decision(record.get("decision", {}))
+    call.fingerprint = call.decision["fingerprint"]
+
+
+def _started(call: CallRecord, record: Mapping[str, Any]) -> None:
+    call.tool = record.get("tool", call.tool)
+    call.args = record.get("args", call.args)
+    call.fingerprint = record.get("fingerprint") or call.fingerprint
+    call.started_at = record.get("ts", "")
+
+
+def _begun(call: CallRecord, record: Mapping[str, Any]) -> None:
+    _proposed(call, record)
+    _decided(call, record)
+    _started(call, record)
+
+
+def _finished(call: CallRecord, record: Mapping[str, Any]) -> None:
+    call.status = record.get("status", "")
+    call.error = record.get("error", "")
+    call.duration_ms = record.get("ms", 0.0)
+    call.output_handle = record.get("outputHandle", "")
+    call.summary = record.get("summary")
+    call.finished_at = record.get("ts", "")
+
+
+_TAKE = {"proposed": _proposed, "decided": _decided, "started": _started, "begun": _begun, "finished": _finished}

@@ -1,0 +1,243 @@
+"""Display events: what the runtime tells its UIs. Nested shapes are plain mappings with wire names."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from golem_forge.events.wire import EventData
+
+Json = dict[str, Any]
+
+
+class SessionStarted(EventData):
+    worker: str
+    model: str
+    mode: str
+    approval_mode: str
+    zones: list[Json]
+    """`{name, mode}` each."""
+    resumed: bool
+
+
+class Message(EventData):
+    message: Json
+    """`{role, content, timestamp?, attachments?}`; role is `user`, `assistant` or `system`."""
+
+
+class Streaming(EventData, recorded=False):
+    request_id: str
+    delta: str
+    done: bool
+    channel: Literal["text", "thinking"]
+    discarded: bool | None = None
+    whole: str | None = None
+    """Replaces everything shown for this id so far."""
+
+
+class Status(EventData):
+    type: Literal["info", "warning", "error"]
+    message: str
+    code: str | None = None
+
+
+class ToolStarted(EventData):
+    tool_call_id: str
+    tool_name: str
+    args: Any
+    caller: str
+    label: str | None = None
+    worker_id: str | None = None
+    parent_call_id: str | None = None
+
+
+class ToolProgress(EventData, recorded=False):
+    tool_call_id: str
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class ToolOutput(EventData, recorded=False):
+    tool_call_id: str
+    stream: Literal["stdout", "stderr"]
+    delta: str
+    whole: str | None = None
+
+
+class ToolResult(EventData):
+    tool_call_id: str
+    tool_name: str
+    args: Any
+    status: str
+    duration_ms: float
+    decision: Json | None
+    """None for a call that was never judged (unknown tool, invalid arguments)."""
+    truncated: bool
+    value: Json | None = None
+    error: str | None = None
+    output_handle: str | None = None
+    denials: list[Json] | None = None
+    protected_created: list[str] | None = None
+
+
+class WorkerUpdate(EventData):
+    worker_id: str
+    name: str
+    task: str
+    status: Literal["pending", "running", "complete", "error"]
+    depth: int
+    parent_id: str | None = None
+    model: str | None = None
+    tools: Any = None
+
+
+class ApprovalRequired(EventData):
+    request_id: str
+    type: Literal["tool_call", "file_write", "command", "worker", "trust", "definition", "sampling"]
+    description: str
+    tool: str
+    args: Any
+    payload: Any
+    effects: list[Any]
+    risk: str
+    risk_reasons: list[str]
+    why: Any
+    choices: list[Json]
+    """`{id, label, scope, rule?, file?}` each, narrow to wide."""
+    fingerprint: str
+    args_key: str
+    previously_denied: int
+    waiting: int
+    warnings: list[str]
+    worker_path: list[Json]
+    """`{id, name, depth, task}` each, root first."""
+    tool_call_id: str | None = None
+    diff: str | None = None
+    segments: list[Any] | None = None
+    changed: Any = None
+    model_note: str | None = None
+    expires_at: str | None = None
+    fields: list[Json] | None = None
+
+
+class ApprovalResolved(EventData):
+    request_id: str
+    approved: bool
+    by: str
+    """A UI's id, or `memory`, `mode`, `timeout`, `interrupt`."""
+    edited: bool
+    choice: str | None = None
+    reason: str | None = None
+
+
+class FormRequired(EventData):
+    request_id: str
+    source: str
+    title: str
+    message: str
+    fields: list[Json]
+    worker_path: list[Json]
+    url: str | None = None
+
+
+class FormResolved(EventData):
+    request_id: str
+    action: Literal["accept", "decline", "cancel"]
+
+
+class InputPrompt(EventData):
+    request_id: str
+    prompt: str
+
+
+class InputResolved(EventData):
+    request_id: str
+
+
+class ManualToolsAvailable(EventData):
+    tools: list[Json]
+    """`{name, label, description, category?, fields}` each."""
+
+
+class DiffSummary(EventData):
+    request_id: str
+    summaries: list[Json]
+    """`{path, operation, additions, deletions}` each; −1 where a count is unknown."""
+
+
+class DiffContent(EventData):
+    request_id: str
+    path: str
+    modified: str
+    is_new: bool
+    original: str | None = None
+
+
+class PlanUpdated(EventData):
+    plan: list[Json]
+    """`{step, status}` each; status is `pending`, `in_progress` or `completed`."""
+    explanation: str | None = None
+
+
+class ContextUsage(EventData):
+    tokens_used: int
+    token_limit: int
+    exceeded: bool
+
+
+class ContextCompacted(EventData):
+    before: int
+    after: int
+
+
+class UsageUpdated(EventData):
+    request_id: str
+    worker_id: str
+    input: int
+    output: int
+    cached: int
+    cost: float | None
+    """None where the price of the model is not known."""
+    session: Json
+
+
+class CatalogChanged(EventData):
+    added: list[Any]
+    changed: list[Any]
+    removed: list[Any]
+    diagnostics: list[Any]
+
+
+class McpStatus(EventData):
+    server: str
+    state: str
+    tools: Any
+    error: str | None = None
+    retry_at: str | None = None
+
+
+class ToolSuggested(EventData):
+    sequence: list[Any]
+    occurrences: int
+    parameters: Any
+
+
+class WallsReport(EventData):
+    level: str
+    guarantees: list[str]
+    missing: list[str]
+    cause: str | None = None
+    fix: str | None = None
+
+
+class SessionEnd(EventData):
+    reason: Literal["completed", "error", "interrupted"]
+    message: str | None = None
+
+
+class RunResult(EventData):
+    success: bool
+    status: str
+    response: str
+    usage: Any
+    partial: str | None = None

@@ -1,0 +1,303 @@
+"""The journal's writer: one append-only, hash-chained file per session, written before the effect.
+
+A call leaves four records: `proposed`, `decided`, `started`, `finished`. The first two wait in memory; `start` and
+`finish` write everything that waits with one `write()`, so a quick call costs two. Whoever is about to wait (for a
+person, for a slow plan) calls `flush` first. `begin` is the first three as one record `begun`, for a call that never
+waited. Written means: it survives `kill -9`; with `sync=True` also a power cut.
+
+No record, no run: when a write fails, the file is cut back to its last whole line, what waited is kept and tried again
+with the next write, and `start` raises JournalError, having taken its own record back. All methods belong to one
+thread, the loop's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from json.encoder import encode_basestring_ascii as quoted
+from pathlib import Path
+from time import time
+from typing import Any, Final
+
+from golem_forge.core.decision import Decision
+from golem_forge.core.ids import new_id
+from golem_forge.events.anchors import Anchor, write_anchor
+from golem_forge.events.chain import START, seal
+from golem_forge.events.clock import iso, iso_now
+from golem_forge.events.decision_record import decision_text
+from golem_forge.events.envelope import Event
+from golem_forge.events.journal_errors import JournalError
+from golem_forge.events.jsontext import encode
+from golem_forge.events.quoting import NAMES
+from golem_forge.events.raw_args import readable_args
+from golem_forge.events.session_files import create_locked, journal_path
+
+VERSION: Final = 1
+MAX_VALUE: Final = 4 * 1024 * 1024
+"""Arguments are limited to 1 MiB before they are validated; escaping may make them longer."""
+_CROWD: Final = 64
+"""So many records may wait for a flush; one more writes them all."""
+_CROWD_MAX: Final = 1024
+"""So many may wait while the disk refuses; one more is refused."""
+_SUMMARY_MAX: Final = 2000
+_WITH_ITS_CALL: Final = frozenset({"toolStarted", "toolResult"})
+"""Events that need no write of their own: the `started` and `finished` records beside them say the same."""
+
+
+class Journal:
+    def __init__(
+        self,
+        path: Path,
+        fd: int,
+        session_id: str,
+        *,
+        redact: Callable[[Any], Any] | None = None,
+        sync: bool = False,
+        lines: int = 0,
+        hash: str = START,
+        size: int = 0,
+        seq: int = 0,
+    ) -> None:
+        """Takes over a locked descriptor. Use `Journal.create` or `recovery.reopen`."""
+        self.path = path
+        self.session_id = session_id
+        self.lines = lines
+        self.seq = seq
+        """The number of the last recorded event."""
+        self.closed = False
+        self._fd = fd
+        self._redact = redact
+        self._sync = sync
+        self.hash = hash
+        """The hash of the last written line."""
+        self._size = size
+        self._waiting: list[str] = []
+        self._torn = False
+
+    @classmethod
+    def create(
+        cls, home: Path, session_id: str = "", *, redact: Callable[[Any], Any] | None = None, sync: bool = False
+    ) -> Journal:
+        session_id = session_id or new_id()
+        path = journal_path(home, session_id)
+        try:
+            fd = create_locked(path, session_id)
+        except OSError as error:
+            raise JournalError(f"The journal could not be created: {error.strerror}.") from error
+        journal = cls(path, fd, session_id, redact=redact, sync=sync)
+        journal.append("session", {"version": VERSION, "sessionId": session_id, "created": iso_now()})
+        try:
+            journal.flush()
+        except JournalError:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        return journal
+
+    # ---- the life of a call
+
+    def propose(
+        self, call_id: str, tool: str, args: Any, caller: str = "llm", worker: str = "", parent: str = ""
+    ) -> None:
+        """A call arrived. `tool` is the name as requested, `args` as it arrived (a mapping, or raw JSON text)."""
+        if type(args) is str:
+            args = readable_args(args)
+        self._waiting.append(
+            f'"ts":"{iso(time())}","type":"proposed","call":{quoted(call_id)},"tool":{quoted(tool)},'
+            f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]}'
+            + (f',"parent":{quoted(parent)}' if parent else "")
+        )
+        if len(self._waiting) > _CROWD:
+            self._make_room()
+
+    def decide(self, call_id: str, decision: Decision) -> None:
+        self._waiting.append(
+            f'"ts":"{iso(time())}","type":"decided","call":{quoted(call_id)},'
+            f'"decision":{decision_text(decision, self._redact)}'
+        )
+
+    def start(self, call_id: str, tool: str, args: Any, fingerprint: str = "") -> None:
+        """About to run `tool` (its canonical name) with these validated arguments: on disk when this returns."""
+        self._waiting.append(
+            f'"ts":"{iso(time())}","type":"started","call":{quoted(call_id)},"tool":{NAMES[tool]},'
+            f'"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
+        )
+        self._flush_start()
+
+    def begin(
+        self,
+        call_id: str,
+        tool: str,
+        args: Any,
+        decision: Decision,
+        caller: str = "llm",
+        worker: str = "",
+        parent: str = "",
+        requested: str = "",
+        fingerprint: str = "",
+    ) -> None:
+        """`propose`, `decide` and `start` in one record, for a call that waited for nothing on its way to the run.
+
+        `requested` is the name that was asked for, where it is not the canonical one.
+        """
+        more = ""
+        if parent:
+            more = f',"parent":{quoted(parent)}'
+        if requested and requested != tool:
+            more += f',"requested":{quoted(requested)}'
+        if fingerprint:
+            more += f',"fingerprint":{quoted(fingerprint)}'
+        self._waiting.append(
+            f'"ts":"{iso(time())}","type":"begun","call":{quoted(call_id)},"tool":{NAMES[tool]},'
+            f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]},'
+            f'"decision":{decision_text(decision, self._redact)}{more}'
+        )
+        self._flush_start()
+
+    def finish(
+        self,
+        call_id: str,
+        status: str,
+        duration_ms: float = 0.0,
+        error: str = "",
+        output_handle: str = "",
+        summary: Any = None,
+    ) -> None:
+        """What became of the call. `summary` is a few words or a small mapping about the result, never the result."""
+        text = (
+            f'"ts":"{iso(time())}","type":"finished","call":{quoted(call_id)},'
+            f'"status":{NAMES[status]},"ms":{round(duration_ms, 3)}'
+        )
+        if error:
+            text += f',"error":{self._short(error)}'
+        if output_handle:
+            text += f',"outputHandle":{quoted(output_handle)}'
+        if summary is not None:
+            text += f',"summary":{self._short(summary)}'
+        self._waiting.append(text)
+        self.flush()
+
+    # ---- everything else
+
+    def record_event(self, event: Event) -> int:
+        """For the bus: keeps an event and gives its number. The bus has redacted it."""
+        seq = self.seq + 1
+        worker = f',"workerId":{NAMES[event.worker_id]}' if event.worker_id else ""
+        self._waiting.append(
+            f'"ts":"{event.ts}","type":"event","seq":{seq},"event":{NAMES[event.type]}{worker},'
+            f'"data":{encode(event.wire).decode()}'
+        )
+        self.seq = seq
+        if event.type not in _WITH_ITS_CALL:
+            self.flush()
+        elif len(self._waiting) > _CROWD:
+            self._make_room()
+        return seq
+
+    def note(self, text: str, **facts: Any) -> None:
+        """Something worth keeping that is neither a call nor an event."""
+        self.append("note", {"text": text, **facts})
+
+    def append(self, type: str, fields: Mapping[str, Any]) -> None:
+        """Any other record, redacted; it waits for the next flush."""
+        body = self._json(fields)[1:-1]
+        self._waiting.append(f'"ts":"{iso(time())}","type":{NAMES[type]}{"," if body else ""}{body}')
+        if len(self._waiting) > _CROWD:
+            self._make_room()
+
+    def flush(self) -> None:
+        """Everything that waits, on disk; JournalError if the disk refuses."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        if self.closed:
+            raise JournalError("The journal of this session is closed.")
+        data, lines, hash = seal(waiting, self.lines, self.hash)
+        self._write(data)
+        self.lines = lines
+        self.hash = hash
+        self._size += len(data)
+        waiting.clear()
+
+    def close(self) -> None:
+        """Ends the file with a `closed` record and lets the session go."""
+        if self.closed:
+            return
+        self.append("closed", {})
+        try:
+            self.flush()
+            write_anchor(self.path, self.anchor)
+        except OSError as error:
+            raise JournalError(f"The journal could not be closed: {error.strerror}.") from error
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Lets the file go without a `closed` record, as a crash would."""
+        if not self.closed:
+            self.closed = True
+            os.close(self._fd)
+
+    @property
+    def anchor(self) -> Anchor:
+        return Anchor(self.lines, self.hash)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _json(self, value: Any) -> str:
+        text = encode(value if self._redact is None else self._redact(value))
+        if len(text) > MAX_VALUE:
+            return f'"[too long to record: {len(text)} bytes sha256:{sha256(text).hexdigest()[:8]}]"'
+        return text.decode()
+
+    def _short(self, value: Any) -> str:
+        text = self._json(value)
+        return text if len(text) <= _SUMMARY_MAX else quoted(text[:_SUMMARY_MAX] + "…")
+
+    def _flush_start(self) -> None:
+        try:
+            self.flush()
+        except JournalError:
+            self._waiting.pop()  # it did not start, so nothing may ever say it did
+            raise
+
+    def _make_room(self) -> None:
+        """Many records wait: because nobody flushed (so they are written now), or because the disk refuses them."""
+        if len(self._waiting) <= _CROWD_MAX:
+            self.flush()
+            return
+        self._waiting.pop()
+        raise JournalError(
+            "The journal cannot be written and too many records wait already. Free disk space and retry."
+        )
+
+    def _write(self, data: bytes) -> None:
+        if self._torn:
+            self._cut_back()
+        try:
+            done = os.write(self._fd, data)
+            while done < len(data):
+                done += os.write(self._fd, data[done:])
+            if self._sync:
+                os.fdatasync(self._fd)
+        except OSError as error:
+            self._torn = True
+            self._cut_back()
+            raise JournalError(
+                f"The journal could not be written ({error.strerror}); the call was not run. Free disk space and retry."
+            ) from error
+
+    def _cut_back(self) -> None:
+        """Removes what a failed write left behind: half a line would look like tampering once more follows it."""
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError as error:
+            raise JournalError(f"The journal could not be repaired ({error.strerror}).") from error
+        self._torn = False

@@ -1,0 +1,179 @@
+"""The journal's reader: streams records, checks the chain, and tells an accident from tampering.
+
+`read` gives every whole record. `scan` reads a file once and tells its state; `verify` adds what only the world around
+the file can tell. A torn last line (a crash or a full disk in mid-write) is reported as torn, never as tampering;
+a problem is named by its line number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from golem_forge.events.anchors import Anchor, read_anchor
+from golem_forge.events.chain import START, next_hash, unseal
+from golem_forge.events.envelope import Event
+from golem_forge.events.jsontext import decode
+from golem_forge.events.session_files import is_held
+
+Record = dict[str, Any]
+_MAX_PROBLEMS = 100
+_EARLIER = 64
+"""After a fault a line may also follow one of so many earlier lines: an inserted or moved line is named once."""
+
+
+class Problem(NamedTuple):
+    line: int
+    what: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan:
+    """What one pass over a journal found."""
+
+    lines: int = 0
+    hash: str = START
+    size: int = 0
+    """Bytes up to the end of the last whole line."""
+    torn: int = 0
+    """Bytes of an unfinished last line."""
+    seq: int = 0
+    closed: bool = False
+    session_id: str = ""
+    problems: list[Problem] = field(default_factory=list)
+    hashes: dict[int, str] = field(default_factory=dict)
+    """The hashes of the lines that were asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    ok: bool
+    lines: int
+    problems: list[Problem]
+    """What was changed, by line number."""
+    notes: list[str]
+    """What is worth knowing and proves nothing: `torn last line`, `not closed`, `in use`."""
+
+
+def _parse(body: bytes) -> Record | None:
+    try:
+        record = decode(body + b"}")
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[bytes, bool]]:
+    with path.open("rb") as file:
+        for line in file:
+            yield (line[:-1], True) if line.endswith(b"\n") else (line, False)
+
+
+def read(path: Path) -> Iterator[Record]:
+    """Every readable record in file order, without its hash. The chain is not checked; a torn last line is left out."""
+    for line, whole in _whole_lines(path):
+        parts = unseal(line) if whole else None
+        record = _parse(parts[0]) if parts else None
+        if record is not None:
+            yield record
+
+
+def scan(path: Path, *, want: frozenset[int] = frozenset(), records: list[Record] | None = None) -> Scan:
+    """Checks every line against the chain. `want` names lines whose hashes are needed; `records` collects them all."""
+    found = Scan()
+    earlier: list[str] = []
+    for number, (line, whole) in enumerate(_whole_lines(path), start=1):
+        if not whole:
+            found.torn = len(line)
+            break
+        found.lines = number
+        found.size += len(line) + 1
+        parts = unseal(line)
+        record = _parse(parts[0]) if parts else None
+        if parts is None or record is None:
+            _add(found, number, "is not a journal record (changed)")
+            continue
+        body, hash = parts
+        if next_hash(found.hash, body) != hash and not any(next_hash(one, body) == hash for one in earlier):
+            _add(found, number, _fault(number, record))
+        if found.problems:
+            earlier = [*earlier[-_EARLIER:], found.hash]
+        found.hash = hash
+        if number in want:
+            found.hashes[number] = hash
+        _take_in(found, number, record)
+        if records is not None:
+            records.append(record)
+    return found
+
+
+def _take_in(found: Scan, number: int, record: Mapping[str, Any]) -> None:
+    kind = record.get("type")
+    found.closed = kind == "closed"
+    if kind == "event" and isinstance(record.get("seq"), int):
+        found.seq = record["seq"]
+    if number == 1:
+        found.session_id = str(record.get("sessionId", ""))
+        if kind != "session" and not found.problems:
+            _add(found, 1, "is not the first line of a session")
+
+
+def _fault(number: int, record: Mapping[str, Any]) -> str:
+    named = record.get("n")
+    if not isinstance(named, int) or named == number:
+        return "does not match its hash: it, or the line before it, was changed"
+    if named > number:
+        return f"was line {named}: lines before it are missing, or it was moved"
+    return f"was line {named}: it was moved or inserted here"
+
+
+def _add(found: Scan, number: int, what: str) -> None:
+    if len(found.problems) < _MAX_PROBLEMS:
+        found.problems.append(Problem(number, what))
+
+
+def verify(path: Path, anchor: Anchor | None = None) -> Verification:
+    """Whether the file is what was written. `anchor`: what another record (the index) knows about its length."""
+    anchors = [known for known in (read_anchor(path), anchor) if known is not None]
+    found = scan(path, want=frozenset(known.lines for known in anchors))
+    held = is_held(path)
+    problems = list(found.problems)
+    for known in anchors:
+        if found.lines < known.lines:
+            problems.append(
+                Problem(found.lines + 1, f"lines {found.lines + 1} to {known.lines} are missing at the end")
+            )
+        elif found.hashes.get(known.lines) != known.hash:
+            problems.append(Problem(known.lines, "has another hash than the one kept outside this file (rewritten)"))
+    if found.session_id and found.session_id != path.stem:
+        problems.append(Problem(1, f"belongs to session {found.session_id}"))
+    if not found.lines and not held:
+        problems.append(Problem(1, "the file holds no record"))
+    notes = []
+    if found.torn and not held:
+        notes.append(f"torn last line ({found.torn} bytes): the writer was stopped while writing it")
+    if held:
+        notes.append("in use")
+    elif not found.closed:
+        notes.append("not closed: the session crashed, or lines are missing at the end")
+    unique = list(dict.fromkeys(problems))
+    return Verification(ok=not unique, lines=found.lines, problems=unique, notes=notes)
+
+
+def events_after(path: Path, seq: int = 0, limit: int | None = None) -> Iterator[Event]:
+    """The recorded UI events with a number above `seq`, in order; at most `limit`."""
+    session_id = ""
+    given = 0
+    for record in read(path):
+        if record.get("type") == "session":
+            session_id = str(record.get("sessionId", ""))
+        if record.get("type") != "event" or record["seq"] <= seq:
+            continue
+        if limit is not None and given >= limit:
+            return
+        given += 1
+        yield Event(
+            record["event"], record["data"], None, record["seq"], record["ts"], session_id, record.get("workerId", "")
+        )

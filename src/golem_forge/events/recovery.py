@@ -1,0 +1,133 @@
+"""Reopening a session after an orderly end or a crash. Nothing is run, nothing is repeated.
+
+A torn last line is cut off. Calls that were about to run get the outcome `interrupted`, `may have run before the
+crash`; calls that never started get `interrupted`. Questions and cards that were open on the screen are closed the same
+way. Refuses: SessionNotFound, SessionInUse, JournalDamaged (the chain is broken: what it says cannot be trusted).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.core.verdict import Status
+from golem_forge.events.anchors import write_anchor
+from golem_forge.events.call_states import CallRecord, CallState, CallStates
+from golem_forge.events.clock import iso_now
+from golem_forge.events.envelope import Event
+from golem_forge.events.journal import Journal
+from golem_forge.events.journal_errors import JournalDamaged
+from golem_forge.events.journal_reader import Record, scan
+from golem_forge.events.session_files import journal_path, open_locked
+from golem_forge.events.types import ApprovalResolved, EventData, FormResolved, InputResolved, ToolResult, to_wire
+
+MAY_HAVE_RUN: Final = "may have run before the crash"
+NEVER_RAN: Final = "interrupted before it started"
+
+_OPENED_BY: Final = {
+    "toolStarted": "toolCallId",
+    "approvalRequired": "requestId",
+    "formRequired": "requestId",
+    "inputPrompt": "requestId",
+}
+_CLOSED_BY: Final = {
+    "toolResult": "toolStarted",
+    "approvalResolved": "approvalRequired",
+    "formResolved": "formRequired",
+    "inputResolved": "inputPrompt",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Reopened:
+    journal: Journal
+    calls: CallStates
+    """Every call of the session so far; all are finished now."""
+    interrupted: list[CallRecord]
+    """Those that the crash had left open, in order."""
+
+
+def reopen(home: Path, session_id: str, *, redact: Callable[[Any], Any] | None = None, sync: bool = False) -> Reopened:
+    path = journal_path(home, session_id)
+    fd = open_locked(path, session_id)
+    try:
+        records: list[Record] = []
+        found = scan(path, records=records)
+        if found.problems:
+            raise JournalDamaged(session_id, *found.problems[0])
+        if not found.lines or found.session_id != session_id:
+            raise JournalDamaged(session_id, 1, "is not the first line of this session")
+        if found.torn:
+            os.ftruncate(fd, found.size)
+        journal = Journal(
+            path,
+            fd,
+            session_id,
+            redact=redact,
+            sync=sync,
+            lines=found.lines,
+            hash=found.hash,
+            size=found.size,
+            seq=found.seq,
+        )
+        journal.append("resumed", {"tornBytes": found.torn} if found.torn else {})
+        calls = CallStates.from_records(records)
+        interrupted = _close_calls(journal, calls)
+        _close_events(journal, records, calls)
+        journal.flush()
+        write_anchor(path, journal.anchor)
+    except BaseException:
+        os.close(fd)
+        raise
+    return Reopened(journal=journal, calls=calls, interrupted=interrupted)
+
+
+def _close_calls(journal: Journal, calls: CallStates) -> list[CallRecord]:
+    open_calls = [call for call in calls.calls.values() if call.state is not CallState.FINISHED]
+    for call in open_calls:
+        call.error = MAY_HAVE_RUN if call.state is CallState.AMBIGUOUS else NEVER_RAN
+        call.status = Status.INTERRUPTED.value
+        call.finished_at = iso_now()
+        journal.append("finished", {"call": call.id, "status": call.status, "ms": 0.0, "error": call.error})
+    return open_calls
+
+
+def _close_events(journal: Journal, records: Iterable[Record], calls: CallStates) -> None:
+    open_events: dict[tuple[str, str], Record] = {}
+    for record in records:
+        if record.get("type") != "event":
+            continue
+        name, data = record["event"], record["data"]
+        if name in _OPENED_BY:
+            open_events[name, data.get(_OPENED_BY[name])] = record
+        elif name in _CLOSED_BY:
+            opener = _CLOSED_BY[name]
+            open_events.pop((opener, data.get(_OPENED_BY[opener])), None)
+    for (name, key), record in open_events.items():
+        closing = _closing(name, key, record["data"], calls.calls.get(key))
+        journal.record_event(
+            Event(closing.TYPE, to_wire(closing), closing, 0, iso_now(), worker_id=record.get("workerId", ""))
+        )
+
+
+def _closing(name: str, key: str, opened: Mapping[str, Any], call: CallRecord | None) -> EventData:
+    if name == "approvalRequired":
+        return ApprovalResolved(request_id=key, approved=False, by="interrupt", edited=False)
+    if name == "formRequired":
+        return FormResolved(request_id=key, action="cancel")
+    if name == "inputPrompt":
+        return InputResolved(request_id=key)
+    return ToolResult(
+        tool_call_id=key,
+        tool_name=call.tool if call else opened.get("toolName", ""),
+        args=opened.get("args"),
+        status=call.status if call else Status.INTERRUPTED.value,
+        duration_ms=call.duration_ms if call else 0.0,
+        decision=call.decision if call else None,
+        truncated=False,
+        error=(call.error if call else MAY_HAVE_RUN) or None,
+        output_handle=(call.output_handle if call else "") or None,
+    )

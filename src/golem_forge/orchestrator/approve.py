@@ -1,0 +1,179 @@
+"""approve: turns an `ask` into a yes or a no. Takes the judged call; gives back when it may run.
+
+A person may edit the arguments: the edited call goes through validate, plan and judge again, and the approval counts
+for exactly that call, unless its risk is higher than the one they saw. Refuses with `policy_denied` (blocked),
+`approval_denied`, or `interrupted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from golem_forge.core.decision import AnsweredBy
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.verdict import Risk, Status, Verdict, is_riskier
+from golem_forge.events.clock import timestamp
+from golem_forge.events.redaction import Redactor
+from golem_forge.orchestrator.travel import Travel, changes
+from golem_forge.orchestrator.validate import validate
+from golem_forge.policy.answers import Answer
+from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.desk import Waiting
+from golem_forge.policy.judge import Judge, refusal
+from golem_forge.policy.offers import Offer, offers_from
+from golem_forge.policy.request import build_request
+from golem_forge.policy.rules import Rule, choices
+from golem_forge.policy.rules.remembered import remember
+from golem_forge.tools.validation import InputInvalid
+
+_MAX_EDITS: Final = 20
+Replan = Callable[[], Awaitable[None]]
+"""Plans and judges the travel's present arguments anew."""
+
+
+class Approval:
+    """The stage with what it needs; one per session."""
+
+    def __init__(self, controller: ApprovalController, judge: Judge, redactor: Redactor) -> None:
+        self._controller = controller
+        self._judge = judge
+        self._redactor = redactor
+
+    async def approve(self, travel: Travel, replan: Replan) -> None:
+        answer: Answer | None = None
+        shown = Risk.LOW
+        for _ in range(_MAX_EDITS):
+            decision = travel.judged.decision
+            if decision.verdict is Verdict.BLOCKED:
+                raise ForgeError(refusal(travel.tool.name, decision), status=Status.POLICY_DENIED, code="BLOCKED")
+            if decision.verdict is Verdict.PRE_APPROVED and answer is None:
+                return
+            if travel.approved_as and travel.approved_as == decision.fingerprint:
+                return  # planned anew after a wait, and still the call that was approved
+            if answer is None or is_riskier(decision.risk, shown):
+                shown = decision.risk
+                answer = await self._ask(travel)
+                if answer.args is not None:
+                    await self._edit(travel, answer.args, replan)
+                    continue
+            self._settle(travel, answer)
+            return
+        raise ForgeError("The arguments were edited too often; the call was not run.", status=Status.APPROVAL_DENIED)
+
+    async def _ask(self, travel: Travel) -> Answer:
+        decision = travel.judged.decision
+        decision.asked_at = timestamp()
+        answer = await self._controller.approve(decision, travel.tool.name, lambda: self._waiting(travel))
+        decision.answered_at = timestamp()
+        travel.asked = travel.asked or answer.by is AnsweredBy.PERSON
+        if not answer.approved:
+            decision.answered_by, decision.message = answer.by, answer.message
+            travel.stop_turn = answer.stop
+            raise ForgeError(answer.message, status=answer.status, code="DENIED")
+        return answer
+
+    async def _edit(self, travel: Travel, args: dict[str, Any], replan: Replan) -> None:
+        before, asked = travel.arguments.plain, travel.judged.decision
+        travel.arguments = validate(travel.tool, args)
+        shown = self._redactor.value
+        travel.notes = (*travel.notes, changes(shown(before), shown(travel.arguments.plain)))
+        await replan()
+        decision = travel.judged.decision
+        decision.edited, decision.asked_at, decision.answered_at = True, asked.asked_at, asked.answered_at
+
+    def _settle(self, travel: Travel, answer: Answer) -> None:
+        decision = travel.judged.decision
+        decision.answered_by = answer.by
+        decision.cached = answer.cached
+        decision.answered_at = decision.answered_at or timestamp()
+        travel.approved_as = decision.fingerprint
+        if answer.choice is not None:
+            self._keep(travel, self._for_edited(travel, answer.choice) if decision.edited else answer.choice)
+        if travel.tool.pin is not None and not travel.tool.definition_approved and answer.by is AnsweredBy.PERSON:
+            travel.tool.pin()
+
+    def _for_edited(self, travel: Travel, chosen: Offer) -> Offer:
+        """The same choice, made from the edited call: what is kept must be what was approved."""
+        offers = self._offers(travel)
+        same = next((offer for offer in offers if offer.label == chosen.label and offer.scope == chosen.scope), None)
+        return same or Offer(id="exact", label="this exact call", scope="session", exact=True)
+
+    def _keep(self, travel: Travel, offer: Offer) -> None:
+        decision, rules = travel.judged.decision, self._judge.rules
+        if offer.exact or rules is None:
+            self._controller.keep(decision.fingerprint, f"{travel.tool.name} {decision.args_key}")
+        elif offer.scope == "always":
+            remember(rules.home, offer.rules)
+        else:
+            for rule in offer.rules:
+                rules.add_session_rule(rule)
+        decision.remembered = offer.scope
+        self._controller.judge_again()
+
+    def _waiting(self, travel: Travel) -> Waiting:
+        request = build_request(
+            tool=travel.tool,
+            args=travel.arguments.plain,
+            plan=travel.plan,
+            decision=travel.judged.decision,
+            effects=travel.judged.facts.effects,
+            call_id=travel.call.id,
+            worker=travel.ctx.worker,
+            redactor=self._redactor,
+            choices=self._offers(travel),
+            previously_denied=self._controller.memory.denials(travel.judged.decision.fingerprint),
+            describe_path=worker_path,
+        )
+        return Waiting(
+            request=request,
+            check_edit=lambda args: _problems(travel, args),
+            covered=lambda: self._covered(travel),
+            signal=travel.waiting,
+        )
+
+    def _offers(self, travel: Travel) -> tuple[Offer, ...]:
+        judged = travel.judged
+        by = judged.decision.decided_by
+        rules = self._judge.rules
+        return offers_from(
+            choices(
+                judged.facts,
+                judged.bases,
+                critical=judged.decision.risk is Risk.CRITICAL,
+                explicit_ask=by is not None and by.source in ("rules", "config"),
+                full_walls=False,
+                would_lift=lambda extra: self._would_lift(travel, extra),
+                remembered_file=rules.home.shown(rules.home.remembered) if rules else "",
+            )
+        )
+
+    def _would_lift(self, travel: Travel, extra: tuple[Rule, ...]) -> bool:
+        tried = self._judge.weigh(
+            travel.tool, travel.judged.facts, travel.judged.base, travel.judged.decision.keys, extra=extra
+        )
+        return tried.decision.verdict is Verdict.PRE_APPROVED
+
+    def _covered(self, travel: Travel) -> Answer | None:
+        decision = travel.judged.decision
+        if self._controller.memory.granted(decision.fingerprint):
+            return Answer(approved=True, by=AnsweredBy.MEMORY, cached=True)
+        if self._would_lift(travel, ()):
+            return Answer(approved=True, by=AnsweredBy.RULE)
+        return None
+
+
+def _problems(travel: Travel, args: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    try:
+        validate(travel.tool, args)
+    except InputInvalid as error:
+        return error.fields or (("", error.message),)
+    return ()
+
+
+def worker_path(worker: str) -> tuple[dict[str, Any], ...]:
+    names = worker.split("/")
+    return tuple(
+        {"id": "/".join(names[: depth + 1]), "name": name, "depth": depth, "task": ""}
+        for depth, name in enumerate(names)
+    )

@@ -1,0 +1,183 @@
+"""Drives one tool's coroutine inside the caller's task, and can walk away from it.
+
+Starting a task for every call would cost more than most calls do, so the coroutine is stepped right here. Timers and
+the interrupt signal are armed only when it first has to wait. When the time is up the coroutine is cancelled; one
+that ignores that for GRACE seconds is left behind in a task of its own, and its caller goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import types
+from collections.abc import Coroutine, Generator
+from typing import Any, Final
+
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.verdict import Status
+
+GRACE: Final = 0.4
+_left_behind: set[asyncio.Task[Any]] = set()
+
+
+class Ended(Exception):
+    """The call was ended from outside, before its code finished by itself."""
+
+    def __init__(self, watch: Watch) -> None:
+        assert watch.why is not None
+        super().__init__(watch.why)
+        self.status = watch.why
+        self.idle = watch.idle
+        self.abandoned = watch.abandoned
+
+
+class Watch:
+    """What may end one running call: its total time, its idle time, the interrupt signal."""
+
+    __slots__ = (
+        "_cancels",
+        "_idle",
+        "_loop",
+        "_resources",
+        "_signal",
+        "_task",
+        "_total",
+        "_touched",
+        "abandoned",
+        "idle",
+        "why",
+    )
+
+    def __init__(self, signal: InterruptSignal, total: float | None, idle: float | None) -> None:
+        self._signal = signal
+        self._total = total
+        self._idle = idle
+        self._task: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._resources: list[Any] = []
+        self._cancels = 0
+        self._touched = 0.0
+        self.why: Status | None = None
+        self.idle = False
+        self.abandoned = False
+
+    def touch(self) -> None:
+        """Progress was reported: the idle clock starts anew. Safe from any thread."""
+        if self._loop is not None:
+            self._touched = self._loop.time()
+
+    def arm(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        if self._total is not None:
+            self._resources.append(self._loop.call_later(self._total, self._end, Status.TIMEOUT).cancel)
+        if self._idle is not None:
+            self._touched = self._loop.time()
+            self._loop.call_later(self._idle, self._check_idle)
+        self._resources.append(self._signal.listen(lambda _: self._end(Status.INTERRUPTED)))
+
+    def disarm(self) -> None:
+        if self._task is None:
+            return
+        for release in self._resources:
+            release()
+        self._resources.clear()
+        for _ in range(self._cancels):
+            self._task.uncancel()
+        self._task = None
+
+    def _check_idle(self) -> None:
+        if self._task is None or self._loop is None or self._idle is None:
+            return
+        rest = self._touched + self._idle - self._loop.time()
+        if rest > 0:
+            self._loop.call_later(rest, self._check_idle)
+        else:
+            self.idle = self.why is None
+            self._end(Status.TIMEOUT)
+
+    def _end(self, why: Status) -> None:
+        if self.why is None and self._loop is not None:
+            self.why = why
+            # via the loop: cancelling the task that is running this very line would hit the wrong await
+            self._loop.call_soon_threadsafe(self._cancel)
+            self._loop.call_soon_threadsafe(self._start_grace)
+
+    def _start_grace(self) -> None:
+        if self._task is not None and self._loop is not None:
+            self._resources.append(self._loop.call_later(GRACE, self._abandon).cancel)
+
+    def _abandon(self) -> None:
+        self.abandoned = True
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._cancels += 1
+            self._task.cancel()
+
+
+async def drive(work: Coroutine[Any, Any, Any], watch: Watch) -> Any:
+    """Runs `work` to its end; raises Ended if the watch ended it first."""
+    try:
+        value = await _step(work, watch)
+    except asyncio.CancelledError:
+        if watch.why is None:
+            raise  # the caller itself was cancelled
+        raise Ended(watch) from None
+    except BaseException as error:
+        if watch.why is not None:
+            raise Ended(watch) from error
+        raise
+    finally:
+        watch.disarm()
+    if watch.why is not None:
+        raise Ended(watch)
+    return value
+
+
+@types.coroutine
+def _step(work: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any, Any, Any]:
+    error: BaseException | None = None
+    armed = False
+    while True:
+        try:
+            waits_for = work.send(None) if error is None else work.throw(error)
+        except StopIteration as stop:
+            return stop.value
+        if not armed:
+            armed = True
+            watch.arm()
+        error = None
+        try:
+            yield waits_for
+        except BaseException as thrown:
+            if watch.abandoned:
+                _leave_behind(work, thrown)
+                raise
+            error = thrown
+
+
+def _leave_behind(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
+    task = asyncio.get_running_loop().create_task(_finish_alone(work, thrown))
+    _left_behind.add(task)
+    task.add_done_callback(_left_behind.discard)
+
+
+async def _finish_alone(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
+    with contextlib.suppress(BaseException):  # its call already has an Outcome; nobody is left to tell
+        await _resume(work, thrown)
+
+
+@types.coroutine
+def _resume(work: Coroutine[Any, Any, Any], error: BaseException | None) -> Generator[Any, Any, None]:
+    while True:
+        try:
+            waits_for = work.send(None) if error is None else work.throw(error)
+        except StopIteration:
+            return
+        error = None
+        try:
+            yield waits_for
+        except BaseException as thrown:
+            error = thrown

@@ -1,0 +1,266 @@
+"""The one path. Every call, whoever makes it, goes through `Orchestrator.call` and comes out as exactly one Outcome.
+
+    resolve → validate → plan → judge → approve → (gate) → journal → run → bound → record
+
+There is no second way in: a batch, a slash command, an MCP request and a tool that calls another tool all enter here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.verdict import Status, Verdict
+from golem_forge.events.bus import EventBus
+from golem_forge.events.journal import Journal
+from golem_forge.events.redaction import Redactor
+from golem_forge.orchestrator.approve import Approval
+from golem_forge.orchestrator.batch import BatchMode, OnFailure, run_batch
+from golem_forge.orchestrator.bound import bound_result
+from golem_forge.orchestrator.driver import Ended, Watch, drive
+from golem_forge.orchestrator.failure import failure_text
+from golem_forge.orchestrator.gate import Gate
+from golem_forge.orchestrator.order import BatchOrder
+from golem_forge.orchestrator.outputs import OutputStore
+from golem_forge.orchestrator.plan import make_plan
+from golem_forge.orchestrator.record import Recorder
+from golem_forge.orchestrator.resolve import resolve
+from golem_forge.orchestrator.run import ended_text, run
+from golem_forge.orchestrator.travel import Travel
+from golem_forge.orchestrator.validate import validate
+from golem_forge.policy.base import ApprovalBlocks
+from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.judge import Judge
+from golem_forge.policy.rules import RuleBook
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.results import to_result
+from golem_forge.tools.tool import Tool
+
+MAX_DEPTH: Final = 5
+MAX_REPLANS: Final = 3
+
+
+class Orchestrator:
+    """The path with everything its stages need. One per worker of a session."""
+
+    def __init__(
+        self,
+        tools: Catalog | Iterable[Tool],
+        *,
+        approval: ApprovalController,
+        sandbox: Sandbox | None = None,
+        blocks: ApprovalBlocks | None = None,
+        rules: RuleBook | None = None,
+        bus: EventBus | None = None,
+        journal: Journal | None = None,
+        redactor: Redactor | None = None,
+        output_folder: Path | None = None,
+        session_id: str = "",
+        worker: str = "main",
+        signal: InterruptSignal | None = None,
+        gate: Gate | None = None,
+        project: str = "",
+    ) -> None:
+        self.catalog = tools if isinstance(tools, Catalog) else _catalog_of(tools)
+        self.session_id = session_id or new_id()
+        self.worker = worker
+        self.signal = signal or InterruptSignal()
+        self.sandbox = sandbox
+        self.redactor = redactor or Redactor()
+        self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
+        self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project)
+        self._gate = gate or Gate()
+        self._approval = Approval(approval, self.judge, self.redactor)
+        self._recorder = Recorder(bus, journal, self.redactor, worker)
+        self._depths: dict[str, int] = {}
+
+    async def call(self, call: ToolCall) -> Outcome:
+        """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
+        return await self.step(call, proposed=False)
+
+    async def batch(
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        mode: BatchMode | str = BatchMode.PARALLEL,
+        on_failure: OnFailure | str = OnFailure.COLLECT_ALL,
+    ) -> list[Outcome]:
+        """Several calls of one turn: one Outcome each, in request order."""
+        return await run_batch(self, calls, mode=mode, on_failure=on_failure)
+
+    async def step(
+        self,
+        call: ToolCall,
+        *,
+        proposed: bool,
+        order: BatchOrder | None = None,
+        index: int = 0,
+        under_gate: bool = False,
+    ) -> Outcome:
+        """One call as part of something larger: a batch (`order`, `index`), or a tool that runs (`under_gate`)."""
+        travel = Travel(call, self.signal, self.signal if order is None else order.waiting)
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            if not proposed:
+                self._recorder.proposed(call)
+            outcome = await self._travel(travel, order, index, under_gate)
+        except Ended as ended:
+            outcome = travel.outcome(ended.status, error=ended_text(travel, ended))
+        except ForgeError as error:
+            outcome = travel.outcome(error.status, error=self._safe(error.message), code=error.code)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            outcome = travel.outcome(Status.INTERRUPTED, error="The caller was cancelled.")
+        except BaseException as error:
+            outcome = travel.outcome(Status.EXECUTION_FAILED, error=self._safe(failure_text(error)))
+        finally:
+            travel.close()
+            if order is not None:
+                order.done(index)
+        if order is not None and order.stopped and outcome.status is Status.INTERRUPTED and not outcome.executed:
+            outcome.status, outcome.error = Status.SKIPPED, order.stopped
+        outcome = self._recorder.finished(outcome)
+        if cancelled is not None:
+            raise cancelled
+        return outcome
+
+    def propose(self, calls: Iterable[ToolCall]) -> None:
+        """Puts a whole batch on record before any of it starts, so that a crash shows what never ran."""
+        for call in calls:
+            self._recorder.proposed(call)
+        self._recorder.flush()
+
+    def skip(self, call: ToolCall, why: str) -> Outcome:
+        """A call that will not start any more: recorded like every other."""
+        return self._recorder.finished(Travel(call, self.signal, self.signal).outcome(Status.SKIPPED, error=why))
+
+    async def _travel(self, travel: Travel, order: BatchOrder | None, index: int, under_gate: bool) -> Outcome:
+        if travel.waiting:
+            return travel.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
+        travel.tool, args = resolve(travel.call, self.catalog)
+        travel.arguments = validate(travel.tool, args)
+        travel.ctx = self._context(travel)
+        for _ in range(MAX_REPLANS):
+            await self._plan_and_judge(travel)
+            if travel.judged.decision.verdict is not Verdict.PRE_APPROVED:
+                self._recorder.flush()
+                await self._approval.approve(travel, partial(self._plan_and_judge, travel))
+            if under_gate:
+                return await self._run(travel)
+            read_only = travel.read_only
+            await self._enter(travel, read_only, order, index)
+            try:
+                if await self._still_as_judged(travel):
+                    return await self._run(travel)
+            finally:
+                self._gate.leave(read_only)
+        raise ForgeError(f"'{travel.tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
+
+    async def _plan_and_judge(self, travel: Travel) -> None:
+        await make_plan(travel, self._gate)
+        travel.judged = await self.judge.judge(travel.tool, travel.arguments, travel.plan, travel.ctx)
+        travel.decision = travel.judged.decision
+
+    async def _enter(self, travel: Travel, read_only: bool, order: BatchOrder | None, index: int) -> None:
+        """Waits for this call's turn. Interrupting ends the wait with zero executions."""
+        if order is not None:
+            await drive(order.my_turn(index, read_only), Watch(travel.waiting, None, None))
+        if not self._gate.try_enter(read_only):
+            await drive(self._gate.enter(read_only), Watch(travel.waiting, None, None))
+        if travel.waiting:
+            self._gate.leave(read_only)
+            raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
+
+    async def _still_as_judged(self, travel: Travel) -> bool:
+        """False: plan, judge and perhaps ask again, because the target is no longer the one that was judged.
+
+        A writer of ours that ran in between makes the plan stale; it is simply made anew. After a person was asked
+        the names are walked again too: another real path is another call, another inode is `PATH_CHANGED`.
+        """
+        plan = travel.plan
+        if plan is None or (not travel.asked and travel.planned_at == self._gate.generation):
+            return True
+        if travel.planned_at != self._gate.generation:
+            if travel.approved_as:
+                before = plan.diff
+                await self._plan_and_judge(travel)
+                fresh = travel.plan
+                same = travel.judged.decision.fingerprint == travel.approved_as
+                if not (same and fresh is not None and fresh.diff == before):
+                    travel.approved_as = ""
+                    return False
+                return True
+            await self._plan_and_judge(travel)
+            return travel.judged.decision.verdict is Verdict.PRE_APPROVED
+        if plan.recheck is not None:
+            plan.recheck()
+        return True
+
+    async def _run(self, travel: Travel) -> Outcome:
+        self._recorder.started(travel)
+        value = await run(travel)
+        tool = travel.tool
+        if tool.output is not None:
+            value = tool.output.check(tool.name, value)
+        result = self.redactor.result(to_result(value))
+        result, handle = bound_result(result, self.outputs, self.worker)
+        outcome = travel.outcome(Status.EXECUTION_FAILED if result.is_error else Status.SUCCESS, result=result)
+        if result.is_error:
+            outcome.error = result.text or "the tool reported an error"
+        if handle:
+            outcome.truncated, outcome.output_handle = True, handle
+        return outcome
+
+    def _context(self, travel: Travel) -> ToolContext:
+        call_id = travel.call.id
+        return ToolContext(
+            call_id=call_id,
+            session_id=self.session_id,
+            worker=self.worker,
+            caller=travel.call.caller,
+            sandbox=self.sandbox,
+            cancel=travel.signal,
+            progress=partial(self._recorder.progress, call_id),
+            call=partial(self._nested, travel.call),
+        )
+
+    async def _nested(self, parent: ToolCall, name: str, args: dict[str, Any]) -> Outcome:
+        """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
+        depth = self._depths.get(parent.id, 0) + 1
+        call = ToolCall(name, args, Caller.TOOL, parent_id=parent.id)
+        if depth > MAX_DEPTH:
+            travel = Travel(call, self.signal, self.signal)
+            refused = f"Tools may call each other at most {MAX_DEPTH} levels deep."
+            return self._recorder.finished(travel.outcome(Status.POLICY_DENIED, error=refused))
+        self._depths[call.id] = depth
+        try:
+            return await self.step(call, proposed=False, under_gate=True)
+        finally:
+            del self._depths[call.id]
+
+    def _safe(self, text: str) -> str:
+        """No secret and no host path in what a caller reads."""
+        text = self.redactor.text(text)
+        return self.sandbox.virtualise(text) if self.sandbox else text
+
+
+def _catalog_of(tools: Iterable[Tool]) -> Catalog:
+    catalog = Catalog()
+    for tool in tools:
+        catalog.add(tool)
+    return catalog
+
+
+def _default_output_folder() -> Path:
+    from golem_forge.config.home import forge_home
+
+    return forge_home().path / "output"

@@ -1,0 +1,125 @@
+"""record: what happened, to the journal first and then to whoever listens.
+
+Writes `proposed → decided → started → finished` and emits `toolStarted` and `toolResult`. A call whose start cannot
+be written does not run (`JournalError` passes through); an end that cannot be written is noted on the Outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from golem_forge.core.call import Outcome, ToolCall
+from golem_forge.events.bus import EventBus
+from golem_forge.events.journal import Journal
+from golem_forge.events.journal_errors import JournalError
+from golem_forge.events.redaction import Redactor
+from golem_forge.orchestrator.travel import Travel
+
+_log = logging.getLogger(__name__)
+
+
+class Recorder:
+    def __init__(self, bus: EventBus | None, journal: Journal | None, redactor: Redactor, worker: str) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._redactor = redactor
+        self._worker = worker
+
+    def proposed(self, call: ToolCall) -> None:
+        if self._journal is not None:
+            self._journal.propose(
+                call.id, str(call.name)[:200], call.args, call.caller.value, self._worker, call.parent_id
+            )
+
+    def flush(self) -> None:
+        """Before a wait: what was proposed must survive a crash while nobody has answered yet."""
+        if self._journal is not None:
+            self._journal.flush()
+
+    def started(self, travel: Travel) -> None:
+        call, tool, decision = travel.call, travel.tool, travel.judged.decision
+        if self._journal is not None:
+            self._journal.decide(call.id, decision)
+            fingerprint = travel.approved_as
+            self._journal.start(call.id, tool.name, travel.arguments.plain, fingerprint)
+        bus = self._bus
+        if bus is not None and bus.wanted:
+            data: dict[str, Any] = {
+                "toolCallId": call.id,
+                "toolName": tool.name,
+                "args": travel.arguments.plain,
+                "caller": call.caller.value,
+                "workerId": self._worker,
+            }
+            if tool.label:
+                data["label"] = tool.label
+            if call.parent_id:
+                data["parentCallId"] = call.parent_id
+            bus.emit("toolStarted", data, self._worker)
+
+    def progress(self, call_id: str, progress: float, total: float | None, message: str) -> None:
+        if self._bus is not None:
+            data: dict[str, Any] = {"toolCallId": call_id, "progress": progress}
+            if total is not None:
+                data["total"] = total
+            if message:
+                data["message"] = message
+            self._bus.emit("toolProgress", data, self._worker)
+
+    def finished(self, outcome: Outcome) -> Outcome:
+        if self._journal is not None:
+            try:
+                self._write_end(self._journal, outcome)
+            except JournalError as error:
+                _log.error("the end of call %s could not be recorded: %s", outcome.call.id, error.message)
+                outcome = replace(outcome, notes=(*outcome.notes, f"This result was not recorded: {error.message}"))
+        if self._bus is not None and self._bus.wanted:
+            self._bus.emit("toolResult", _result_data(outcome), self._worker)
+        return outcome
+
+    def _write_end(self, journal: Journal, outcome: Outcome) -> None:
+        if outcome.decision is not None and not outcome.executed:
+            journal.decide(outcome.call.id, outcome.decision)
+        journal.finish(
+            outcome.call.id,
+            outcome.status.value,
+            outcome.duration_ms,
+            error=outcome.error,
+            output_handle=outcome.output_handle,
+            summary=_summary(outcome),
+        )
+
+
+def _summary(outcome: Outcome) -> str | None:
+    """A few words about a result. The result itself is in the event, or kept by handle."""
+    result = outcome.result
+    if result is None:
+        return None
+    first = result.text[:200].partition("\n")[0]
+    return first if len(first) == len(result.text) else f"{first} …"
+
+
+def _result_data(outcome: Outcome) -> dict[str, Any]:
+    decision, result = outcome.decision, outcome.result
+    data: dict[str, Any] = {
+        "toolCallId": outcome.call.id,
+        "toolName": outcome.tool,
+        "args": outcome.args if outcome.args is not None else outcome.call.args,
+        "status": outcome.status.value,
+        "durationMs": round(outcome.duration_ms, 3),
+        "decision": decision.to_json() if decision is not None else None,
+        "truncated": outcome.truncated,
+    }
+    if result is not None:
+        data["value"] = result.value
+    if outcome.error:
+        data["error"] = outcome.error
+    if outcome.output_handle:
+        data["outputHandle"] = outcome.output_handle
+    if outcome.denials:
+        data["denials"] = list(outcome.denials)
+    if outcome.protected_created:
+        data["protectedCreated"] = list(outcome.protected_created)
+    return data

@@ -1,0 +1,69 @@
+"""resolve: does this tool exist for this caller? Takes the call, gives the Tool and its raw arguments.
+
+The execution mode is enforced here, not by hiding: a model that names a `manual` tool gets `tool_not_found`. A tool
+may hand the call on to another before anything is judged. Refuses with `tool_not_found`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from golem_forge.core.call import ToolCall
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.tool import Tool
+from golem_forge.tools.validation import InputInvalid
+
+_MAX_HANDOVERS: Final = 3
+_MAX_JSON_CHARS: Final = 16 << 20
+
+
+def resolve(call: ToolCall, catalog: Catalog) -> tuple[Tool, dict[str, Any]]:
+    tool = catalog.resolve(call.name, call.caller)
+    args = call.args
+    if type(args) is not dict:
+        args = _as_object(tool, args)
+    if tool.redirect is not None:
+        for _ in range(_MAX_HANDOVERS):
+            handed = tool.redirect(args) if tool.redirect else None
+            if handed is None:
+                break
+            name, args = handed
+            tool = catalog.resolve(name, call.caller)
+    return tool, args
+
+
+def _as_object(tool: Tool, args: Any) -> dict[str, Any]:
+    if args is None:
+        return {}
+    if isinstance(args, (str, bytes)):
+        args = parse_arguments(tool.name, args)
+    if not isinstance(args, dict):
+        raise InputInvalid(f"{tool.name}: arguments must be an object, got {type(args).__name__}")
+    return args
+
+
+def parse_arguments(tool: str, text: str | bytes) -> Any:
+    """JSON text → value; duplicate keys, NaN and broken text are refused with their position."""
+    if len(text) > _MAX_JSON_CHARS:
+        raise InputInvalid(f"{tool}: arguments are {len(text)} characters of JSON; the limit is {_MAX_JSON_CHARS}")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputInvalid(f"{tool}: duplicate key {twice!r} in the arguments")
+        return found
+
+    def refuse(constant: str) -> Any:
+        raise InputInvalid(f"{tool}: {constant} is not JSON")
+
+    try:
+        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise InputInvalid(f"{tool}: arguments are not valid JSON: {error.msg} at position {error.pos}") from None
+    except RecursionError:
+        raise InputInvalid(f"{tool}: arguments are nested too deeply") from None
+    except (UnicodeDecodeError, ValueError) as error:
+        raise InputInvalid(f"{tool}: arguments are not valid JSON: {type(error).__name__}") from None

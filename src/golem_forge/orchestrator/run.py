@@ -1,0 +1,75 @@
+"""run: enters the tool's code, once. Takes the approved call, gives its raw value.
+
+Async tools run on the loop and are cancelled; sync ones run in a thread, which is abandoned when the call ends
+(`driver.py`, `tools/threads.py`); `inline` ones run right here. Raises what the tool raised, or Ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from golem_forge.core.verdict import Status
+from golem_forge.orchestrator.driver import Ended, Watch, drive
+from golem_forge.orchestrator.travel import Travel
+from golem_forge.tools.threads import run_in_thread
+
+
+async def run(travel: Travel) -> Any:
+    tool, plan = travel.tool, travel.plan
+    watch = Watch(travel.signal, tool.timeout, tool.idle_timeout)
+    if tool.idle_timeout is not None:
+        travel.ctx.progress = _touching(travel.ctx.progress, watch)
+    travel.executed = True
+    if plan is None:
+        if tool.is_async:
+            value = await drive(tool.invoke(travel.arguments.values, travel.ctx), watch)
+        elif tool.inline:
+            value = tool.invoke(travel.arguments.values, travel.ctx)
+        else:
+            value = await _off_the_loop(lambda: tool.invoke(travel.arguments.values, travel.ctx), watch)
+    elif inspect.iscoroutinefunction(plan.run):
+        value = await drive(plan.run(), watch)
+    else:
+        value = await _off_the_loop(plan.run, watch)
+    if inspect.iscoroutine(value):  # a sync function that hands back a coroutine
+        value = await drive(value, watch)
+    return value
+
+
+async def _off_the_loop(function: Callable[[], Any], watch: Watch) -> Any:
+    future = run_in_thread(function)
+    return await drive(_wait(future), watch)
+
+
+async def _wait(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
+def _touching(report: Callable[[float, float | None, str], None], watch: Watch) -> Any:
+    def progress(done: float, total: float | None, message: str) -> None:
+        watch.touch()
+        report(done, total, message)
+
+    return progress
+
+
+def ended_text(travel: Travel, ended: Ended) -> str:
+    """What the caller reads when a call was ended from outside."""
+    tool = travel.tool
+    if ended.status is Status.TIMEOUT:
+        if ended.idle and tool.idle_timeout is not None:
+            text = f"'{tool.name}' reported no progress for {tool.idle_timeout:g} s and was ended."
+        else:
+            text = f"'{tool.name}' timed out after {tool.timeout:g} s."
+    elif travel.executed:
+        text = f"'{tool.name}' was interrupted while it ran."
+    else:
+        return f"'{tool.name}' was interrupted before it ran."
+    if ended.abandoned:
+        return f"{text} It ignored being cancelled and was left behind."
+    if travel.executed and travel.plan is None and not tool.is_async:
+        return f"{text} Its thread cannot be stopped and was left to finish alone."
+    return text

@@ -1,0 +1,89 @@
+"""Travel: one call on its way through the stages. Each stage reads what the earlier ones filled in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from golem_forge.core.call import Outcome, ToolCall
+from golem_forge.core.decision import Decision
+from golem_forge.core.result import ToolResult
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.verdict import Status
+from golem_forge.policy.judge import Judged
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.inputs import Arguments
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.tool import Tool
+
+
+@dataclass(slots=True)
+class Travel:
+    call: ToolCall
+    signal: InterruptSignal
+    """Ends the call even while it runs."""
+    waiting: InterruptSignal
+    """Ends the call only while it waits: the same signal, or the batch's."""
+    tool: Tool = field(init=False)
+    """resolve"""
+    arguments: Arguments = field(init=False)
+    """validate; an edit by a person replaces them"""
+    ctx: ToolContext = field(init=False)
+    plan: Plan | None = None
+    planned_at: int = 0
+    """The gate's generation when the plan was made: a writer that passed since may have made it stale."""
+    judged: Judged = field(init=False)
+    decision: Decision | None = None
+    approved_as: str = ""
+    """The fingerprint a person approved; a later plan must have the same one."""
+    notes: tuple[str, ...] = ()
+    asked: bool = False
+    stop_turn: bool = False
+    executed: bool = False
+    partial: ToolResult | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def read_only(self) -> bool:
+        plan = self.plan
+        return self.tool.read_only if plan is None or plan.read_only is None else plan.read_only
+
+    def close(self) -> None:
+        """Releases what the plan holds open; safe to call again."""
+        plan, self.plan = self.plan, None
+        if plan is not None and plan.close is not None:
+            plan.close()
+
+    def outcome(self, status: Status, *, result: ToolResult | None = None, error: str = "", code: str = "") -> Outcome:
+        tool: Tool | None = getattr(self, "tool", None)
+        arguments: Arguments | None = getattr(self, "arguments", None)
+        return Outcome(
+            call=self.call,
+            tool=tool.name if tool else str(self.call.name),
+            status=status,
+            result=result,
+            error=error,
+            code=code,
+            decision=self.decision,
+            args=arguments.plain if arguments else None,
+            started_at=self.started,
+            duration_ms=(time.perf_counter() - self.started) * 1000,
+            executed=self.executed,
+            notes=self.notes,
+            stop_turn=self.stop_turn,
+        )
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """`The user changed: branch "main" → "dev".`"""
+    import json
+
+    def spell(args: dict[str, Any], name: str) -> str:
+        if name not in args:
+            return "(nothing)"
+        text = json.dumps(args[name], ensure_ascii=False, default=str)
+        return text if len(text) <= 200 else f"{text[:100]}…{text[-100:]}"
+
+    names = [name for name in {**before, **after} if before.get(name, ...) != after.get(name, ...)]
+    return "The user changed: " + ", ".join(f"{n} {spell(before, n)} → {spell(after, n)}" for n in names) + "."

@@ -1,0 +1,137 @@
+"""The base verdict: what a tool itself says, else what the configuration says, else `ask`.
+
+A predicate that raises, hangs or answers anything but a verdict refuses the call: a broken check is not a consent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from golem_forge.config.modes import Setting
+from golem_forge.core.decision import Source
+from golem_forge.core.errors import BlockedError, ForgeError
+from golem_forge.core.nearest import nearest
+from golem_forge.core.verdict import Status, Verdict
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.tools.tool import SourceKind, Tool
+
+PREDICATE_SECONDS: Final = 5.0
+_VERDICTS: Final[dict[Any, Verdict]] = {True: Verdict.ASK, False: Verdict.PRE_APPROVED} | {v.value: v for v in Verdict}
+DEFAULT_ASK: Final = Source(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalBlock:
+    """An `approval:` block of forge.yaml or of a toolset."""
+
+    default: Setting[Verdict] | None = None
+    tools: Mapping[str, Setting[Verdict]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class ApprovalBlocks:
+    """The program's block, and those of toolsets for the tools they expose; a toolset's word beats the program's."""
+
+    program: ApprovalBlock = field(default_factory=ApprovalBlock)
+    blocks: dict[str, ApprovalBlock] = field(default_factory=dict)
+
+    def named(self, tool: str) -> list[Source]:
+        """What `approval.tools[name]` says, toolset first."""
+        return [
+            Source(source="config", verdict=said.value, id=f"approval.tools.{tool}", file=said.origin)
+            for block in self._for(tool)
+            if (said := block.tools.get(tool))
+        ]
+
+    def default(self, tool: str) -> list[Source]:
+        return [
+            Source(source="config", verdict=said.value, id="approval.default", file=said.origin)
+            for block in self._for(tool)
+            if (said := block.default)
+        ]
+
+    def _for(self, tool: str) -> tuple[ApprovalBlock, ...]:
+        block = self.blocks.get(tool)
+        return (block, self.program) if block else (self.program,)
+
+
+def decides_for_itself(tool: Tool) -> bool:
+    """True where the tool (its predicate, or Forge's computed effects) gives the base verdict."""
+    return tool.needs_approval is not None or tool.source is SourceKind.NATIVE
+
+
+def configured_base(tool: str, settings: ApprovalBlocks) -> Source:
+    """Tier 2: `approval.tools[name]`, then `approval.default`, then `ask`; `blocked` at either step blocks."""
+    for step in (settings.named(tool), settings.default(tool)):
+        if step:
+            return next((source for source in step if source.verdict is Verdict.BLOCKED), step[0])
+    return DEFAULT_ASK
+
+
+async def own_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Source:
+    """Tier 1: the tool's `needs_approval`, evaluated on the validated arguments."""
+    answer: Any = tool.needs_approval
+    if callable(answer):
+        try:
+            answer = await _evaluate(answer, values, ctx)
+        except BlockedError:
+            raise
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise _check_failed(tool, type(error).__name__) from None
+    try:
+        verdict = _VERDICTS[answer] if isinstance(answer, (bool, str)) else None
+    except KeyError:
+        verdict = None
+    if verdict is None:
+        raise _check_failed(tool, f"answered {type(answer).__name__}")
+    return Source(source="base", verdict=verdict, id=tool.name, reason="the tool decides for itself")
+
+
+async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) -> Any:
+    arguments = (values, ctx) if _wants_context(predicate) else (values,)
+    async with asyncio.timeout(PREDICATE_SECONDS):
+        if inspect.iscoroutinefunction(predicate):
+            return await predicate(*arguments)
+        answer = await run_in_thread(lambda: predicate(*arguments))
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def _wants_context(predicate: Any) -> bool:
+    try:
+        parameters = inspect.signature(predicate).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def _check_failed(tool: Tool, what: str) -> ForgeError:
+    return ForgeError(
+        f"Approval check of '{tool.name}' failed ({what}); the call was not run.",
+        status=Status.POLICY_DENIED,
+        code="APPROVAL_CHECK_FAILED",
+    )
+
+
+def check_block(block: ApprovalBlock, tools: Mapping[str, Tool]) -> tuple[list[str], list[str]]:
+    """(errors, names that do not exist) of one approval block, held against the tools it speaks of."""
+    errors: list[str] = []
+    unknown: list[str] = []
+    for name, said in block.tools.items():
+        tool = tools.get(name)
+        if tool is None:
+            close = nearest(name, tools)
+            hint = f"; did you mean {close!r}?" if close else ""
+            unknown.append(f"{said.origin}: approval.tools.{name}: no such tool{hint}")
+        elif said.value is Verdict.PRE_APPROVED and decides_for_itself(tool) and tool.needs_approval is not False:
+            errors.append(
+                f"{said.origin}: approval.tools.{name}: preApproved has no effect, '{name}' decides for itself"
+            )
+    return errors, unknown

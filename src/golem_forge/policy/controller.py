@@ -1,0 +1,77 @@
+"""ApprovalController: turns an `ask` into an answer, by mode, by memory, or by a person.
+
+One controller serves a whole tree of workers. `blocked` never comes here: nobody can approve it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.core.decision import AnsweredBy, Decision
+from golem_forge.policy.answers import Answer, denied
+from golem_forge.policy.desk import ApprovalDesk, Asker, Waiting
+from golem_forge.policy.memory import ApprovalMemory
+from golem_forge.policy.request import ApprovalRequest
+from golem_forge.tools.threads import run_in_thread
+
+_NEEDS_A_PERSON = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT})
+ApprovalCallback = Callable[[ApprovalRequest], Any | Awaitable[Any]]
+
+
+class ApprovalController:
+    def __init__(
+        self,
+        mode: ApprovalMode | str = ApprovalMode.INTERACTIVE,
+        approval_callback: ApprovalCallback | None = None,
+        *,
+        ask: Asker | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """`approval_callback(request)` answers `{approved, remember?, choice?, args?, reason?}`; `ask` is a UI's."""
+        self.mode = ApprovalMode(mode)
+        self.memory = ApprovalMemory()
+        asker = ask or (_asking(approval_callback) if approval_callback else None)
+        if asker is None and self.mode in _NEEDS_A_PERSON:
+            raise ValueError(
+                f"mode {self.mode.value!r} needs somebody to ask: give approval_callback=…, "
+                "or choose 'approve_all' or 'auto_deny'"
+            )
+        self._desk = ApprovalDesk(asker, timeout=timeout) if asker else None
+
+    @property
+    def pending(self) -> int:
+        return self._desk.pending if self._desk else 0
+
+    async def approve(self, decision: Decision, tool: str, wait: Callable[[], Waiting]) -> Answer:
+        """Answers one `ask`. `wait` builds the request; it is only called when a person must see it."""
+        if self.mode is ApprovalMode.APPROVE_ALL:
+            return Answer(approved=True, by=AnsweredBy.MODE)
+        if self.memory.granted(decision.fingerprint):
+            return Answer(approved=True, by=AnsweredBy.MEMORY, cached=True)
+        if self.mode is ApprovalMode.AUTO_DENY or self._desk is None:
+            return denied(f"Auto-deny mode: {tool} requires approval", by=AnsweredBy.MODE)
+        answer = await self._desk.wait(wait())
+        if not answer.approved and answer.by is AnsweredBy.PERSON:
+            self.memory.deny(decision.fingerprint)
+        return answer
+
+    def keep(self, fingerprint: str, what: str) -> None:
+        """Remembers this exact call for the session."""
+        self.memory.grant(fingerprint, what)
+
+    def judge_again(self) -> None:
+        if self._desk:
+            self._desk.judge_again()
+
+
+def _asking(callback: ApprovalCallback) -> Asker:
+    async def ask(request: ApprovalRequest) -> Any:
+        if inspect.iscoroutinefunction(callback):
+            return await callback(request)
+        answer = await run_in_thread(lambda: callback(request))
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return ask

@@ -1,0 +1,55 @@
+"""From facts to consent: the base verdict, the risk and the floors of one effect.
+
+A floor is something that always needs a person. Only `danger:<id>` and `secret_path` can be accepted by a rule, and
+only by name in the person's own rules file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.verdict import Risk, Verdict
+
+_CRITICAL: Final = frozenset({Mark.PROTECTED_PATH, Mark.SECRET_PATH, Mark.OUTSIDE_ZONE, Mark.DANGER, Mark.NO_WALLS})
+_RISK: Final = {
+    Verb.READ: Risk.LOW,
+    Verb.WRITE: Risk.MEDIUM,
+    Verb.DELETE: Risk.HIGH,
+    Verb.EXEC: Risk.HIGH,
+    Verb.NET: Risk.HIGH,
+    Verb.SPAWN: Risk.HIGH,
+}
+
+
+def base_verdict(effect: Effect) -> Verdict:
+    if effect.zone_verdict is not None:
+        return effect.zone_verdict
+    if effect.verb is Verb.READ or effect.proven:
+        return Verdict.PRE_APPROVED
+    return Verdict.ASK
+
+
+def risk_of(effect: Effect) -> Risk:
+    if not _CRITICAL.isdisjoint(effect.marks):
+        return Risk.CRITICAL
+    return Risk.LOW if effect.proven else _RISK[effect.verb]
+
+
+def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:
+    """(floor id, why) for each fact that always needs a person."""
+    for mark in effect.marks:
+        if mark is Mark.DANGER:
+            for danger in effect.dangers:
+                yield f"danger:{danger}", f"{effect.target!r} is on the danger list ({danger})"
+        elif mark is Mark.PROTECTED_PATH:
+            yield mark.value, f"{effect.target} is protected: other programs run or obey what is in it"
+        elif mark is Mark.SECRET_PATH:
+            yield mark.value, f"{effect.target} looks like a secret"
+        elif mark is Mark.OUTSIDE_ZONE:
+            yield mark.value, f"{effect.target} is outside every zone"
+        elif mark is Mark.OPAQUE:
+            yield mark.value, "the command is written in a way that cannot be checked"
+        elif mark is Mark.NO_WALLS:
+            yield mark.value, "NO WALLS: the command would run without isolation"

@@ -1,0 +1,230 @@
+"""Judge: may this call run? Combines every source into one verdict and keeps each of them in the Decision.
+
+    lifted  = base                        no rule matches
+            = strictest(base, rules)      rules say ask or blocked
+            = preApproved                 rules say preApproved, cover the whole call, and base is not blocked
+    verdict = strictest(lifted, config, floors)
+
+Takes the validated call and its plan. Refuses by raising (a broken predicate, unusable rules files); a `blocked`
+verdict is a Decision like the others, and the caller ends the call with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.core.decision import AnsweredBy, Decision, Source
+from golem_forge.core.effects import Effect
+from golem_forge.core.verdict import Risk, Verdict, highest, is_stricter, strictest
+from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself, own_base
+from golem_forge.policy.effects import base_verdict, floors_of, risk_of
+from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.fingerprint import args_key, fingerprint, targets_of
+from golem_forge.policy.rules import Origin, Rule, RuleBook, RuleOutcome
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.inputs import Arguments
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.tool import SourceKind, Tool
+
+_FLOOR_ORDER: Final = ("floor", "config", "rules", "mode", "base")
+_NO_RULES: Final[tuple[Rule, ...]] = ()
+_STRICT: Final = Source(source="mode", verdict=Verdict.ASK, id="strict", reason="strict mode asks before every effect")
+
+
+@dataclass(slots=True)
+class Judged:
+    """A Decision together with what it was made from, so that choices can be tried against the same facts."""
+
+    decision: Decision
+    facts: CallFacts
+    bases: tuple[EffectVerdict, ...]
+    base: Source
+
+
+@dataclass(slots=True)
+class Judge:
+    settings: ApprovalBlocks
+    rules: RuleBook | None = None
+    mode: ApprovalMode = ApprovalMode.INTERACTIVE
+    project: str = ""
+
+    async def judge(self, tool: Tool, arguments: Arguments, plan: Plan | None, ctx: ToolContext) -> Judged:
+        facts = _facts(tool, arguments, plan, ctx.worker, self.project)
+        base = await self._base(tool, arguments, facts.effects, ctx)
+        return self.weigh(tool, facts, base, _keys(tool, arguments, plan, facts))
+
+    def weigh(
+        self,
+        tool: Tool,
+        facts: CallFacts,
+        base: Source,
+        keys: Callable[[], tuple[str, str]],
+        *,
+        extra: tuple[Rule, ...] = _NO_RULES,
+    ) -> Judged:
+        """The combination itself; pure but for reading the rules. `extra` tries rules that do not exist yet."""
+        effects = facts.effects or ()
+        said_by_tool = base
+        if self.mode is ApprovalMode.STRICT and facts.effects != () and base.verdict is Verdict.PRE_APPROVED:
+            base = _STRICT
+        bases = tuple(EffectVerdict(effect=effect, base=self._effect_base(effect)) for effect in effects)
+        outcome = self.rules.evaluate(facts, bases, extra=extra) if self.rules is not None else None
+        sources = [base]
+        lifted = base.verdict
+        lifting: Source | None = None
+        if outcome is not None and outcome.verdict is not None:
+            said = _rule_sources(outcome)
+            sources += said
+            if outcome.verdict is not Verdict.PRE_APPROVED:
+                lifted = strictest((base.verdict, outcome.verdict))
+            elif base.verdict is not Verdict.BLOCKED and outcome.covers and self._may_lift(outcome):
+                lifted = Verdict.PRE_APPROVED
+                lifting = said[0]
+        config = self.settings.named(tool.name) if decides_for_itself(tool) else []
+        config = [source for source in config if source.verdict is not Verdict.PRE_APPROVED]
+        floors, reasons = _floors(tool, effects, outcome.accepted if outcome else frozenset())
+        sources += config + floors
+        verdict = strictest((lifted, *(source.verdict for source in config), *(source.verdict for source in floors)))
+        decision = Decision(
+            verdict=verdict,
+            sources=tuple(sources),
+            decided_by=_deciding(verdict, sources, lifting),
+            risk=_risk(tool, facts.effects, floors),
+            risk_reasons=reasons,
+            answered_by=AnsweredBy.RULE if lifting and verdict is Verdict.PRE_APPROVED else AnsweredBy.NOBODY,
+            keys=keys,
+        )
+        return Judged(decision, facts, bases, said_by_tool)
+
+    async def _base(
+        self, tool: Tool, arguments: Arguments, effects: tuple[Effect, ...] | None, ctx: ToolContext
+    ) -> Source:
+        if tool.source is not SourceKind.NATIVE or effects is None:
+            if tool.needs_approval is None:
+                return configured_base(tool.name, self.settings)
+            return await own_base(tool, arguments.values, ctx)
+        computed = _computed_base(effects)
+        if tool.needs_approval is None or computed.verdict is Verdict.BLOCKED:
+            return computed
+        return await own_base(tool, arguments.values, ctx)  # an embedder's override replaces a zone's `ask`
+
+    def _effect_base(self, effect: Effect) -> Verdict:
+        base = base_verdict(effect)
+        if self.mode is ApprovalMode.STRICT and base is Verdict.PRE_APPROVED:
+            return Verdict.ASK
+        return base
+
+    def _may_lift(self, outcome: RuleOutcome) -> bool:
+        if self.mode is not ApprovalMode.STRICT:
+            return True
+        return all(rule.origin is Origin.SESSION for rule in outcome.matched if rule.verdict is Verdict.PRE_APPROVED)
+
+
+def _facts(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str, project: str) -> CallFacts:
+    return CallFacts(
+        tool=tool.name,
+        source=tool.source,
+        args=arguments.plain,
+        worker=worker,
+        effects=tool.effects if plan is None else plan.effects,
+        command=plan.command if plan else None,
+        project=project,
+    )
+
+
+def _keys(tool: Tool, arguments: Arguments, plan: Plan | None, facts: CallFacts) -> Callable[[], tuple[str, str]]:
+    known: list[tuple[str, str]] = []
+
+    def compute() -> tuple[str, str]:
+        if not known:
+            args: dict[str, Any] = arguments.plain
+            further: tuple[str, ...] = ()
+            if plan is not None:
+                args = args if plan.fingerprint_args is None else plan.fingerprint_args
+                further = plan.targets
+            mark = fingerprint(
+                tool=tool.name,
+                definition=tool.definition.digest,
+                args=args,
+                worker=facts.worker,
+                targets=targets_of(facts.effects or (), further),
+            )
+            known.append((mark, args_key(tool.name, args)))
+        return known[0]
+
+    return compute
+
+
+def _computed_base(effects: tuple[Effect, ...]) -> Source:
+    worst: Source | None = None
+    for effect in effects:
+        verdict = base_verdict(effect)
+        if worst is None or is_stricter(verdict, worst.verdict):
+            worst = Source(source="base", verdict=verdict, id=str(effect.verb), reason=_why(effect, verdict))
+    return worst or Source(source="base", verdict=Verdict.PRE_APPROVED, reason="it touches nothing")
+
+
+def _why(effect: Effect, verdict: Verdict) -> str:
+    if effect.zone_verdict is not None:
+        zone = "/" + effect.target.lstrip("/").split("/", 1)[0]
+        return f"zone {zone} says {verdict.value} for {effect.verb.value}"
+    if verdict is Verdict.PRE_APPROVED:
+        return "proven read-only" if effect.proven else f"{effect.verb.value} inside the zones"
+    return f"{effect.describe()} asks unless a rule allows it"
+
+
+def _rule_sources(outcome: RuleOutcome) -> list[Source]:
+    """The strictest rules first: they are the ones that decide."""
+    rules = [rule for rule in outcome.matched if rule.verdict is outcome.verdict]
+    rules += [rule for rule in outcome.matched if rule.verdict is not outcome.verdict]
+    return [
+        Source(source="rules", verdict=rule.verdict, id=rule.id, reason=rule.reason, file=rule.file, line=rule.line)
+        for rule in rules
+    ]
+
+
+def _floors(tool: Tool, effects: tuple[Effect, ...], accepted: frozenset[str]) -> tuple[list[Source], tuple[str, ...]]:
+    floors: list[Source] = []
+    for effect in effects:
+        for id_, why in floors_of(effect):
+            if id_.removeprefix("danger:") not in accepted:
+                floors.append(Source(source="floor", verdict=Verdict.ASK, id=id_, reason=why))
+    if not tool.definition_approved:
+        floors.append(
+            Source(
+                source="floor",
+                verdict=Verdict.ASK,
+                id="definition_changed",
+                reason=f"this definition of '{tool.name}' was never approved",
+            )
+        )
+    return floors, tuple(dict.fromkeys(floor.reason for floor in floors))
+
+
+def _risk(tool: Tool, effects: tuple[Effect, ...] | None, floors: list[Source]) -> Risk:
+    if effects is None:
+        return Risk.HIGH
+    return highest(risk_of(effect) for effect in effects)
+
+
+def _deciding(verdict: Verdict, sources: list[Source], lifting: Source | None) -> Source | None:
+    if verdict is Verdict.PRE_APPROVED and lifting is not None:
+        return lifting
+    for kind in _FLOOR_ORDER:
+        for source in sources:
+            if source.source == kind and source.verdict is verdict:
+                return source
+    return sources[0]
+
+
+def refusal(tool: str, decision: Decision) -> str:
+    """What the caller reads when the verdict is `blocked`."""
+    by = decision.decided_by
+    if by is None or not by.reason:
+        where = f" ({by.describe()})" if by else ""
+        return f"'{tool}' is blocked by policy{where}."
+    said_by = " ".join(part for part in (by.source, by.id) if part)
+    return f"'{tool}' is blocked: {by.reason} [{said_by}{', ' + by.place if by.file else ''}]"

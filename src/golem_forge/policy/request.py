@@ -1,0 +1,140 @@
+"""ApprovalRequest: everything a person needs to answer, taken from the values and bytes that will be used.
+
+Threat: whoever wrote the arguments wants a yes. Nothing is cut at the end, nothing can steer the terminal, secrets
+and host paths are replaced before the request exists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from golem_forge.core.decision import Decision
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.ids import new_id
+from golem_forge.core.visible import count_hidden, visible
+from golem_forge.events.redaction import Redactor
+from golem_forge.policy.offers import Offer
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.tool import Tool
+
+_TYPES = {Verb.WRITE: "file_write", Verb.DELETE: "file_write", Verb.EXEC: "command", Verb.SPAWN: "worker"}
+
+
+@dataclass(slots=True, kw_only=True)
+class ApprovalRequest:
+    tool: str
+    args: dict[str, Any]
+    fingerprint: str
+    args_key: str
+    risk: str
+    why: str
+    payload: str
+    description: str
+    type: str = "tool_call"
+    id: str = field(default_factory=new_id)
+    call_id: str = ""
+    label: str = ""
+    worker_path: tuple[dict[str, Any], ...] = ()
+    diff: str = ""
+    effects: tuple[str, ...] = ()
+    segments: tuple[dict[str, Any], ...] = ()
+    risk_reasons: tuple[str, ...] = ()
+    choices: tuple[Offer, ...] = ()
+    previously_denied: int = 0
+    waiting: int = 1
+    changed: str = ""
+    model_note: str = ""
+    warnings: tuple[str, ...] = ()
+    expires_at: str = ""
+    field_errors: tuple[tuple[str, str], ...] = ()
+    """Problems of the last edit; the request stays open with them."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """The data of an `approvalRequired` event."""
+        optional = {
+            "toolCallId": self.call_id,
+            "diff": self.diff,
+            "segments": list(self.segments),
+            "changed": self.changed,
+            "modelNote": self.model_note,
+            "expiresAt": self.expires_at,
+        }
+        return {
+            "requestId": self.id,
+            "type": self.type,
+            "description": self.description,
+            "tool": self.tool,
+            "args": self.args,
+            "payload": self.payload,
+            "effects": list(self.effects),
+            "risk": self.risk,
+            "riskReasons": list(self.risk_reasons),
+            "why": self.why,
+            "choices": [choice.to_wire() for choice in self.choices],
+            "fingerprint": self.fingerprint,
+            "argsKey": self.args_key,
+            "previouslyDenied": self.previously_denied,
+            "waiting": self.waiting,
+            "warnings": [*self.warnings, *(f"{name}: {problem}" for name, problem in self.field_errors)],
+            "workerPath": list(self.worker_path),
+            **{name: value for name, value in optional.items() if value},
+        }
+
+
+def build_request(
+    *,
+    tool: Tool,
+    args: dict[str, Any],
+    plan: Plan | None,
+    decision: Decision,
+    effects: tuple[Effect, ...] | None,
+    call_id: str,
+    worker: str,
+    redactor: Redactor,
+    choices: tuple[Offer, ...],
+    previously_denied: int,
+    describe_path: Callable[[str], tuple[dict[str, Any], ...]],
+) -> ApprovalRequest:
+    shown = redactor.value(args)
+    payload = redactor.text(plan.payload) if plan and plan.payload else _literal(shown)
+    diff = redactor.text(plan.diff) if plan else ""
+    fingerprint, key = decision.keys()
+    hidden = count_hidden(payload) + count_hidden(diff)
+    warnings = list(plan.warnings) if plan else []
+    if hidden:
+        warnings.append(f"{hidden} control or invisible characters are shown as escapes")
+    by = decision.decided_by
+    definition = tool.definition
+    return ApprovalRequest(
+        type=next((_TYPES[e.verb] for e in effects or () if e.verb in _TYPES), "tool_call"),
+        description=visible(f"{tool.label or tool.name}: {tool.description.splitlines()[0][:200]}"),
+        tool=tool.name,
+        label=tool.label,
+        args=shown,
+        call_id=call_id,
+        fingerprint=fingerprint,
+        args_key=key,
+        risk=decision.risk.value,
+        risk_reasons=decision.risk_reasons,
+        why=by.describe() if by else "",
+        payload=visible(payload),
+        diff=visible(diff),
+        effects=tuple(visible(redactor.text(effect.describe())) for effect in effects or ()),
+        segments=tuple(
+            {"words": list(effect.words), "proven": effect.proven, "dangers": list(effect.dangers)}
+            for effect in effects or ()
+            if effect.words
+        ),
+        choices=choices,
+        previously_denied=previously_denied,
+        changed="" if definition.approved else visible(definition.diff),
+        warnings=tuple(warnings),
+        worker_path=describe_path(worker),
+    )
+
+
+def _literal(args: dict[str, Any]) -> str:
+    return json.dumps(args, indent=2, ensure_ascii=False, default=str)

@@ -1,0 +1,212 @@
+"""RuleBook: the rules in force right now, from every origin, read again when a file changes.
+
+`evaluate` says what the rules think of one call. Files are looked at before a call is judged, at most every 20 ms, so
+an edit or a revoke acts on the next call. A file that is broken when the book is opened raises ConfigError; one that
+breaks later makes `current` raise RulesUnusable until it is repaired, because rules nobody can read may forbid this call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.core.verdict import Verdict
+from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.rules.builtin import builtin_rules
+from golem_forge.policy.rules.model import Kind, Origin, Rule
+from golem_forge.policy.rules.outcome import NO_RULES, RuleOutcome, weigh_rules
+from golem_forge.policy.rules.sources import FileSource, ProjectSource, RulesUnusable
+
+_CHECK_EVERY: Final = 0.02
+_Extra = tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """One consistent reading of all files and the session's rules."""
+
+    rules: tuple[Rule, ...]
+    """Without the builtin ones."""
+    builtin: tuple[Rule, ...]
+
+    @property
+    def paths(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if rule.kind is Kind.PATH)
+
+    @property
+    def hosts(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if rule.kind is Kind.HOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleLine:
+    """One line of `forge rules list`."""
+
+    rule: Rule
+    inactive: str = ""
+    """Why it does not act; empty if it does."""
+    hits: int = 0
+    last_used: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        rule = self.rule
+        return {
+            "id": rule.id,
+            "source": rule.origin.value,
+            "verdict": rule.verdict.value,
+            "matches": rule.describe(),
+            "scope": rule.scope.describe(),
+            "reason": rule.reason,
+            "file": rule.file,
+            "line": rule.line,
+            "hits": self.hits,
+            "lastUsed": self.last_used,
+            "inactive": self.inactive,
+        }
+
+
+class RuleBook:
+    def __init__(
+        self,
+        home: ForgeHome,
+        *,
+        project_root: Path | None = None,
+        project_trusted: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._user = FileSource(home.rules, home.shown(home.rules), Origin.USER)
+        self._remembered = FileSource(home.remembered, home.shown(home.remembered), Origin.REMEMBERED)
+        self._project = ProjectSource(project_root, project_trusted) if project_root else None
+        self._session: dict[str, Rule] = {}
+        self._clock = clock
+        self._hits: Counter[Rule] = Counter()
+        self._used: dict[Rule, float] = {}
+        self._broken: RulesUnusable | None = None
+        for source in self._sources():
+            source.load()
+        self._set = self._collected()
+        self._next_check = clock() + _CHECK_EVERY
+
+    # What is in force
+
+    def current(self) -> RuleSet:
+        now = self._clock()
+        if now >= self._next_check:
+            self._recheck()
+            self._next_check = now + _CHECK_EVERY
+        if self._broken is not None:
+            raise self._broken
+        return self._set
+
+    @property
+    def builtin_off(self) -> frozenset[str]:
+        return self._user.content.builtin_off
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person must know once: project rules that are there and do not count."""
+        return (self._project.notice,) if self._project and self._project.notice else ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(warning for source in self._sources() for warning in source.content.warnings)
+
+    # What they say
+
+    def evaluate(self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: _Extra = ()) -> RuleOutcome:
+        """`extra` tries rules that do not exist yet. Raises RulesUnusable, except for a call that touches nothing."""
+        if self._clock() < self._next_check and self._broken is None:
+            rules = self._set
+        else:
+            rules = self._for_call(facts)
+        if facts.command is None and not rules.rules and not extra:
+            return NO_RULES
+        candidates = rules.rules + extra
+        return weigh_rules(candidates if facts.command is None else rules.builtin + candidates, facts, bases)
+
+    def evaluate_session_only(self, facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> RuleOutcome:
+        """For strict mode: every rule may forbid, only the session's own may allow."""
+        rules = self._for_call(facts)
+        kept = tuple(
+            rule
+            for rule in rules.builtin + rules.rules
+            if rule.verdict is not Verdict.PRE_APPROVED or rule.origin is Origin.SESSION
+        )
+        return weigh_rules(kept, facts, bases)
+
+    def count(self, outcome: RuleOutcome) -> None:
+        """Once per call that was decided with this outcome."""
+        now = time.time()
+        for rule in outcome.matched:
+            self._hits[rule] += 1
+            self._used[rule] = now
+
+    # What the session adds
+
+    def add_session_rule(self, rule: Rule) -> Rule:
+        """Kept until the session ends or `remove`; the same words again are the same rule."""
+        rule = replace(rule, origin=Origin.SESSION, file="", line=0)
+        self._session[rule.id] = rule
+        self._set = self._collected()
+        return rule
+
+    def remove(self, ids: Iterable[str]) -> tuple[str, ...]:
+        removed = tuple(id_ for id_ in dict.fromkeys(ids) if self._session.pop(id_, None) is not None)
+        self._set = self._collected()
+        return removed
+
+    def list(self) -> tuple[RuleLine, ...]:
+        """Every rule there is, also those that do not act, with the reason."""
+        self._recheck()
+        off = self.builtin_off
+        lines = [self._line(rule, "builtin_off" if rule.id in off else "") for rule in builtin_rules()]
+        for source in (self._user, self._remembered):
+            lines += [self._line(rule) for rule in source.content.rules]
+        if self._project:
+            lines += [self._line(rule) for rule in self._project.content.rules]
+            lines += [self._line(rule, "the project is not trusted") for rule in self._project.ignored_rules()]
+        return (*lines, *(self._line(rule) for rule in self._session.values()))
+
+    def _line(self, rule: Rule, inactive: str = "") -> RuleLine:
+        until = rule.scope.until_time
+        if not inactive and until is not None and until <= time.time():
+            inactive = f"ended {rule.scope.until}"
+        return RuleLine(rule=rule, inactive=inactive, hits=self._hits[rule], last_used=self._used.get(rule))
+
+    # Keeping up with the files
+
+    def _for_call(self, facts: CallFacts) -> RuleSet:
+        try:
+            return self.current()
+        except RulesUnusable:
+            if facts.effects == ():  # it touches nothing; the rules last read serve
+                return self._set
+            raise
+
+    def _sources(self) -> tuple[FileSource | ProjectSource, ...]:
+        return tuple(source for source in (self._user, self._remembered, self._project) if source is not None)
+
+    def _recheck(self) -> None:
+        changed = False
+        broken: RulesUnusable | None = None
+        for source in self._sources():
+            try:
+                changed = source.refresh() or changed
+            except RulesUnusable as error:
+                broken = broken or error
+        self._broken = broken
+        if changed:  # also while another file is broken: its last good rules stay in the set
+            self._set = self._collected()
+
+    def _collected(self) -> RuleSet:
+        off = self.builtin_off
+        read = tuple(rule for source in self._sources() for rule in source.content.rules)
+        return RuleSet(
+            rules=(*read, *self._session.values()),
+            builtin=tuple(rule for rule in builtin_rules() if rule.id not in off),
+        )

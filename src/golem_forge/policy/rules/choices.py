@@ -1,0 +1,228 @@
+"""Choices: the rules a person is offered with a question, narrow to wide.
+
+Each is tried before it is offered (`would_lift`): a rule that would not let this very call through is never shown. A
+call that is critical, or that a hand-written `ask` caught, can only be kept exactly as it is, for the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.verdict import Verdict
+from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.rules.hosts import host_and_port
+from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
+from golem_forge.policy.rules.match import segments_with_effects
+from golem_forge.policy.rules.model import PATH_VERBS, Kind, Origin, Rule
+from golem_forge.policy.shell import is_banned_prefix, prefix_choices
+
+_MAX_CHOICES: Final = 4
+_MAX_SEGMENT_RULES: Final = 3
+_SESSION: Final = ("session",)
+_BOTH: Final = ("session", "always")
+
+
+class Keeps(StrEnum):
+    """What choosing it leaves behind."""
+
+    FINGERPRINT = "fingerprint"
+    RULES = "rules"
+    WALLED = "walled"
+    """Any command inside full walls, for this worker and session, without danger, opacity, hosts or secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    id: str
+    label: str
+    keeps: Keeps
+    rules: tuple[Rule, ...] = ()
+    """Without scope; `kept` gives them as they would be stored."""
+    lifetimes: tuple[str, ...] = _SESSION
+    worker: str = ""
+    project: str = ""
+    file: str = ""
+    """What "always" would change; empty if only the session can keep it."""
+
+    def kept(self, lifetime: str) -> tuple[Rule, ...]:
+        """The rules to store: this worker's for the session, this project's and worker's for always."""
+        scope = {"worker": glob_quoted(self.worker)}
+        if lifetime == "always":
+            scope["project"] = self.project
+        origin = Origin.REMEMBERED if lifetime == "always" else Origin.SESSION
+        return tuple(make_rule({**rule.to_yaml(), "scope": scope}, origin) for rule in self.rules)
+
+
+Lifts = Callable[[tuple[Rule, ...]], bool]
+
+
+def choices(
+    facts: CallFacts,
+    bases: tuple[EffectVerdict, ...],
+    *,
+    critical: bool,
+    explicit_ask: bool,
+    full_walls: bool,
+    would_lift: Lifts,
+    remembered_file: str = "",
+) -> tuple[Choice, ...]:
+    exact_call = Choice(
+        id="exact", label="this exact call, this session", keeps=Keeps.FINGERPRINT, worker=facts.worker
+    )
+    if critical or explicit_ask:
+        return (exact_call,)
+    offered: list[Choice] = []
+    for id_, label, written, session_only in _candidates(facts, bases):
+        try:
+            rules = tuple(make_rule(each, Origin.SESSION) for each in written)
+        except ConfigError:  # e.g. a file name that cannot be written as a rule
+            continue
+        always = bool(facts.project and remembered_file) and not session_only
+        choice = Choice(
+            id=id_,
+            label=label,
+            keeps=Keeps.RULES,
+            rules=rules,
+            lifetimes=_BOTH if always else _SESSION,
+            worker=facts.worker,
+            project=facts.project,
+            file=remembered_file if always else "",
+        )
+        if would_lift(choice.kept("session")):
+            offered.append(choice)
+    if full_walls and _walls_suffice(facts, bases):
+        offered = offered[: _MAX_CHOICES - 1]
+        label = "any command inside the walls, this session"
+        offered.append(Choice(id="walled", label=label, keeps=Keeps.WALLED, worker=facts.worker))
+    if not offered or (len(offered) == 1 and facts.command is None):
+        offered.insert(0, exact_call)
+    return tuple(offered[:_MAX_CHOICES])
+
+
+_Candidate = tuple[str, str, tuple[dict[str, Any], ...], bool]
+"""(id, label, rules as written, session only)"""
+
+
+def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
+    if facts.command is not None:
+        yield from _command_candidates(facts, bases)
+    elif facts.mcp is not None:
+        mcp = {"server": glob_quoted(facts.mcp.server), "tool": glob_quoted(facts.mcp.tool)}
+        yield "tool", f"{facts.mcp.tool} of {facts.mcp.server}", (_allowing(Kind.MCP, mcp),), False
+    elif facts.native and facts.effects:
+        uncovered = [said.effect for said in bases if said.base is not Verdict.PRE_APPROVED]
+        if uncovered and all(effect.verb in PATH_VERBS and effect.target.startswith("/") for effect in uncovered):
+            yield from _path_candidates(uncovered)
+        elif uncovered and all(effect.verb is Verb.NET for effect in uncovered):
+            yield from _host_candidates(uncovered)
+        elif facts.tool not in SHELL_TOOLS:
+            yield _tool_candidate(facts)
+    else:
+        yield _tool_candidate(facts)
+
+
+def _tool_candidate(facts: CallFacts) -> _Candidate:
+    return "tool", f"every call of {facts.tool}", (_allowing(Kind.TOOL, facts.tool),), False
+
+
+def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
+    assert facts.command is not None
+    unmatched = [
+        segment.words
+        for index, _, segment in segments_with_effects(facts, facts.command)
+        if index < len(bases) and bases[index].base is not Verdict.PRE_APPROVED
+    ]
+    commands = list(dict.fromkeys(unmatched))
+    if not commands or len(commands) > _MAX_SEGMENT_RULES:
+        return
+    exact = tuple({**_allowing(Kind.COMMAND, list(words)), "exact": True} for words in commands)
+    yield "exact", "exactly " + " and ".join(_shown(words) for words in commands), exact, False
+    if len(commands) > 1:
+        prefixes = [next(iter(prefix_choices(words)), None) for words in commands]
+        if all(prefix is not None for prefix in prefixes):
+            rules = tuple(_allowing(Kind.COMMAND, list(prefix)) for prefix in prefixes if prefix is not None)
+            yield "prefix", " and ".join(f"{_shown(p)} …" for p in prefixes if p is not None), rules, False
+        return
+    suggested = _suggested_prefix(facts.args.get("prefix_rule"), commands[0])
+    prefixes_of_one = [*prefix_choices(commands[0]), *([suggested] if suggested else [])]
+    for prefix in sorted(dict.fromkeys(map(tuple, prefixes_of_one)), key=len, reverse=True):
+        yield f"prefix{len(prefix)}", f"{_shown(prefix)} …", (_allowing(Kind.COMMAND, list(prefix)),), False
+
+
+def _suggested_prefix(suggestion: Any, words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What the model proposed, if it is a prefix of what it wants to run and not one that allows nearly anything."""
+    if not isinstance(suggestion, list) or not suggestion:
+        return None
+    prefix = tuple(suggestion)
+    usable = prefix == words[: len(prefix)] and not is_banned_prefix(prefix)
+    return prefix if usable else None
+
+
+def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
+    access: dict[str, list[str]] = {}
+    for effect in effects:
+        verbs = access.setdefault(effect.target, [])
+        if effect.verb.value not in verbs:
+            verbs.append(effect.verb.value)
+    files = tuple({**_allowing(Kind.PATH, glob_quoted(path)), "access": verbs} for path, verbs in access.items())
+    if len(access) > 1:
+        yield "files", "its files: " + ", ".join(access), files, False
+        return
+    path, verbs = next(iter(access.items()))
+    what = " and ".join(verbs)
+    yield "file", f"{what} {path}", files, False
+    directory, _, name = path.rpartition("/")
+    if not directory:
+        return
+    stem, dot, extension = name.rpartition(".")
+    if stem and dot and extension:
+        glob = f"{glob_quoted(directory)}/*.{glob_quoted(extension)}"
+        yield "extension", f"{what} {directory}/*.{extension}", ({**_allowing(Kind.PATH, glob), "access": verbs},), False
+    glob = f"{glob_quoted(directory)}/**"
+    yield "directory", f"{what} {directory}/**", ({**_allowing(Kind.PATH, glob), "access": verbs},), False
+
+
+def _host_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
+    places = [host_and_port(effect.target) for effect in effects]
+    known = list(dict.fromkeys(place for place in places if place is not None))
+    if not known or None in places:
+        return
+    rules = tuple({**_allowing(Kind.HOST, host), "ports": [port]} for host, port in known)
+    yield "host", " and ".join(host for host, _ in known), rules, False
+    host, port = known[0]
+    labels = host.split(".")
+    if len(known) == 1 and len(labels) >= 3 and ":" not in host and not labels[-1].isdigit():
+        parent = "*." + ".".join(labels[1:])
+        yield "domain", parent, ({**_allowing(Kind.HOST, parent), "ports": [port]},), True
+
+
+def _walls_suffice(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> bool:
+    """Only commands ask, each of them was read and none carries a mark: then the walls are what contains it."""
+    if facts.command is None or facts.command.parsed is None or not bases or not facts.native:
+        return False
+    if facts.tool == "write_stdin":  # the process is already running; its walls were decided when it started
+        return False
+    return all(
+        not said.effect.marks and (said.effect.verb is Verb.EXEC or said.base is Verdict.PRE_APPROVED)
+        for said in bases
+    )
+
+
+def _allowing(kind: Kind, pattern: Any) -> dict[str, Any]:
+    return {kind.value: pattern, "verdict": Verdict.PRE_APPROVED.value}
+
+
+def glob_quoted(text: str) -> str:
+    """The glob that matches exactly this text."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in text)
+
+
+def _shown(words: tuple[str, ...]) -> str:
+    from golem_forge.policy.shell.strict import quote
+
+    return " ".join(quote(word) for word in words)

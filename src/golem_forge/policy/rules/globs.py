@@ -1,0 +1,68 @@
+"""Globs over paths and names.
+
+In a path glob `*` and `?` stay within one component, `**` crosses `/`, and `**/` also stands for no component at all.
+Names (of MCP servers and tools) have no components, so there `*` stands for anything. `[ab]`, `[a-z]` and `[!a]` are
+one character of a set. Everything compares exactly: no case folding, no normalisation.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+
+@lru_cache(maxsize=2048)
+def path_glob(pattern: str) -> re.Pattern[str]:
+    return _compiled(pattern, any_one="[^/]", crosses="**" in pattern)
+
+
+@lru_cache(maxsize=512)
+def name_glob(pattern: str) -> re.Pattern[str]:
+    return _compiled(pattern, any_one=".", crosses=False)
+
+
+def _compiled(pattern: str, *, any_one: str, crosses: bool) -> re.Pattern[str]:
+    parts: list[str] = []
+    position = 0
+    while position < len(pattern):
+        char = pattern[position]
+        if char == "*":
+            end = position
+            while pattern[end : end + 1] == "*":
+                end += 1
+            if crosses and end - position > 1:
+                whole = (position == 0 or pattern[position - 1] == "/") and pattern[end : end + 1] == "/"
+                parts.append("(?:.*/)?" if whole else ".*")
+                position = end + 1 if whole else end
+            else:
+                parts.append(f"{any_one}*")
+                position = end
+        elif char == "?":
+            parts.append(any_one)
+            position += 1
+        elif char == "[" and (end := pattern.find("]", position + 2)) > 0:
+            parts.append(_character_set(pattern[position + 1 : end], any_one))
+            position = end + 1
+        else:
+            parts.append(re.escape(char))
+            position += 1
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _character_set(inner: str, any_one: str) -> str:
+    negated = inner.startswith("!")
+    members: list[str] = []
+    rest = inner.removeprefix("!")
+    while rest:
+        if len(rest) > 2 and rest[1] == "-":
+            low, high, rest = rest[0], rest[2], rest[3:]
+            if low <= high:
+                members.append(f"{re.escape(low)}-{re.escape(high)}")
+        else:
+            members.append(re.escape(rest[0]))
+            rest = rest[1:]
+    if not members:
+        return any_one if negated else "(?!)"
+    # A set never stands for `/` in a path: the component boundary is what a path glob promises to keep.
+    boundary = "(?!/)" if any_one != "." else ""
+    return f"{boundary}[{'^' if negated else ''}{''.join(members)}]"

@@ -1,0 +1,247 @@
+"""Loading rules: from YAML to checked Rules, or every problem with file, line, rule id and example.
+
+`parse_rules` takes a file's text and who wrote it (which decides what it may contain). Refused besides unknown keys:
+a preApproved rule for the shell tools, `accept` where it could loosen too much, `blocked` without a reason, a path
+that names no zone, a host that is not one, and any rule that its own examples contradict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from golem_forge.config.shape import Problems, refuse, unknown_key
+from golem_forge.config.yaml_file import Path, YamlFile, parse_yaml
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.nearest import nearest
+from golem_forge.core.verdict import Verdict
+from golem_forge.policy.rules.builtin import BUILTIN_IDS
+from golem_forge.policy.rules.examples import example_problems
+from golem_forge.policy.rules.model import SECRET_PATH, Kind, Origin, Rule, Scope, rule_id
+from golem_forge.policy.rules.patterns import OWN_KEYS, own_parts, read_scope
+from golem_forge.policy.shell import DANGER_IDS, is_banned_prefix
+
+SHELL_TOOLS: Final = frozenset({"exec_command", "shell", "write_stdin"})
+_COMMON_KEYS: Final = ("verdict", "id", "reason", "scope", "match", "not_match", "accept")
+_KINDS: Final = tuple(kind.value for kind in Kind)
+_ALL_KEYS: Final = (*_KINDS, *_COMMON_KEYS, *(key for keys in OWN_KEYS.values() for key in keys))
+_MAX_RULES: Final = 5000
+_MAX_ALTERNATIVES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    rules: tuple[Rule, ...]
+    builtin_off: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    """What `forge rules check` points out although the file is usable."""
+
+
+def parse_rules(text: bytes | str, name: str, origin: Origin) -> RuleFile:
+    """The rules of one file; raises ConfigError with every problem found."""
+    file = parse_yaml(text, name)
+    problems = Problems(file)
+    warnings: list[str] = []
+    for key in file.value:
+        if key not in ("version", "rules", "builtin_off"):
+            problems.add((key,), unknown_key(key, ("version", "rules", "builtin_off")))
+    if file.value.get("version", 1) != 1 or file.value.get("version") is True:
+        problems.add(("version",), "this Forge reads version 1")
+    written = file.value.get("rules") or []
+    if not isinstance(written, list):
+        refuse(problems, ("rules",), written, "a list of rules")
+        written = []
+    if len(written) > _MAX_RULES:
+        problems.add(("rules",), f"more than {_MAX_RULES} rules")
+        written = []
+    rules = [_read_rule(item, ("rules", index), origin, problems, warnings) for index, item in enumerate(written)]
+    off = _builtin_off(file, origin, problems)
+    problems.raise_if_any()
+    return RuleFile(tuple(rule for rule in rules if rule is not None), off, tuple(warnings))
+
+
+def make_rule(written: dict[str, Any], origin: Origin, *, file: str = "", line: int = 0) -> Rule:
+    """One rule that is not in a file (a choice, or its edited form); raises ConfigError."""
+    problems = Problems(YamlFile(file or "rule", {}, {(): line or 1}))
+    rule = _read_rule(written, (), origin, problems, [])
+    problems.raise_if_any()
+    assert rule is not None  # every way to None has added a problem
+    return rule
+
+
+def _builtin_off(file: YamlFile, origin: Origin, problems: Problems) -> frozenset[str]:
+    path: Path = ("builtin_off",)
+    if "builtin_off" not in file.value:
+        return frozenset()
+    if origin is not Origin.USER:
+        problems.add(path, "only your own rules.yaml may switch builtin rules off")
+        return frozenset()
+    off = file.value["builtin_off"] or []
+    if not isinstance(off, list):
+        refuse(problems, path, off, "a list of builtin rule ids")
+        return frozenset()
+    for index, word in enumerate(off):
+        if word not in BUILTIN_IDS:
+            known = ", ".join(sorted(BUILTIN_IDS))
+            problems.add((*path, index), f"{word!r} is no builtin rule; they are {known}")
+    return frozenset(word for word in off if isinstance(word, str))
+
+
+def _read_rule(
+    written: Any, path: Path, origin: Origin, problems: Problems, warnings: list[str]
+) -> Rule | None:
+    """None after adding what is wrong. Problems name the rule by its id once the mapping is known."""
+    if not isinstance(written, dict):
+        refuse(problems, path, written, "a rule (a mapping)")
+        return None
+    named = _Named(problems, path, _id_of(written, path, problems))
+    before = len(problems.found)
+    kind = _kind_of(written, named)
+    _check_keys(written, kind, named)
+    verdict = _verdict_of(written, named)
+    reason = written.get("reason", "")
+    if not isinstance(reason, str):
+        named.add("reason", "expected a text")
+        reason = ""
+    scope = read_scope(written["scope"], named.add) if "scope" in written else Scope()
+    own = own_parts(kind, written, named.add) if kind is not None else None
+    if kind is None or verdict is None or own is None or len(problems.found) > before:
+        return None
+    rule = Rule(
+        kind=kind,
+        verdict=verdict,
+        id=named.id,
+        origin=origin,
+        written=written,
+        reason=reason,
+        file=problems.file.name,
+        line=problems.file.line(path),
+        scope=scope,
+        accept=_accept_of(written, kind, verdict, named),
+        **own,
+    )
+    _check_meaning(rule, named, warnings)
+    if len(problems.found) > before:
+        return None
+    for key, index, problem in example_problems(rule):
+        problems.add((*path, key, index), f"rule {named.id}: {problem}")
+    return rule if len(problems.found) == before else None
+
+
+class _Named:
+    """Adds problems of one rule, each with the rule's id and the line of the key it is about."""
+
+    def __init__(self, problems: Problems, path: Path, id_: str) -> None:
+        self.problems = problems
+        self.path = path
+        self.id = id_
+
+    def add(self, key: str, problem: str) -> None:
+        self.problems.add((*self.path, key) if key else self.path, f"rule {self.id}: {problem}")
+
+
+def _id_of(written: dict[str, Any], path: Path, problems: Problems) -> str:
+    given = written.get("id")
+    if given is None:
+        try:
+            return rule_id(written)
+        except ValueError:
+            return "?"
+    if isinstance(given, str) and 0 < len(given) <= 64 and given.isprintable() and " " not in given:
+        return given
+    problems.add((*path, "id"), f"an id is a text of 1 to 64 characters without blanks, got {given!r}")
+    return "?"
+
+
+def _kind_of(written: dict[str, Any], named: _Named) -> Kind | None:
+    kinds = [word for word in _KINDS if word in written]
+    if len(kinds) == 1:
+        return Kind(kinds[0])
+    found = f"; it has {' and '.join(kinds)}" if kinds else ""
+    named.add("", f"a rule has exactly one of {', '.join(_KINDS)}{found}")
+    return None
+
+
+def _check_keys(written: dict[str, Any], kind: Kind | None, named: _Named) -> None:
+    own = OWN_KEYS[kind] if kind else tuple(_ALL_KEYS)
+    for key in written:
+        if key in _KINDS or key in _COMMON_KEYS or key in own:
+            continue
+        if key in _ALL_KEYS:
+            assert kind is not None
+            named.add(key, f"{key!r} has no effect in a {kind.value} rule")
+        else:
+            named.add(key, unknown_key(key, _ALL_KEYS))
+
+
+def _verdict_of(written: dict[str, Any], named: _Named) -> Verdict | None:
+    said = written.get("verdict")
+    values = [verdict.value for verdict in Verdict]
+    if isinstance(said, str) and said in values:
+        return Verdict(said)
+    close = nearest(said, values) if isinstance(said, str) else None
+    if "verdict" not in written:
+        named.add("", f"'verdict' is missing; it is one of {', '.join(values)}")
+    else:
+        hint = f"; did you mean {close!r}?" if close else ""
+        named.add("verdict", f"expected one of {', '.join(values)}, got {said!r}{hint}")
+    return None
+
+
+def _accept_of(written: dict[str, Any], kind: Kind, verdict: Verdict, named: _Named) -> frozenset[str]:
+    if "accept" not in written:
+        return frozenset()
+    ids = written["accept"]
+    if not isinstance(ids, list) or not ids or not all(isinstance(word, str) for word in ids):
+        named.add("accept", "expected a list of ids, like [rm_force]")
+        return frozenset()
+    if verdict is not Verdict.PRE_APPROVED:
+        named.add("accept", f"only a preApproved rule can accept something, this one says {verdict.value}")
+    known = {Kind.COMMAND: DANGER_IDS, Kind.PATH: frozenset({SECRET_PATH})}.get(kind, frozenset())
+    for word in ids:
+        if word in known:
+            continue
+        if word in DANGER_IDS or word == SECRET_PATH:
+            named.add("accept", f"{word!r} has no effect in a {kind.value} rule")
+        else:
+            close = nearest(word, {*DANGER_IDS, SECRET_PATH})
+            named.add("accept", f"unknown id {word!r}" + (f"; did you mean {close!r}?" if close else ""))
+    return frozenset(ids)
+
+
+def _check_meaning(rule: Rule, named: _Named, warnings: list[str]) -> None:
+    """What is well written but may not be said, or not by this file."""
+    allows = rule.verdict is Verdict.PRE_APPROVED
+    if rule.verdict is Verdict.BLOCKED and not rule.reason:
+        named.add("verdict", "a blocked rule needs a 'reason'; it is what the caller reads")
+    if rule.kind is Kind.TOOL and allows and rule.tool in SHELL_TOOLS:
+        named.add(
+            "tool",
+            f"{rule.tool!r} cannot be preApproved as a whole; write `command` rules, "
+            "or set `walled: preApproved` in the exec toolset",
+        )
+    if rule.origin in (Origin.PROJECT, Origin.REMEMBERED, Origin.SESSION):
+        for key in ("accept", "private"):
+            if key in rule.written:
+                named.add(key, f"{key!r} is allowed only in your own rules.yaml")
+    if rule.origin in (Origin.REMEMBERED, Origin.SESSION) and not allows:
+        named.add("verdict", f"a {rule.origin.value} rule can only be preApproved")
+    if rule.kind is Kind.COMMAND and allows and not rule.exact and _has_banned_prefix(rule):
+        problem = f"{rule.describe()}: as a prefix this allows nearly anything; add words or `exact: true`"
+        if rule.origin is Origin.USER:
+            warnings.append(f"{rule.file}:{rule.line}: rule {rule.id}: {problem}")
+        else:
+            named.add("command", problem)
+
+
+def _has_banned_prefix(rule: Rule) -> bool:
+    from itertools import islice, product
+
+    count = 1
+    for token in rule.command:
+        count *= len(token)
+    if count > _MAX_ALTERNATIVES:
+        return True
+    return any(is_banned_prefix(words) for words in islice(product(*rule.command), _MAX_ALTERNATIVES))
+
+

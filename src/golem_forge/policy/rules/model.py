@@ -1,0 +1,137 @@
+"""Rule: one sentence of policy, as loaded. Where it came from stays with it, because people ask why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from golem_forge.core.canonical import digest
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.verdict import Verdict
+
+PATH_VERBS: Final = (Verb.READ, Verb.WRITE, Verb.DELETE)
+SECRET_PATH: Final = "secret_path"
+
+
+class Kind(StrEnum):
+    """What a rule speaks about; also the key it is written under."""
+
+    COMMAND = "command"
+    TOOL = "tool"
+    PATH = "path"
+    MCP = "mcp"
+    HOST = "host"
+
+
+class Origin(StrEnum):
+    """Who wrote a rule. Only the person's own file may accept dangers."""
+
+    BUILTIN = "builtin"
+    USER = "user"
+    REMEMBERED = "remembered"
+    PROJECT = "project"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Narrows a rule; empty parts do not."""
+
+    worker: str = ""
+    """Glob of the worker path."""
+    project: str = ""
+    """The program's real host directory."""
+    until: str = ""
+    until_time: float | None = None
+    """Seconds since the epoch."""
+
+    def describe(self) -> str:
+        parts = (("worker", self.worker), ("project", self.project), ("until", self.until))
+        return ", ".join(f"{name} {value}" for name, value in parts if value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgTest:
+    """What one argument must be; every part that is written must hold."""
+
+    name: str
+    one_of: tuple[Any, ...] | None = None
+    """A plain value in the rule is a choice of one."""
+    glob: str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    kind: Kind
+    verdict: Verdict
+    id: str
+    origin: Origin
+    written: dict[str, Any] = field(compare=False, repr=False)
+    """The mapping as written in YAML, without `id` unless it was written."""
+    reason: str = ""
+    file: str = ""
+    line: int = 0
+    scope: Scope = field(default_factory=Scope)
+    accept: frozenset[str] = frozenset()
+    """Floors this rule lifts for what it matches: danger ids (command), `secret_path` (path)."""
+    command: tuple[tuple[str, ...], ...] = ()
+    """Alternatives for each leading token."""
+    exact: bool = False
+    danger: str = ""
+    """Builtin rules match by danger id instead of a pattern."""
+    tool: str = ""
+    args: tuple[ArgTest, ...] = ()
+    path: str = ""
+    access: frozenset[Verb] = frozenset(PATH_VERBS)
+    servers: tuple[str, ...] = ()
+    mcp_tools: tuple[str, ...] = ()
+    host: str = ""
+    ports: frozenset[int] = frozenset({443})
+    private: bool = False
+    """The host may resolve to an address in a private range."""
+
+    def __hash__(self) -> int:
+        return hash((self.origin, self.id))
+
+    def to_yaml(self) -> dict[str, Any]:
+        return dict(self.written)
+
+    def describe(self) -> str:
+        """What it matches, in one line: `command git status|log`, `path /workspace/docs/** (write)`."""
+        return f"{self.kind.value} {self._subject()}"
+
+    def _subject(self) -> str:
+        if self.kind is Kind.COMMAND:
+            if self.danger:
+                return self.danger
+            words = " ".join("|".join(token) for token in self.command)
+            return f"{words} (exactly)" if self.exact else words
+        if self.kind is Kind.PATH:
+            verbs = [verb.value for verb in PATH_VERBS if verb in self.access]
+            return f"{self.path} ({', '.join(verbs)})"
+        if self.kind is Kind.MCP:
+            return f"{'|'.join(self.servers)}/{'|'.join(self.mcp_tools)}"
+        if self.kind is Kind.HOST:
+            return f"{self.host} (port {', '.join(map(str, sorted(self.ports)))})"
+        return f"{self.tool} (with {', '.join(test.name for test in self.args)})" if self.args else self.tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One rule that matched, and what of the call it matched."""
+
+    rule: Rule
+    effect: Effect | None = None
+    """None: the call as a whole."""
+    subject: str = ""
+    index: int = -1
+    """Position of `effect` among the call's effects."""
+
+
+def rule_id(written: dict[str, Any]) -> str:
+    """The id of a rule that was given none: the same words have the same id, in any key order."""
+    return digest({key: value for key, value in written.items() if key != "id"})[:12]

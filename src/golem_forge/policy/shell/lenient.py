@@ -1,0 +1,174 @@
+"""The lenient detector's command finder: takes any text, gives every command that it might run.
+
+It only ever finds danger, never proves its absence. It descends into everything that runs commands: substitutions,
+groups, wrappers, scripts given to shells, words piped to `xargs`. It never raises; nesting beyond 8 (or a text
+built to take long) sets `too_deep`, which is a danger of its own. Written by hand for the same reason as the
+strict parser, turned around: a grammar that rejects a text says nothing about what a shell makes of it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from .quoting import printed_texts
+from .reader import MAX_NESTING, Report, read_commands
+from .scope import NOTHING, RawCommand, Redirect, Span
+from .wrappers import WRAPPERS, Hidden, hidden_commands, reads_script_from_input
+
+# Names that a pattern in command position (`/bin/r?`) is tried against.
+_KNOWN = ("rm", "sudo", "dd", "find", "curl", "wget", "git", "chmod", "chown", *sorted(WRAPPERS))
+_PRINTERS = frozenset({"echo", "printf", "yes"})
+_MAX_FEEDERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCommand:
+    """One command, its quotes removed. Spans are ranges of indices in `Found.commands`: `fed` are the commands
+    whose output it reads, `inner` those substituted into its words. `via` names the wrappers around it."""
+
+    program: str
+    words: tuple[str, ...]
+    assignments: tuple[tuple[str, str], ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    inner: Span = NOTHING
+    fed: Span = NOTHING
+    via: tuple[str, ...] = ()
+    depth: int = 0
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self.words[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    commands: tuple[FoundCommand, ...]
+    too_deep: bool
+    fork_bomb: bool
+
+
+def find_commands(text: str) -> Found:
+    finder = _Finder(Report(budget=12 * len(text) + 100_000))
+    finder.read(text, depth=0, via=(), fed=NOTHING)
+    return Found(tuple(finder.found), finder.report.too_deep, finder.report.fork_bomb)
+
+
+def program_name(word: str) -> str:
+    """The name a command goes by: the last part of its path, a pattern resolved to what it may mean."""
+    name = word.rstrip("/").rpartition("/")[2]
+    if re.search(r"[*?]|\[.*\]", name) and re.sub(r"[*?]|\[[^\]]*\]", "", name):
+        return next((known for known in _KNOWN if fnmatchcase(known, name)), name)
+    return name
+
+
+class _Finder:
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.found: list[FoundCommand] = []
+        self.speakers: list[int] = []  # indices of commands that print text known from the command line
+
+    def read(self, text: str, depth: int, via: tuple[str, ...], fed: Span) -> None:
+        raws = read_commands(text, depth, self.report)
+        starts: list[int] = []
+        for raw in raws:
+            starts.append(len(self.found))
+            self.add_raw(raw, starts, depth, via, fed)
+        starts.append(len(self.found))
+        self.connect_sinks(raws, starts)
+
+    def add_raw(self, raw: RawCommand, starts: list[int], depth: int, via: tuple[str, ...], outer_fed: Span) -> None:
+        index = len(starts) - 1
+        fed = outer_fed
+        if raw.fed != NOTHING and raw.fed[1] <= index:
+            fed = (starts[raw.fed[0]], len(self.found) if raw.fed[1] == index else starts[raw.fed[1]])
+        command = FoundCommand(
+            program_name(raw.words[0]) if raw.words else "",
+            raw.words,
+            raw.assignments,
+            tuple(raw.redirects),
+            (starts[raw.inner[0]], len(self.found)) if raw.inner[0] < index else NOTHING,
+            fed,
+            via,
+            depth,
+        )
+        if raw.group != NOTHING:
+            self.feed_group(command, (starts[raw.group[0]], len(self.found)))
+        self.add(command)
+
+    def connect_sinks(self, raws: list[RawCommand], starts: list[int]) -> None:
+        """`curl u > >(sh)`: the shell stands before what feeds it, so this is known only afterwards."""
+        for index, raw in enumerate(raws):
+            if raw.fed != NOTHING and raw.fed[1] > index:
+                fed = (starts[raw.fed[0]], starts[raw.fed[1]])
+                for place in range(starts[index], starts[index + 1]):
+                    self.found[place] = replace(self.found[place], fed=fed)
+
+    def feed_group(self, command: FoundCommand, group: Span) -> None:
+        """`{ sh; } <<E`: the text goes to a shell inside the group."""
+        bodies = [redirect.body for redirect in command.redirects if redirect.body]
+        members = self.found[group[0] : group[1]] if bodies else []
+        if any(reads_script_from_input(member.program, member.arguments) for member in members):
+            for body in bodies:
+                self.read(body, command.depth + 1, command.via, NOTHING)
+
+    def add(self, command: FoundCommand) -> None:
+        if command.depth > MAX_NESTING:
+            self.report.too_deep = True
+        if not self.report.spend(sum(map(len, command.words))):
+            return
+        if command.program in _PRINTERS or any(redirect.body for redirect in command.redirects):
+            self.speakers.append(len(self.found))
+        self.found.append(command)
+        if command.depth > MAX_NESTING * 2:
+            return
+        via = (*command.via, command.program)
+        name, arguments = command.program, command.arguments
+        if name.startswith("git-"):
+            self.add(replace(command, program="git", words=("git", name[4:], *arguments)))
+        for hidden in hidden_commands(name, arguments):
+            self.add_hidden(hidden, command, via)
+        if reads_script_from_input(name, arguments):
+            for text in self.input_texts(command):
+                self.read(text, command.depth + 1, via, NOTHING)
+
+    def add_hidden(self, hidden: Hidden, command: FoundCommand, via: tuple[str, ...]) -> None:
+        depth = command.depth + 1
+        if hidden.script is not None:
+            self.read(hidden.script, depth, via, command.fed)
+            return
+        words = hidden.words
+        if hidden.operands:
+            for text in self.input_texts(command):
+                if not words:  # a `parallel` without a command runs its input
+                    self.read(text, depth, via, NOTHING)
+                elif hidden.placeholder and any(hidden.placeholder in word for word in words):
+                    words = tuple(word.replace(hidden.placeholder, text) for word in words)
+                else:
+                    words = (*words, *text.split())
+        if words or hidden.assignments:
+            inner = replace(
+                command,
+                program=program_name(words[0]) if words else "",
+                words=words,
+                assignments=hidden.assignments,
+                via=via,
+                depth=depth,
+            )
+            self.add(inner)
+
+    def input_texts(self, command: FoundCommand) -> list[str]:
+        """Texts known to reach the command's standard input."""
+        texts = [redirect.body for redirect in command.redirects if redirect.body]
+        first = bisect_left(self.speakers, command.fed[0])
+        last = bisect_left(self.speakers, command.fed[1])
+        if last - first > _MAX_FEEDERS:
+            self.report.too_deep = True
+        for index in self.speakers[first : min(last, first + _MAX_FEEDERS)]:
+            speaker = self.found[index]
+            texts.extend(redirect.body for redirect in speaker.redirects if redirect.body)
+            if speaker.program in _PRINTERS:
+                texts.extend(printed_texts(speaker.program, speaker.arguments))
+        return texts

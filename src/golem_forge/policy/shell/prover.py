@@ -1,0 +1,299 @@
+"""The prover: takes parsed segments and a `CommandWorld`, tells whether they only read in zones.
+
+It never says more than it checked: one segment it cannot prove leaves the command unproven, with the reason.
+Path operands are reported either way, so that policy can judge the ones outside every zone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .names import names
+from .operands import file_words, secret_by_shape, spellings
+from .readonly_table import COLOR_VALUES, FIND_TESTS, FIND_VALUED, TABLE, Row
+from .strict import Parsed, Segment
+from .world import CommandWorld, Operand, OperandKind
+
+_PLACE_CHANGERS = names("cd chdir pushd popd builtin command eval exec source .")
+
+_MAX_CLIMBS = 40  # each `..` after a name costs a look at the disk
+_MAX_SPELLINGS = 64
+
+_COUNT = re.compile(r"-[0-9]+")
+_SED_PRINT = re.compile(r"[0-9]+(,[0-9]+)?p")
+
+# bash's `%n` assigns a variable (PATH among them) and zsh evaluates numeric arguments as arithmetic,
+# so a format is proven only if every conversion is known and numeric ones get plain arguments.
+_CONVERSION = re.compile(r"%[-+ #0]*[0-9]*(?:\.[0-9]+)?([sbcq%diouxXeEfgG])")
+_PLAIN_NUMBER_TEXT = re.compile(r"(?!.*(--|\+\+))[\w ./:,+-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentProof:
+    """One segment: proven if `why` is empty; its path operands, as far as they could be told apart."""
+
+    why: str
+    operands: tuple[Operand, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        return not self.why
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The whole command: `why` is the first segment's reason not to be proven, empty if proven."""
+
+    why: str
+    segments: tuple[SegmentProof, ...]
+
+    @property
+    def proven(self) -> bool:
+        return not self.why
+
+    @property
+    def reads(self) -> tuple[Operand, ...]:
+        """The operands that lie inside a zone, each once."""
+        return self._operands("inside")
+
+    @property
+    def outside(self) -> tuple[Operand, ...]:
+        """The operands that lie outside every zone: policy raises the floor `outside_zone` for them."""
+        return self._operands("outside")
+
+    def _operands(self, kind: OperandKind) -> tuple[Operand, ...]:
+        return tuple(dict.fromkeys(op for part in self.segments for op in part.operands if op.kind == kind))
+
+
+def prove(parsed: Parsed, world: CommandWorld, cwd: str) -> Proof:
+    places = segment_places(parsed, world, cwd)
+    proofs: list[SegmentProof] = []
+    for index, segment in enumerate(parsed.segments):
+        if segment.words[0] == "cd":
+            proofs.append(_prove_cd(parsed, index, world, cwd))
+        else:
+            proofs.append(_prove_segment(segment, world, places[index]))
+    why = next((proof.why for proof in proofs if proof.why), "")
+    return Proof(why, tuple(proofs))
+
+
+def segment_places(parsed: Parsed, world: CommandWorld, cwd: str) -> tuple[tuple[str, ...], ...]:
+    """For each segment the working directories it may run in; none when that cannot be known."""
+    places: list[tuple[str, ...]] = []
+    now: tuple[str, ...] = (cwd,)
+    for index, segment in enumerate(parsed.segments):
+        # `cd x && a; b` runs b in the old directory if x cannot be entered.
+        if now and cwd not in now and segment.joined_by in (";", "||"):
+            now = (*now, cwd)
+        places.append(now)
+        if segment.words[0] in _PLACE_CHANGERS:
+            target = _cd_target(parsed, world, cwd) if index == 0 else None
+            now = (target.virtual,) if target is not None and target.kind == "inside" else ()
+    return tuple(places)
+
+
+def _cd_target(parsed: Parsed, world: CommandWorld, cwd: str) -> Operand | None:
+    words = parsed.segments[0].words
+    if words[0] != "cd" or len(words) != 2 or words[1][:1] in ("", "-", "+"):
+        return None
+    if len(parsed.segments) < 2 or parsed.segments[1].joined_by != "&&":
+        return None
+    return _resolve(words[1], world, cwd)
+
+
+def _prove_cd(parsed: Parsed, index: int, world: CommandWorld, cwd: str) -> SegmentProof:
+    target = _cd_target(parsed, world, cwd) if index == 0 else None
+    if target is None:
+        return SegmentProof("cd is only proven with one path, as the first segment, joined by &&")
+    why = _shell_reason(parsed.segments[index], world) or _operand_reason(target)
+    return SegmentProof(why, (target,))
+
+
+def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...]) -> SegmentProof:
+    name = posixpath.basename(segment.words[0])
+    row = TABLE.get(name)
+    if row is None:
+        return SegmentProof(f"'{segment.words[0]}' is not known to only read")
+    if not places:
+        return SegmentProof("the working directory is not known here")
+    arguments = segment.words[1:]
+    why, paths = _read_arguments(name, row, arguments)
+    operands: list[Operand] = []
+    for place in places:
+        operands.extend(_resolve(path, world, place) for path in paths if path != "-")
+    why = (
+        _shell_reason(segment, world)
+        or _program_reason(segment.words[0], name, world)
+        or why
+        or next((reason for op in operands if (reason := _operand_reason(op))), "")
+        or _secret_reason(file_words(name, arguments), world, places)
+    )
+    if not paths and (row.lists_cwd or (row.operands == "pattern" and _is_recursive(arguments))):
+        operands.extend(here for place in places if (here := world.operand(".", place)).kind == "inside")
+    return SegmentProof(why, tuple(operands))
+
+
+def _shell_reason(segment: Segment, world: CommandWorld) -> str:
+    for shell in segment.shells:
+        program = world.program(shell)
+        if program is None or not program.system or program.zone:
+            return f"the shell '{shell}' is not the system's"
+    return ""
+
+
+def _program_reason(word: str, name: str, world: CommandWorld) -> str:
+    program = world.program(name)
+    if program is None:
+        return f"'{name}' was not found"
+    if program.zone or not (program.system or (name == "rg" and program.shipped)):
+        return f"'{name}' is not the system's"
+    if word != name and not same_program(word, name, world):
+        return f"'{word}' is not the system's '{name}'"
+    return ""
+
+
+def same_program(word: str, name: str, world: CommandWorld) -> bool:
+    """Is the absolute path `word`, outside every zone, what the walls' PATH gives for `name`?"""
+    if not word.startswith("/") or posixpath.basename(word) != name:
+        return False
+    given, found = world.program(word), world.program(name)
+    return given is not None and found is not None and not given.zone and given.path == found.path
+
+
+def _read_arguments(name: str, row: Row, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The reason not to be proven (or none) and the words that are path operands."""
+    if row.operands == "find":
+        return _read_find(arguments)
+    if row.operands == "sed":
+        return _read_sed(arguments)
+    if row.operands == "printf":
+        return _printf_reason(arguments), ()
+    why, flags, operands = _split_flags(name, row, arguments)
+    if row.operands == "pattern" and not flags & row.pattern_flags:
+        if not operands:
+            why = why or f"'{name}' has no pattern"
+        operands = operands[1:]
+    if row.at_most is not None and len(operands) > row.at_most:
+        why = why or f"'{name}' has more than {row.at_most} operand"
+    if row.operands == "date":
+        if not all(operand.startswith("+") for operand in operands):
+            why = why or "date is only proven with a +FORMAT"
+        return why, ()
+    return why, () if row.operands == "text" else tuple(operands)
+
+
+def _split_flags(name: str, row: Row, arguments: tuple[str, ...]) -> tuple[str, set[str], list[str]]:
+    why = ""
+    flags: set[str] = set()
+    operands: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            operands.extend(words)
+        elif word == "-" or not word.startswith("-"):
+            operands.append(word)
+        elif row.counted and _COUNT.fullmatch(word):
+            continue
+        elif word.startswith("--"):
+            flag, equals, value = word.partition("=")
+            flags.add(flag)
+            if flag in row.valued:
+                if not equals and next(words, None) is None:
+                    why = why or f"'{name} {flag}' lacks its value"
+            elif flag not in row.switches or (equals and not (flag == "--color" and value in COLOR_VALUES)):
+                why = why or f"'{name} {word}' is not known to only read"
+        else:
+            for place, letter in enumerate(word[1:], 1):
+                flag = "-" + letter
+                flags.add(flag)
+                if flag in row.valued:
+                    if place == len(word) - 1 and next(words, None) is None:
+                        why = why or f"'{name} {flag}' lacks its value"
+                    break
+                if flag not in row.switches:
+                    why = why or f"'{name} {flag}' is not known to only read"
+    return why, flags, operands
+
+
+def _read_find(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    start = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    paths = list(arguments[:start])
+    words = iter(arguments[start:])
+    for word in words:
+        if word in FIND_VALUED:
+            value = next(words, None)
+            if value is None:
+                return f"'find {word}' lacks its value", tuple(paths)
+            if word == "-newer":
+                paths.append(value)
+        elif word not in FIND_TESTS:
+            return f"'find {word}' is not known to only read", tuple(paths)
+    return "", tuple(paths)
+
+
+def _read_sed(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    paths = tuple(word for word in arguments[2:] if not word.startswith("-"))
+    if len(arguments) < 2 or arguments[0] != "-n" or not _SED_PRINT.fullmatch(arguments[1]):
+        return "sed is only proven as sed -n N[,M]p", paths
+    if len(arguments) > 3 or len(paths) != len(arguments) - 2:
+        return "sed is only proven with at most one path", paths
+    return "", paths
+
+
+def _printf_reason(arguments: tuple[str, ...]) -> str:
+    if not arguments or arguments[0].startswith("-"):
+        return "printf is only proven with a format first"
+    rest = _CONVERSION.sub("", arguments[0])
+    if "%" in rest:
+        return "printf is only proven with plain conversions"
+    numeric = any(found not in "sbcq%" for found in _CONVERSION.findall(arguments[0]))
+    if numeric and not all(_PLAIN_NUMBER_TEXT.fullmatch(word) for word in arguments[1:]):
+        return "printf is only proven with plain numbers"
+    return ""
+
+
+def _is_recursive(arguments: tuple[str, ...]) -> bool:
+    return any(word[:1] == "-" and word[:2] != "--" and set(word) & {"r", "R"} for word in arguments)
+
+
+def _resolve(path: str, world: CommandWorld, cwd: str) -> Operand:
+    """Resolves as the kernel does: what stands before `..` is followed first, for it may be a link."""
+    given = path
+    for _ in range(_MAX_CLIMBS):
+        parts = path.split("/")
+        climb = next((i for i, part in enumerate(parts) if part == ".." and _is_name(parts, i - 1)), None)
+        if climb is None:
+            return world.operand(path, cwd)
+        before = world.operand("/".join(parts[:climb]), cwd)
+        if before.kind != "inside":
+            return before
+        parent = before.virtual.rstrip("/").rpartition("/")[0]
+        path = "/".join([parent, *parts[climb + 1 :]]) or "/"
+    return Operand("bad", given)
+
+
+def _is_name(parts: list[str], index: int) -> bool:
+    return index >= 0 and parts[index] not in ("", ".", "..")
+
+
+def _operand_reason(operand: Operand) -> str:
+    if operand.kind == "outside":
+        return f"'{operand.virtual}' is outside every zone"
+    if operand.kind == "bad":
+        return f"'{operand.virtual}' is not a usable path"
+    if operand.secret:
+        return f"'{operand.virtual}' is a secret path"
+    return ""
+
+
+def _secret_reason(words: Iterable[str], world: CommandWorld, places: tuple[str, ...]) -> str:
+    for word in words:
+        for count, path in enumerate(spellings(word)):
+            if count == _MAX_SPELLINGS:
+                return f"'{word[:40]}…' may name too many paths"
+            if secret_by_shape(path) or any(world.operand(path, place).secret for place in places):
+                return f"'{word}' may name a secret path"
+    return ""

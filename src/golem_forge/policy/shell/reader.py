@@ -1,0 +1,437 @@
+"""The lenient reader: takes any text, gives every command that stands anywhere in it, as written.
+
+It follows quotes, substitutions, groups, control flow and heredocs. It never raises and never gives up on the rest
+of a text because of one part: an unclosed quote is read both as text and as commands. Too deep a nesting, or
+more work than a command text can honestly need, is reported as `too_deep`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .quoting import (
+    BARE,
+    POSITIONAL,
+    QUOTED,
+    SPLIT,
+    Word,
+    decode_escapes,
+    finish_word,
+    has_too_many_braces,
+    printed_texts,
+)
+from .scope import NOTHING, RawCommand, Redirect, Scope, Span
+
+MAX_NESTING = 8
+_HARD_NESTING = 40  # nested this deep the rest is not read at all; keeps Python's own stack safe
+
+_REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>\||>>!|>>|>\||>!|>&|<|>)")
+_NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]")
+_WORD_END = frozenset(" \t\n\r;&|<>()")
+_PLAIN = re.compile(r"[^ \t\n\r;&|<>()\\'\"`$]+")
+_PLAIN_DOUBLE = re.compile(r"[^\\\"`$]+")
+_DELIMITER = re.compile(r"(?:\\.|'[^']*'|\"[^\"]*\"|[^ \t\n\r;&|<>()\\'\"])+", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Report:
+    """What one whole analysis found out besides commands, and how many characters it may still read."""
+
+    budget: int
+    too_deep: bool = False
+    fork_bomb: bool = False
+
+    def spend(self, amount: int) -> bool:
+        self.budget -= amount + 16
+        if self.budget < 0:
+            self.too_deep = True
+        return self.budget >= 0
+
+
+@dataclass(slots=True)
+class _Heredoc:
+    redirect: Redirect
+    endings: frozenset[str]
+    strip_tabs: bool
+    expands: bool
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """A word in the making."""
+
+    text: list[str] = field(default_factory=list)
+    mask: list[str] = field(default_factory=list)
+
+    def add(self, text: str, kind: str) -> None:
+        self.text.append(text)
+        self.mask.append(kind * len(text))
+
+    def word(self) -> Word:
+        return Word("".join(self.text), "".join(self.mask))
+
+
+def read_commands(text: str, depth: int, report: Report) -> list[RawCommand]:
+    raws: list[RawCommand] = []
+    _read_into(text.replace("\0", ""), raws, depth, report, loose_left=3)
+    return raws
+
+
+def _read_into(text: str, raws: list[RawCommand], depth: int, report: Report, loose_left: int) -> None:
+    if depth > MAX_NESTING:
+        report.too_deep = True
+    if depth > _HARD_NESTING or not report.spend(len(text)):
+        return
+    reader = Reader(text, raws, depth, report)
+    while reader.position < len(text):
+        reader.read_list("", NOTHING)
+    # A shell may have read the opening quote long before this text; then what follows is commands.
+    for start in reader.loose[:loose_left]:
+        _read_into(text[start:], raws, depth, report, loose_left - 1)
+
+
+class Reader:
+    def __init__(self, text: str, raws: list[RawCommand], depth: int, report: Report) -> None:
+        self.text = text
+        self.position = 0
+        self.raws = raws
+        self.depth = depth
+        self.report = report
+        self.heredocs: list[_Heredoc] = []
+        self.loose: list[int] = []
+
+    # -- lists of commands
+
+    def read_list(self, closer: str, fed: Span) -> None:
+        """Reads commands up to `closer` (`)`, `}` or none: the end of the text)."""
+        scope = Scope(self.raws, fed)
+        text = self.text
+        while self.position < len(text):
+            if self.depth + scope.nesting > MAX_NESTING:
+                self.report.too_deep = True
+            char = text[self.position]
+            if char in " \t":
+                self.position += 1
+            elif char in "\n\r":
+                self.position += 1
+                scope.end_statement()
+                self.read_heredocs()
+            elif self.joins_lines():
+                self.position += 2
+            elif char == "#":
+                self.skip_comment()
+            elif char == ")":
+                self.position += 1
+                if closer == ")" and scope.frames[-1].kind != "case" and not scope.inside("("):
+                    break
+                scope.close_paren()
+            elif char == "(":
+                self.position += 1
+                head = re.compile(r"[ \t]*\)").match(text, self.position)
+                if head:
+                    self.position = head.end()
+                scope.open_paren(empty=head is not None)
+            elif match := self.redirect_here():
+                self.read_redirect(match, scope)
+            elif char in ";&|":
+                self.read_operator(scope)
+            elif char == "}" and closer == "}" and scope.at_command and not scope.inside("{"):
+                self.position += 1
+                break
+            else:
+                self.add_words(self.read_word(scope), scope)
+        scope.end()
+        self.report.fork_bomb = self.report.fork_bomb or scope.fork_bomb
+
+    def add_words(self, written: Word, scope: Scope) -> None:
+        if has_too_many_braces(written):
+            self.report.too_deep = True
+        for word in finish_word(written):
+            scope.add_word(word)
+
+    def skip_comment(self) -> None:
+        while self.position < len(self.text) and self.text[self.position] not in "\n\r":
+            self.position += 1
+
+    def read_operator(self, scope: Scope) -> None:
+        pair = self.text[self.position : self.position + 2]
+        if pair in ("&&", "||"):
+            self.position += 2
+            scope.end_statement()
+            return
+        self.position += 2 if pair == "|&" else 1
+        if pair[0] == "|":
+            scope.pipe()
+        else:
+            scope.end_statement(background=pair[0] == "&")
+
+    # -- redirections
+
+    def redirect_here(self) -> re.Match[str] | None:
+        match = _REDIRECT.match(self.text, self.position)
+        if match and match[0] in "<>" and self.text[match.end() : match.end() + 1] == "(":
+            return None  # process substitution, part of a word
+        return match
+
+    def read_redirect(self, match: re.Match[str], scope: Scope) -> None:
+        operator = match[1]
+        self.position = match.end()
+        while self.text[self.position : self.position + 1] in (" ", "\t") or self.joins_lines():
+            self.position += 2 if self.joins_lines() else 1
+        start = self.position
+        redirect = Redirect(operator, "")
+        scope.draft.redirects.append(redirect)
+        if operator in ("<<", "<<-"):
+            delimiter = _DELIMITER.match(self.text, start)
+            raw = delimiter[0] if delimiter else ""
+            self.position = start + len(raw)
+            plain = re.sub(r"[\\'\"]", "", raw)
+            endings = frozenset({plain, plain.removeprefix("$")})
+            self.heredocs.append(_Heredoc(redirect, endings, operator == "<<-", plain == raw))
+            return
+        redirect.target = self.read_word(scope).text.replace(SPLIT, "")
+        if operator == "<<<":
+            redirect.body = redirect.target
+
+    def joins_lines(self) -> bool:
+        return self.text.startswith("\\\n", self.position)
+
+    def read_heredocs(self) -> None:
+        waiting, self.heredocs = self.heredocs, []
+        for heredoc in waiting:
+            body = self.heredoc_body(heredoc)
+            heredoc.redirect.body = body
+            if heredoc.expands and ("$" in body or "`" in body) and self.report.spend(len(body)):
+                inner = Reader(body, self.raws, self.depth, self.report)
+                inner.read_expansions(len(body))
+
+    def heredoc_body(self, heredoc: _Heredoc) -> str:
+        start = self.position
+        lines: list[str] = []
+        while self.position < len(self.text):
+            newline = self.text.find("\n", self.position)
+            end = newline if newline >= 0 else len(self.text)
+            line = self.text[self.position : end].rstrip("\r")
+            shown = line.lstrip("\t") if heredoc.strip_tabs else line
+            for ending in heredoc.endings:
+                if shown == ending:
+                    self.position = min(end + 1, len(self.text))
+                    return "\n".join(lines)
+                if ending and re.fullmatch(re.escape(ending) + r"\s*\).*", shown):
+                    self.position += line.index(")")
+                    return "\n".join(lines)
+            lines.append(shown)
+            self.position = end + 1
+        self.position = len(self.text)
+        self.loose.append(start)  # the ending may have been misread
+        return "\n".join(lines)
+
+    # -- words
+
+    def read_word(self, scope: Scope) -> Word:
+        pieces = _Pieces()
+        text = self.text
+        while self.position < len(text):
+            char = text[self.position]
+            if plain := _PLAIN.match(text, self.position):
+                pieces.add(plain[0], BARE)
+                self.position = plain.end()
+            elif char == "\\":
+                if not self.joins_lines():
+                    pieces.add(text[self.position + 1 : self.position + 2], QUOTED)
+                self.position += 2
+            elif char == "'":
+                self.read_single(pieces)
+            elif char == '"':
+                self.position += 1
+                self.read_double(pieces)
+            elif char == "`":
+                self.read_backtick(pieces, BARE)
+            elif char == "$":
+                self.read_dollar(pieces, BARE)
+            elif char in "<>" and text.startswith("(", self.position + 1):
+                self.read_process(pieces, scope)
+            elif char in _WORD_END:
+                break
+        return pieces.word()
+
+    def read_single(self, pieces: _Pieces) -> None:
+        start = self.position + 1
+        pieces.add(self.text[start : self.find_close("'", start)], QUOTED)
+
+    def find_close(self, mark: str, start: int) -> int:
+        end = self.text.find(mark, start)
+        if end < 0:
+            self.loose.append(start)
+            end = len(self.text)
+        self.position = end + 1
+        return end
+
+    def read_double(self, pieces: _Pieces) -> None:
+        text, start = self.text, self.position
+        while self.position < len(text):
+            char = text[self.position]
+            if plain := _PLAIN_DOUBLE.match(text, self.position):
+                pieces.add(plain[0], QUOTED)
+                self.position = plain.end()
+            elif char == '"':
+                self.position += 1
+                return
+            elif char == "\\":
+                following = text[self.position + 1 : self.position + 2]
+                if following != "\n":
+                    pieces.add(following if following in '$`"\\' else "\\" + following, QUOTED)
+                self.position += 2
+            elif char == "`":
+                self.read_backtick(pieces, QUOTED)
+            else:
+                self.read_dollar(pieces, QUOTED)
+        self.loose.append(start)
+
+    def read_backtick(self, pieces: _Pieces, kind: str) -> None:
+        start = self.position + 1
+        match = re.compile(r"(?:[^`\\]|\\.)*", re.DOTALL).match(self.text, start)
+        end = match.end() if match else start
+        if end >= len(self.text):
+            self.loose.append(start)
+        self.position = end + 1
+        content = re.sub(r"\\([`\\$])", r"\1", self.text[start:end])
+        self.substitute(pieces, kind, lambda: _read_into(content, self.raws, self.depth + 1, self.report, 1))
+
+    def read_dollar(self, pieces: _Pieces, kind: str) -> None:
+        text, start = self.text, self.position
+        following = text[start + 1 : start + 2]
+        if following == "'" and kind == BARE:
+            match = re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL).match(text, start + 2)
+            end = match.end() if match else start + 2
+            pieces.add(decode_escapes(text[start + 2 : end]), QUOTED)
+            self.find_close("'", end)
+        elif following == '"' and kind == BARE:
+            self.position += 2
+            self.read_double(pieces)
+        elif following == "(":
+            self.read_parenthesis(pieces, kind)
+        elif following == "{":
+            self.position = start + 2
+            self.descend(lambda: self.read_parameter(pieces, kind))
+        elif name := _NAME.match(text, start + 1):
+            self.position = name.end()
+            self.add_variable(pieces, name[0], text[start : self.position], kind)
+        else:
+            self.position += 1
+            pieces.add("$", kind)
+
+    def read_parenthesis(self, pieces: _Pieces, kind: str) -> None:
+        """At `$(`: a command substitution, or arithmetic if it can be nothing else."""
+        start = self.position
+        self.position = start + 2
+        arithmetic = self.arithmetic_end(start + 3) if self.text.startswith("$((", start) else None
+        if arithmetic is None:
+            self.substitute(pieces, kind, lambda: self.nested(")"))
+            return
+        end = arithmetic
+        self.descend(lambda: self.read_expansions(end))
+        self.position = max(self.position, end + 2)
+        pieces.add("$(())", QUOTED)
+
+    def add_variable(self, pieces: _Pieces, name: str, written: str, kind: str) -> None:
+        if name == "IFS" and kind == BARE:
+            pieces.add(SPLIT, BARE)
+        elif name in "123456789@*":
+            pieces.add(written, POSITIONAL)
+        else:
+            pieces.add("$" + name if written == "${" + name + "}" else written, QUOTED)
+
+    def read_parameter(self, pieces: _Pieces, kind: str) -> None:
+        """After `${`, up to its `}`."""
+        text, start = self.text, self.position
+        if text[start : start + 1] in (" ", "\t", "\n", "|"):
+            self.position += 1
+            self.substitute(pieces, kind, lambda: self.nested("}"))
+            return
+        aside = _Pieces()  # the value's own spelling is of no interest, the commands in it are
+        while self.position < len(text):
+            char = text[self.position]
+            if char == "}":
+                name = _NAME.match(text, start)
+                self.position += 1
+                self.add_variable(pieces, name[0] if name else "?", text[start - 2 : self.position], kind)
+                return
+            if char == "\\":
+                self.position += 2
+            elif char == "'" and kind == BARE:
+                self.read_single(aside)
+            elif char == '"':
+                self.position += 1
+                self.read_double(aside)
+            elif char == "`":
+                self.read_backtick(aside, QUOTED)
+            elif char == "$":
+                self.read_dollar(aside, QUOTED)
+            else:
+                self.position += 1
+        self.loose.append(start)
+
+    def arithmetic_end(self, start: int) -> int | None:
+        """Where the `))` of `$((…))` stands; none if this is a command substitution that starts with `(`."""
+        level = 0
+        for index in range(start, len(self.text)):
+            char = self.text[index]
+            if char == "(":
+                level += 1
+            elif char == ")":
+                if level == 0:
+                    return index if self.text.startswith("))", index) else None
+                level -= 1
+        return None
+
+    def read_expansions(self, end: int) -> None:
+        """Substitutions in text that is otherwise not commands: arithmetic, heredoc bodies."""
+        aside = _Pieces()
+        while self.position < end:
+            char = self.text[self.position]
+            if char == "\\":
+                self.position += 2
+            elif char == "`":
+                self.read_backtick(aside, QUOTED)
+            elif char == "$":
+                self.read_dollar(aside, QUOTED)
+            else:
+                self.position += 1
+
+    def read_process(self, pieces: _Pieces, scope: Scope) -> None:
+        written = self.text[self.position]
+        self.position += 2
+        start = len(self.raws)
+        self.nested(")")
+        if written == ">":
+            scope.draft.sinks.append((start, len(self.raws)))
+        pieces.add(f"{written}()", QUOTED)
+
+    def nested(self, closer: str) -> None:
+        self.descend(lambda: self.read_list(closer, NOTHING))
+
+    def descend(self, read: Callable[[], None]) -> None:
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            self.report.too_deep = True
+        if self.depth > _HARD_NESTING:
+            self.position = len(self.text)
+        else:
+            read()
+        self.depth -= 1
+
+    def substitute(self, pieces: _Pieces, kind: str, read: Callable[[], None]) -> None:
+        """Reads a substitution; one that only echoes literal words is replaced by them."""
+        start = len(self.raws)
+        read()
+        found = self.raws[start:]
+        if len(found) == 1 and found[0].words[:1] in (("echo",), ("printf",)) and not found[0].redirects:
+            printed = printed_texts(found[0].words[0], found[0].words[1:])
+            if printed and printed[-1]:
+                text = printed[-1].rstrip("\n")
+                pieces.add(re.sub(r"\s+", SPLIT, text) if kind == BARE else text, kind)
+                return
+        pieces.add("$()", QUOTED)

@@ -1,0 +1,215 @@
+"""The strict parser: takes a command text, gives its segments or says why it cannot read them.
+
+It reads only the small part of shell grammar in which bash, sh and zsh cannot disagree: literal words joined
+by `&&`, `||`, `;` and `|`. Everything else is `Opaque`. It is written by hand, without a grammar library:
+a parser that recovers from errors would guess, and a guess here becomes a command that runs unasked.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from .names import names
+
+MAX_BYTES = 16 * 1024
+MAX_SEGMENTS = 50
+
+REDIRECTIONS = (">/dev/null", "1>/dev/null", "2>/dev/null", "2>&1", "</dev/null")
+
+RESERVED = names(
+    "! [[ ]] always case coproc do done elif else end esac fi for foreach function if in "
+    "nocorrect repeat select then time until while"
+)
+
+UNREADABLE = {
+    "<": "a redirection",
+    ">": "a redirection",
+    "(": "a subshell or function",
+    ")": "a subshell or function",
+    "{": "a group or brace expansion",
+    "}": "a group or brace expansion",
+    "$": "an expansion",
+    "`": "a command substitution",
+    "\\": "a backslash",
+    "*": "a pattern",
+    "?": "a pattern",
+    "[": "a pattern",
+    "]": "a pattern",
+    "~": "a home directory",
+    "^": "a pattern",
+    "#": "a comment",
+}
+
+SHELLS = frozenset(prefix + shell for prefix in ("", "/bin/", "/usr/bin/") for shell in ("bash", "sh", "zsh"))
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One simple command; `joined_by` is the operator before it, `shells` what it was unwrapped from."""
+
+    words: tuple[str, ...]
+    joined_by: str = ""
+    shells: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    reason: str
+    position: int
+
+
+class _UnreadableError(Exception):
+    def __init__(self, reason: str, position: int) -> None:
+        super().__init__(reason)
+        self.opaque = Opaque(reason, position)
+
+
+def parse_strict(text: str) -> Parsed | Opaque:
+    try:
+        _check_text(text)
+        segments = _Scanner(text).segments()
+    except _UnreadableError as unreadable:
+        return unreadable.opaque
+    # Only a text that is nothing but the wrapped shell is unwrapped: beside other segments its `cd`
+    # would seem to move them too.
+    if len(segments) == 1 and _is_wrapped(segments[0].words):
+        shell, flag, script = segments[0].words
+        inner = parse_strict(script)
+        if isinstance(inner, Opaque):
+            return Opaque(f"in {shell} {flag}: {inner.reason}", inner.position)
+        return Parsed(tuple(replace(part, shells=(shell, *part.shells)) for part in inner.segments))
+    return Parsed(tuple(segments))
+
+
+def canonical_text(text: str) -> str:
+    """The one spelling of a command for its fingerprint; a text that cannot be read stays as it is."""
+    parsed = parse_strict(text)
+    return text if isinstance(parsed, Opaque) else render(parsed)
+
+
+def render(parsed: Parsed) -> str:
+    parts: list[str] = []
+    for segment in parsed.segments:
+        if segment.joined_by:
+            parts.append(segment.joined_by)
+        # A quoted command name would be opaque, and a parsed one never needs quotes.
+        parts.append(segment.words[0])
+        parts.extend(quote(word) for word in segment.words[1:])
+    return " ".join(parts)
+
+
+def quote(word: str) -> str:
+    """`word` as one shell word that the strict parser reads back unchanged."""
+    if _PLAIN.fullmatch(word):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _is_wrapped(words: tuple[str, ...]) -> bool:
+    return len(words) == 3 and words[0] in SHELLS and words[1] in ("-c", "-lc")
+
+
+def _check_text(text: str) -> None:
+    for position, char in enumerate(text):
+        code = ord(char)
+        if char == "\n":
+            raise _UnreadableError("a newline", position)
+        if code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xDFFF:
+            raise _UnreadableError("a control character", position)
+    if len(text.encode()) > MAX_BYTES:
+        raise _UnreadableError(f"longer than {MAX_BYTES} bytes", MAX_BYTES)
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.words: list[str] = []
+        self.joined_by = ""
+        self.done: list[Segment] = []
+
+    def segments(self) -> list[Segment]:
+        text = self.text
+        while self.position < len(text):
+            char = text[self.position]
+            if char == " ":
+                self.position += 1
+            elif text.startswith(("&&", "||"), self.position):
+                self.close_segment(text[self.position : self.position + 2])
+            elif char in ";|":
+                self.close_segment(char)
+            elif char == "&":
+                raise _UnreadableError("a background command", self.position)
+            elif not self.skip_redirection():
+                self.words.append(self.read_word())
+        self.close_segment("")
+        return self.done
+
+    def close_segment(self, operator: str) -> None:
+        if not self.words:
+            raise _UnreadableError("an empty segment", self.position)
+        self.done.append(Segment(tuple(self.words), self.joined_by))
+        if len(self.done) > MAX_SEGMENTS:
+            raise _UnreadableError(f"more than {MAX_SEGMENTS} segments", self.position)
+        self.words = []
+        self.joined_by = operator
+        self.position += len(operator)
+
+    def skip_redirection(self) -> bool:
+        for redirection in REDIRECTIONS:
+            end = self.position + len(redirection)
+            if self.text.startswith(redirection, self.position) and self.text[end : end + 1] in ("", *" ;|&"):
+                self.position = end
+                return True
+        return False
+
+    def read_word(self) -> str:
+        text, start = self.text, self.position
+        parts: list[str] = []
+        quoted = False
+        while self.position < len(text) and text[self.position] not in " ;|&":
+            char = text[self.position]
+            if char in "'\"":
+                parts.append(self.read_quoted(char))
+                quoted = True
+            elif char in UNREADABLE:
+                raise _UnreadableError(UNREADABLE[char], self.position)
+            else:
+                parts.append(char)
+                self.position += 1
+        word = "".join(parts)
+        if text[start] == "=":
+            raise _UnreadableError("a word starting with =", start)
+        if not self.words:
+            self.check_command_name(word, quoted, start)
+        return word
+
+    def read_quoted(self, mark: str) -> str:
+        start = self.position
+        end = self.text.find(mark, start + 1)
+        if end < 0:
+            raise _UnreadableError("an unclosed quote", start)
+        content = self.text[start + 1 : end]
+        if mark == '"':
+            for offset, char in enumerate(content):
+                if char in "$`\\":
+                    raise _UnreadableError(UNREADABLE[char], start + 1 + offset)
+        self.position = end + 1
+        return content
+
+    def check_command_name(self, word: str, quoted: bool, start: int) -> None:
+        if quoted:
+            raise _UnreadableError("a quoted command name", start)
+        if word in RESERVED:
+            raise _UnreadableError(f"the reserved word {word}", start)
+        if _ASSIGNMENT.match(word):
+            raise _UnreadableError("an assignment", start)

@@ -1,0 +1,41 @@
+"""What the strict side asks of the sandbox: where a program is found and where a path leads.
+
+The caller implements `CommandWorld` over its zones and the walls' PATH. These are the only questions
+this package asks about the machine, so everything else in it is a pure function of text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+OperandKind = Literal["inside", "outside", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program file: its real path, and whose directory it lies in."""
+
+    path: str
+    system: bool
+    zone: bool
+    shipped: bool = False  # the ripgrep that Forge brings along
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Where a path operand leads: inside a zone, outside every zone, or nowhere (`bad`)."""
+
+    kind: OperandKind
+    virtual: str
+    real: str = ""
+    secret: bool = False
+    directory: bool = False
+
+
+class CommandWorld(Protocol):
+    def program(self, name: str) -> Program | None:
+        """A bare name as the walls' PATH finds it; an absolute path as itself. `path` is the real path."""
+
+    def operand(self, path: str, cwd: str) -> Operand:
+        """`path` as a process whose working directory is the virtual directory `cwd` would reach it."""

@@ -1,0 +1,321 @@
+"""Programs that run another command: takes a command's words, gives the commands hidden in its arguments.
+
+Each wrapper has its own grammar of options, given here as data where it is regular. A hidden command is either
+words (`sudo rm x`) or text for a shell (`bash -c 'rm x'`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from .names import names
+from .options import all_options, is_long, leading_options
+from .strict import quote
+
+SHELLS = names("sh bash dash zsh ksh ash mksh rbash fish")
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_STDIN = names("- /dev/stdin /dev/fd/0 /proc/self/fd/0")
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Either `words` or `script` is given; `operands` says that piped words are added to the words."""
+
+    words: tuple[str, ...] = ()
+    script: str | None = None
+    assignments: tuple[tuple[str, str], ...] = ()
+    operands: bool = False
+    placeholder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The options that take a value, those whose value is a script, and how many operands come before."""
+
+    short: str = ""
+    long: frozenset[str] = frozenset()
+    before: int = 0
+    script_short: str = ""
+    script_long: str = ""
+    joined: bool = False  # the rest is joined and given to a shell
+
+
+GRAMMARS: dict[str, Grammar] = {
+    "sudo": Grammar(
+        "CDghpRrTtUu",
+        names(
+            "--user --group --host --prompt --chdir --close-from --role --type --other-user --chroot --command-timeout"
+        ),
+    ),
+    "doas": Grammar("aCu"),
+    "pkexec": Grammar("", names("--user")),
+    "nice": Grammar("n", names("--adjustment")),
+    "ionice": Grammar("cnpPu", names("--class --classdata --pid --pgid --uid")),
+    "nohup": Grammar(),
+    "setsid": Grammar(),
+    "stdbuf": Grammar("ioe", names("--input --output --error")),
+    "timeout": Grammar("ks", names("--kill-after --signal"), before=1),
+    "time": Grammar("fo", names("--format --output")),
+    "watch": Grammar("nq", names("--interval --equexit"), joined=True),
+    "builtin": Grammar(),
+    "exec": Grammar("a"),
+    "eval": Grammar(joined=True),
+    "flock": Grammar(
+        "wE", names("--wait --timeout --conflict-exit-code"), 1, script_short="c", script_long="--command"
+    ),
+    "chroot": Grammar("", names("--userspec --groups"), before=1),
+    "unshare": Grammar(
+        "SGRw",
+        names("--map-user --map-group --map-users --map-groups --root --wd --setuid --setgid --propagation"),
+    ),
+    "nsenter": Grammar("tSG", names("--target --setuid --setgid")),
+    "ssh": Grammar("BbcDEeFIiJLlmOopQRSWw", before=1, joined=True),
+    "script": Grammar(
+        "EIOBTmo",
+        names("--echo --log-in --log-out --log-io --log-timing --logging-format --output-limit"),
+        1,
+        script_short="c",
+        script_long="--command",
+    ),
+    "taskset": Grammar("", before=1),
+    "chrt": Grammar("TPD", names("--sched-runtime --sched-period --sched-deadline"), before=1),
+    "setpriv": Grammar("", names("--reuid --regid --groups --inh-caps --bounding-set --securebits")),
+    "prlimit": Grammar("p", names("--pid")),
+    "strace": Grammar("aeEIoOpPsSuUXb", names("--trace --output --attach --user --env --signal")),
+    "ltrace": Grammar("aAeFlnopsuwxX", names("--output --library")),
+    "systemd-run": Grammar("pEuMHG", names("--unit --property --description --slice --setenv --uid --gid")),
+    "unbuffer": Grammar(),
+    "fakeroot": Grammar("lsib"),
+    "repeat": Grammar(before=1),
+}
+
+_XARGS = Grammar(
+    "adEILnPs",
+    names("--arg-file --delimiter --max-args --max-procs --max-chars --process-slot-var"),
+)
+_PARALLEL = Grammar(
+    "ajnNLISPs",
+    names("--jobs --max-args --max-replace-args --arg-file --sshlogin --delay --joblog --timeout --colsep"),
+)
+_ENV = Grammar("uCa", names("--unset --chdir --argv0"), script_short="S", script_long="--split-string")
+_SU = Grammar("gGsTw", names("--group --supp-group --shell --whitelist-environment --user"))
+
+_FIND_RUNS = names("-exec -execdir -ok -okdir")
+_FD_RUNS = names("-x -X --exec --exec-batch")
+
+WRAPPERS = (
+    SHELLS
+    | frozenset(GRAMMARS)
+    | names("busybox toybox env su runuser command trap xargs parallel find alias . source")
+)
+
+
+def hidden_commands(program: str, arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """What `program` would run because of its arguments."""
+    special = _SPECIAL.get(program)
+    if special is not None:
+        yield from special(arguments)
+    elif program in SHELLS:
+        yield from _shell(arguments)
+    elif program in GRAMMARS:
+        yield from _regular(GRAMMARS[program], arguments)
+
+
+def reads_script_from_input(program: str, arguments: tuple[str, ...]) -> bool:
+    """Does this shell (or `source`) take its commands from standard input?"""
+    if program in (".", "source"):
+        return bool(arguments) and arguments[0] in _STDIN
+    if program not in SHELLS:
+        return False
+    letters, script = _shell_parts(arguments)
+    if "c" in letters:
+        return False
+    return "s" in letters or not script or script[0] in _STDIN
+
+
+def _regular(grammar: Grammar, arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    valued = grammar.short + grammar.script_short
+    long_valued = grammar.long | ({grammar.script_long} if grammar.script_long else set())
+    options, index = leading_options(arguments, valued, frozenset(long_valued))
+    index = _skip_assignments(arguments, index)[0]
+    rest = arguments[index + grammar.before :]
+    if grammar.script_short:
+        more, _ = leading_options(rest, valued, frozenset(long_valued))
+        for option in (*options, *more):
+            is_script = option.flag == "-" + grammar.script_short or is_long(option.flag, grammar.script_long)
+            if is_script and option.value:
+                yield Hidden(script=option.value)
+    if rest and grammar.joined:
+        yield Hidden(script=" ".join(rest))
+    elif rest:
+        assigned = _skip_assignments(arguments, 0)[1] if not options else ()
+        yield Hidden(words=rest, assignments=assigned)
+
+
+def _skip_assignments(words: tuple[str, ...], index: int) -> tuple[int, tuple[tuple[str, str], ...]]:
+    found: list[tuple[str, str]] = []
+    while index < len(words) and (match := _ASSIGNMENT.fullmatch(words[index])):
+        found.append((match[1], match[2]))
+        index += 1
+    return index, tuple(found)
+
+
+def _env(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    long_valued = _ENV.long | {_ENV.script_long}
+    options, index = leading_options(arguments, _ENV.short + _ENV.script_short, long_valued)
+    while index < len(arguments) and arguments[index] == "-":
+        index += 1
+    index, assignments = _skip_assignments(arguments, index)
+    rest = arguments[index:]
+    for option in options:
+        if (option.flag == "-S" or is_long(option.flag, "--split-string")) and option.value:
+            yield Hidden(script=" ".join([option.value, *map(quote, arguments[index - len(assignments) :])]))
+    if rest or assignments:
+        yield Hidden(words=rest, assignments=assignments)
+
+
+def _su(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    options, operands = all_options(arguments, _SU.short + "cu", _SU.long | names("--command --session-command"))
+    asked = False
+    for option in options:
+        if option.value and (
+            option.flag == "-c" or is_long(option.flag, "--command") or is_long(option.flag, "--session-command")
+        ):
+            yield Hidden(script=option.value)
+        asked = asked or option.flag in ("-u", "--user")
+    if asked and operands:
+        yield Hidden(words=tuple(operands))
+
+
+def _command(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    options, index = leading_options(arguments, "", frozenset())
+    if not any(option.flag in ("-v", "-V") for option in options) and arguments[index:]:
+        yield Hidden(words=arguments[index:])
+
+
+def _trap(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    rest = arguments[leading_options(arguments, "", frozenset())[1] :]
+    if rest:
+        yield Hidden(script=rest[0])
+
+
+def _alias(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    for word in arguments:
+        if "=" in word:
+            yield Hidden(script=word.partition("=")[2])
+
+
+def _xargs(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    options, index = leading_options(arguments, _XARGS.short, _XARGS.long)
+    placeholder = ""
+    for option in options:
+        if option.flag == "-I" or is_long(option.flag, "--replace", 3):
+            placeholder = option.value or "{}"
+        elif option.flag == "-i":
+            placeholder = "{}"
+    yield Hidden(words=arguments[index:] or ("echo",), operands=True, placeholder=placeholder)
+
+
+def _parallel(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    _, index = leading_options(arguments, _PARALLEL.short, _PARALLEL.long)
+    rest = arguments[index:]
+    cut = next((i for i, word in enumerate(rest) if word.startswith(":::")), len(rest))
+    template, values = rest[:cut], tuple(word for word in rest[cut:] if not word.startswith(":::"))
+    if not template:
+        for value in values:
+            yield Hidden(script=value)
+        yield Hidden(words=(), operands=True)
+        return
+    yield Hidden(script=" ".join([*template, *map(quote, values)]))
+    yield Hidden(words=tuple(word for part in template for word in part.split()) + values, operands=True)
+
+
+def _find(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    yield from _runs(arguments, _FIND_RUNS)
+
+
+def _fd(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    yield from _runs(arguments, _FD_RUNS)
+
+
+def _runs(arguments: tuple[str, ...], flags: frozenset[str]) -> Iterator[Hidden]:
+    index = 0
+    while index < len(arguments):
+        if arguments[index] in flags:
+            start = index + 1
+            while index < len(arguments) and arguments[index] not in (";", "+"):
+                index += 1
+            if arguments[start:index]:
+                yield Hidden(words=arguments[start:index])
+        index += 1
+
+
+def _applet(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    if arguments:
+        yield Hidden(words=arguments)
+
+
+def _git(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """`-c alias.x='!command'` defines a command and runs it in one go."""
+    for word in arguments:
+        if "=!" in word:
+            yield Hidden(script=word.partition("=!")[2])
+
+
+def _shell(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    letters, rest = _shell_parts(arguments)
+    if "c" not in letters or not rest:
+        return
+    yield Hidden(script=rest[0])
+    if len(rest) > 1 and "$" in rest[0]:
+        yield Hidden(script=_with_positionals(rest[0], rest[1:]))
+
+
+def _with_positionals(script: str, values: tuple[str, ...]) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if name in "@*":
+            return " ".join(values[1:])
+        return values[int(name)] if int(name) < len(values) else ""
+
+    return re.sub(r'"?\$(?:([0-9@*])|\{([0-9@*])\})"?', value, script)
+
+
+def _shell_parts(arguments: tuple[str, ...]) -> tuple[set[str], tuple[str, ...]]:
+    """The letters of a shell's options, and what follows its options."""
+    letters: set[str] = set()
+    index = 0
+    while index < len(arguments):
+        word = arguments[index]
+        if word in ("--", "-"):
+            return letters, arguments[index + 1 :]
+        if word.startswith("--"):
+            index += 2 if word in ("--rcfile", "--init-file") else 1
+            letters |= {"c"} if word.startswith("--c") else set()  # fish: --command
+        elif word[:1] in ("-", "+") and len(word) > 1:
+            letters |= set(word[1:])
+            index += 2 if {"o", "O"} & set(word[1:]) else 1
+        else:
+            break
+    return letters, arguments[index:]
+
+
+_SPECIAL: dict[str, Callable[[tuple[str, ...]], Iterator[Hidden]]] = {
+    "busybox": _applet,
+    "toybox": _applet,
+    "env": _env,
+    "su": _su,
+    "runuser": _su,
+    "command": _command,
+    "trap": _trap,
+    "alias": _alias,
+    "xargs": _xargs,
+    "parallel": _parallel,
+    "find": _find,
+    "fd": _fd,
+    "fdfind": _fd,
+    "git": _git,
+}

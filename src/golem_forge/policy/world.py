@@ -1,0 +1,99 @@
+"""SandboxWorld: what the shell analysis may know of the machine, answered from a sandbox and the walls' PATH.
+
+`program` finds what a command name would start; `operand` finds where a path would lead. Both resolve links, because
+what is judged must be what is run or read. Neither opens a file for content.
+
+Threat: a writable directory on PATH would let anything pose as `ls`, so only directories of root that others cannot
+write count as the system's, and a program inside a zone never does.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import Final
+
+from golem_forge.core.effects import Mark, Verb
+from golem_forge.policy.shell.world import Operand, Program
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import Kind
+
+SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_OTHERS_MAY_WRITE: Final = stat.S_IWOTH
+
+
+def is_system_directory(directory: str) -> bool:
+    """One of the usual program directories, owned by root and closed to others."""
+    try:
+        status = os.stat(directory)
+    except OSError:
+        return False
+    safe = status.st_uid == 0 and not status.st_mode & _OTHERS_MAY_WRITE
+    return directory in SYSTEM_PATH and stat.S_ISDIR(status.st_mode) and safe
+
+
+class SandboxWorld:
+    """Implements `CommandWorld`. `path` is the walls' PATH, in order; `shipped_rg` the ripgrep that Forge brings."""
+
+    def __init__(self, sandbox: Sandbox, path: Sequence[str] = SYSTEM_PATH, *, shipped_rg: str = "") -> None:
+        self._sandbox = sandbox
+        self._path = tuple(path)
+        self._shipped_rg = shipped_rg
+
+    def program(self, name: str) -> Program | None:
+        if "/" in name:
+            return self._program_at(name)
+        for directory in self._path:
+            found = os.path.join(directory, name)
+            if _is_program(found):
+                return self._described(found, system=is_system_directory(directory))
+        if name == "rg" and _is_program(self._shipped_rg):
+            return Program(os.path.realpath(self._shipped_rg), system=False, zone=False, shipped=True)
+        return None
+
+    def operand(self, path: str, cwd: str) -> Operand:
+        given = path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
+        try:
+            with self._sandbox.target(given, Verb.READ) as target:
+                if target.zone is None:
+                    return Operand("outside", target.virtual)
+                return Operand(
+                    "inside",
+                    target.virtual,
+                    real=target.real,
+                    secret=Mark.SECRET_PATH in target.marks,
+                    directory=target.kind is Kind.DIRECTORY,
+                )
+        except SandboxError as error:
+            kind = "bad" if error.code == "INVALID_PATH" else "outside"
+            return Operand(kind, self._sandbox.virtualise(path))
+
+    def _program_at(self, path: str) -> Program | None:
+        """An absolute path: of a zone if one addresses it, else of the host. A relative one is never found here."""
+        if not path.startswith("/"):
+            return None
+        try:
+            with self._sandbox.target(path, Verb.READ) as target:
+                runs = target.zone is not None and target.kind is Kind.FILE
+                return Program(target.real, system=False, zone=True) if runs else None
+        except SandboxError as error:
+            if error.code not in ("ZONE_ACCESS_DENIED", "NO_SANDBOX"):
+                return None
+        if not _is_program(path):
+            return None
+        return self._described(path, system=is_system_directory(os.path.dirname(path)))
+
+    def _described(self, found: str, *, system: bool) -> Program:
+        real = os.path.realpath(found)
+        zone = any(_lies_in(real, zone.host) for zone in self._sandbox.zones.values())
+        return Program(real, system=system and not zone, zone=zone)
+
+
+def _is_program(path: str) -> bool:
+    return bool(path) and os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _lies_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -1,0 +1,215 @@
+"""Sandbox: the zones one worker has, and the only way from the text of a path to something that can be opened.
+
+Made by `open_sandbox` (a root worker) or `Sandbox.restricted` (a sub-worker, never wider). Gives Targets, refuses
+whatever lies in no zone. Nothing here is process-global: two sandboxes in one process know nothing of each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+from golem_forge.core.effects import Verb
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.verdict import Verdict, strictest
+from golem_forge.sandbox.access import DIRECTORY, Opener, best_opener
+from golem_forge.sandbox.errors import (
+    SandboxError,
+    from_os_error,
+    no_sandbox,
+    not_a_directory,
+    not_found,
+    permission_escalation,
+    zone_access_denied,
+)
+from golem_forge.sandbox.hiding import HostPaths
+from golem_forge.sandbox.links import find
+from golem_forge.sandbox.paths import Place, fold, locate
+from golem_forge.sandbox.target import Kind, Target, judge, kind_of
+from golem_forge.sandbox.zones import (
+    USER_TOOLS,
+    Mode,
+    Zone,
+    ZoneRequest,
+    ZoneSpec,
+    check_zones,
+    choose_default_zone,
+    open_zone,
+)
+
+
+class Sandbox:
+    def __init__(
+        self,
+        zones: Sequence[Zone] = (),
+        default_zone: str | None = None,
+        *,
+        has_block: bool = True,
+        builtin_worker: bool = False,
+        hidden: Sequence[str] = (),
+    ) -> None:
+        self.zones: Mapping[str, Zone] = MappingProxyType({zone.name: zone for zone in zones})
+        self.default_zone = default_zone
+        self.has_block = has_block
+        """Whether the worker's file says `sandbox` at all; without it there is no file access."""
+        self.builtin_worker = builtin_worker
+        self._hidden = tuple(hidden)
+        self._host_paths = HostPaths(zones, hidden)
+
+    def target(self, path: object, access: Verb, *, follow_last: bool = True) -> Target:
+        """Judge a path and hold what is there. For DELETE a link at the end is always the target itself."""
+        return judge(self.locate(path), access, self.zones, follow_last=follow_last)
+
+    def locate(self, path: object) -> Place:
+        """The address a text means, without asking the disk."""
+        try:
+            return locate(path, self.zones, self.default_zone, self._refusal)
+        except SandboxError as error:
+            if error.code == "INVALID_PATH":
+                raise SandboxError(
+                    error.code, self.virtualise(error.message), path=self.virtualise(error.path), status=error.status
+                ) from None
+            raise
+
+    def describe_zones(self) -> str:
+        """`/docs (ro), /workspace (rw)`."""
+        return ", ".join(self.zones[name].label for name in sorted(self.zones)) or "none"
+
+    def virtualise(self, text: str) -> str:
+        """The text with host directories replaced: a zone's by its address, others that are known by `<outside>`."""
+        return self._host_paths.replaced(text)
+
+    def restricted(
+        self, worker: str, parent: str, requests: Sequence[ZoneRequest], *, default_zone: str | None = None
+    ) -> Sandbox:
+        """The sandbox of sub-worker `worker` of `parent` (this sandbox's worker): exactly the zones it asks for.
+
+        Raises ZONE_ACCESS_DENIED for a zone the parent lacks, PERMISSION_ESCALATION for more than the parent has,
+        and what is wrong with a subpath. This sandbox is not changed.
+        """
+        zones = [self._narrowed(worker, parent, request) for request in requests]
+        names = [zone.name for zone in zones]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"Worker '{worker}' names zone '{name}' twice.")
+        return Sandbox(zones, choose_default_zone(names, default_zone), hidden=self._known_directories())
+
+    def without_zones(self) -> Sandbox:
+        """The sandbox of a sub-worker whose file has no `sandbox` block."""
+        return Sandbox(has_block=False, hidden=self._known_directories())
+
+    def with_user_tools(self, directory: Path) -> Sandbox:
+        """The same, and FORGE_HOME/tools as `/user_tools`: for workers that may create tools. Raises ConfigError."""
+        spec = ZoneSpec(name=USER_TOOLS, path=directory, write=Verdict.ASK, delete=Verdict.ASK)
+        opener = next((zone.opener for zone in self.zones.values()), best_opener())
+        try:
+            zone = open_zone(spec, opener)
+        except OSError:
+            raise ConfigError("The directory of user tools cannot be opened; check FORGE_HOME/tools.") from None
+        return Sandbox(
+            (*self.zones.values(), zone),
+            self.default_zone,
+            has_block=self.has_block,
+            builtin_worker=self.builtin_worker,
+            hidden=self._hidden,
+        )
+
+    def close(self) -> None:
+        """No path is addressable from now on. Targets already made keep the handles they need until they are closed."""
+        self.zones = MappingProxyType({})
+        self.default_zone = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _known_directories(self) -> tuple[str, ...]:
+        return (*(name for zone in self.zones.values() for name in (zone.host, *zone.aliases)), *self._hidden)
+
+    def _refusal(self, path: str) -> SandboxError:
+        path = self.virtualise(path)
+        if not self.has_block:
+            return no_sandbox(path, builtin=self.builtin_worker)
+        return zone_access_denied(path, self.describe_zones())
+
+    def _narrowed(self, worker: str, parent: str, request: ZoneRequest) -> Zone:
+        zone = self.zones.get(request.name)
+        if zone is None or zone.name == USER_TOOLS:
+            raise zone_access_denied(f"/{request.name}", self.describe_zones())
+        if request.mode is Mode.RW and zone.mode is Mode.RO:
+            raise permission_escalation(worker, parent, zone.name, "rw")
+        narrowed = replace(
+            zone,
+            mode=request.mode or zone.mode,
+            write=strictest((zone.write, request.write or zone.write)),
+            delete=strictest((zone.delete, request.delete or zone.delete)),
+        )
+        if not request.subpath:
+            return narrowed
+        try:
+            return below(narrowed, request.subpath)
+        except SandboxError as error:
+            if error.code in ("SYMLINK_ESCAPE", "INVALID_PATH"):
+                raise permission_escalation(worker, parent, zone.name, f"subpath '{request.subpath}'") from None
+            raise
+
+
+def below(zone: Zone, subpath: str) -> Zone:
+    """The zone that begins at a directory inside another one."""
+    asked = fold(subpath)
+    found = find(zone, asked, follow_last=True)
+    if found.entry is None:
+        raise found.obstacle or not_found(zone.virtual(asked))
+    if kind_of(found.stat) is not Kind.DIRECTORY:
+        raise not_a_directory(zone.virtual(asked))
+    try:
+        root = zone.open(found.parts, DIRECTORY)
+    except OSError as error:
+        raise from_os_error(error, zone.virtual(asked)) from None
+    return replace(
+        zone,
+        root=root,
+        host=zone.real(found.parts),
+        aliases=tuple(os.path.join(alias, *found.parts) for alias in zone.aliases),
+        subpath=(*zone.subpath, *found.parts),
+    )
+
+
+def open_sandbox(
+    specs: Sequence[ZoneSpec],
+    default_zone: str | None = None,
+    *,
+    forge_home: Path,
+    home: Path | None = None,
+    has_block: bool = True,
+    builtin_worker: bool = False,
+    opener: Opener | None = None,
+) -> Sandbox:
+    """Check and open the zones of a root worker. Raises ConfigError with every problem found.
+
+    `home` is the person's home directory if not the usual one; `opener` the way to open below a handle, if not the
+    best one this kernel has.
+    """
+    problems = [problem.text for problem in check_zones(specs, forge_home=forge_home, home=home or Path.home())]
+    if problems:
+        raise ConfigError(*problems)
+    zones = []
+    for spec in specs:
+        try:
+            zone = open_zone(spec, opener or best_opener())
+            zones.append(below(zone, spec.subpath) if spec.subpath else zone)
+        except OSError:
+            problems.append(f"Zone '{spec.name}': the system refused access to its directory.")
+        except SandboxError as error:
+            problems.append(f"Zone '{spec.name}', subpath '{spec.subpath}': {error.message}")
+    default = choose_default_zone([spec.name for spec in specs], default_zone)
+    if problems:
+        raise ConfigError(*problems)
+    hidden = (os.path.realpath(forge_home), *(os.path.realpath(spec.path) for spec in specs if spec.subpath))
+    return Sandbox(zones, default, has_block=has_block, builtin_worker=builtin_worker, hidden=hidden)

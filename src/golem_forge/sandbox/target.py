@@ -1,0 +1,276 @@
+"""Target: one judged path, kept open from plan to run, so that what was judged is what is used.
+
+Made by `Sandbox.target`. Gives the facts policy needs (`effect`), the handles the file operations use, and `recheck`
+for the time after a wait. Refuses what can never work before anyone is asked: writing to an ro zone, over a directory
+or a device, or to a new name with control characters. One target serves one operation; a write makes it stale.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Self
+
+from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.verdict import Verdict
+from golem_forge.sandbox import protected
+from golem_forge.sandbox.access import CONTENT, DIRECTORY, Handle, Identity, identity_of
+from golem_forge.sandbox.errors import (
+    SandboxError,
+    from_os_error,
+    invalid_path,
+    is_a_directory,
+    not_a_file,
+    not_found,
+    path_changed,
+    read_only_zone,
+)
+from golem_forge.sandbox.links import Found, find
+from golem_forge.sandbox.paths import Place, has_control_character
+from golem_forge.sandbox.zones import Mode, Zone
+
+
+class Kind(StrEnum):
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+    OTHER = "other"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Target:
+    access: Verb
+    zone: Zone | None
+    """None: this is `/`, the list of zones."""
+    virtual: str
+    """The address after links: what is judged, shown and opened."""
+    real: str = field(default="", repr=False)
+    """The host path, for the fingerprint only."""
+    parts: tuple[str, ...] = ()
+    kind: Kind | None = None
+    """None: nothing is there."""
+    stat: os.stat_result | None = field(default=None, repr=False)
+    """As judged."""
+    marks: tuple[Mark, ...] = ()
+    """Every fact about the name; `effect` states those that matter for `access`."""
+    missing: int = 0
+    """How many of the last components do not exist; more than one: directories would be made."""
+    parent: Handle | None = field(default=None, repr=False)
+    """The deepest existing directory before the entry."""
+    entry: Handle | None = field(default=None, repr=False)
+    """The thing itself: readable for a file or directory unless `unreadable`, else a handle without content."""
+    unreadable: bool = False
+    obstacle: SandboxError | None = None
+    follow_last: bool = True
+    requested: tuple[str, ...] = ()
+    """The components asked for, before links."""
+    zones: Mapping[str, Zone] = field(default_factory=dict, repr=False)
+    """For `/`: what it lists."""
+
+    @property
+    def exists(self) -> bool:
+        return self.kind is not None
+
+    @property
+    def name(self) -> str:
+        return self.parts[-1] if self.parts else ""
+
+    @property
+    def identity(self) -> Identity | None:
+        return identity_of(self.stat) if self.stat else None
+
+    def effect(self) -> Effect:
+        """A secret matters when it is read, a protected path when it is changed."""
+        relevant = Mark.SECRET_PATH if self.access is Verb.READ else Mark.PROTECTED_PATH
+        return Effect(
+            verb=self.access,
+            target=self.virtual,
+            real=self.real,
+            zone_verdict=self.zone.verdict(self.access) if self.zone else Verdict.PRE_APPROVED,
+            marks=tuple(mark for mark in self.marks if mark is relevant),
+        )
+
+    def must_exist(self) -> None:
+        if not self.exists:
+            raise self.obstacle or not_found(self.virtual)
+
+    def must_be_file(self) -> None:
+        """Refuses directories and everything whose content is not just bytes on disk."""
+        self.must_exist()
+        if self.kind is Kind.DIRECTORY:
+            raise is_a_directory(self.virtual)
+        if self.kind is not Kind.FILE:
+            raise not_a_file(self.virtual, special_kind(self.stat))
+
+    def real_now(self) -> str:
+        """Where the requested name leads at this moment: for the fingerprint after a wait."""
+        if self.zone is None:
+            return self.real
+        return self.zone.real(find(self.zone, self.requested, follow_last=self.follow_last).parts)
+
+    def recheck(self) -> None:
+        """Walk the name again after a wait. PATH_CHANGED unless it leads to the same real path and the same thing."""
+        if self.zone is None:
+            return
+        try:
+            found = find(self.zone, self.requested, follow_last=self.follow_last)
+        except SandboxError as error:
+            if error.code in ("PERMISSION_DENIED", "IO_ERROR"):
+                raise
+            raise path_changed(self.virtual) from None
+        if found.parts != self.parts or (found.obstacle is None) != (self.obstacle is None):
+            raise path_changed(self.virtual)
+        self._must_be_as_judged(found.stat)
+        if self.access is not Verb.READ:
+            self.must_be_in_place()
+
+    def must_be_in_place(self, directory: Handle | None = None) -> None:
+        """PATH_CHANGED unless the judged directory is where it was judged and holds the judged entry, or still none.
+
+        `directory` is the entry's own one, once a write has made what was missing. The zone is walked from its root
+        with links forbidden, so a directory that was moved out of the zone is noticed although its handle works.
+        What remains is the moment between this and the one system call that follows it: a directory that someone
+        moves out of the zone right then takes the change along, and a file put under the name right then is replaced.
+        Neither follows a link, and neither touches a file that was not under that very name in that very directory.
+        """
+        assert self.zone is not None
+        assert self.parent is not None
+        depth = len(self.parts) - (1 if directory else max(self.missing, 1))
+        directory = directory or self.parent
+        now = None
+        try:
+            if self.zone.open(self.parts[:depth], DIRECTORY).identity() != directory.identity():
+                raise path_changed(self.virtual)
+            if depth == len(self.parts) - 1:
+                now = _entry_stat(self.name, directory)
+        except OSError as error:
+            raise _changed_or(error, self.virtual) from None
+        self._must_be_as_judged(now)
+
+    def close(self) -> None:
+        """Let go of the handles; this also happens when the last reference to the target goes."""
+        self.parent = self.entry = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _must_be_as_judged(self, now: os.stat_result | None) -> None:
+        same = (now is None) == (self.stat is None)
+        if now is not None and self.stat is not None:
+            same = identity_of(now) == identity_of(self.stat)
+            if self.access is Verb.WRITE:  # the diff a person agreed to was made against this content
+                same = same and (now.st_size, now.st_mtime_ns) == (self.stat.st_size, self.stat.st_mtime_ns)
+        if not same:
+            raise path_changed(self.virtual)
+
+
+def judge(place: Place, access: Verb, zones: Mapping[str, Zone], *, follow_last: bool) -> Target:
+    """Resolve a place and hold what is there, or refuse."""
+    zone = place.zone
+    if zone is None:
+        if access is not Verb.READ:
+            raise is_a_directory("/")
+        return Target(access=access, zone=None, virtual="/", kind=Kind.DIRECTORY, zones=zones)
+    if access is not Verb.READ and zone.mode is Mode.RO:
+        raise read_only_zone(zone.name, place.virtual)
+    follow_last = follow_last and access is not Verb.DELETE  # a link is deleted itself, not what it leads to
+    found = find(zone, place.parts, follow_last=follow_last)
+    kind = kind_of(found.stat)
+    target = Target(
+        access=access,
+        zone=zone,
+        virtual=zone.virtual(found.parts),
+        real=zone.real(found.parts),
+        parts=found.parts,
+        kind=kind,
+        stat=found.stat,
+        marks=_marks(zone, found.parts, place.parts, kind),
+        missing=found.missing,
+        parent=found.parent if access is not Verb.READ else None,
+        entry=found.entry,
+        obstacle=found.obstacle,
+        follow_last=follow_last,
+        requested=place.parts,
+    )
+    if access is not Verb.READ:
+        _must_be_changeable(target)
+    _open_content(target, found)
+    return target
+
+
+def kind_of(info: os.stat_result | None) -> Kind | None:
+    if info is None:
+        return None
+    mode = info.st_mode
+    if stat.S_ISREG(mode):
+        return Kind.FILE
+    if stat.S_ISDIR(mode):
+        return Kind.DIRECTORY
+    return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+
+
+def special_kind(info: os.stat_result | None) -> str:
+    """In words, what something is that is neither file nor directory."""
+    mode = info.st_mode if info else 0
+    for test, word in ((stat.S_ISLNK, "link"), (stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket")):
+        if test(mode):
+            return word
+    return "device"
+
+
+def _must_be_changeable(target: Target) -> None:
+    if target.access is Verb.DELETE:
+        if target.kind is not Kind.LINK:
+            target.must_be_file()
+        return
+    if target.exists or target.obstacle:
+        target.must_be_file()
+    elif any(map(has_control_character, target.parts)):
+        raise invalid_path(target.virtual, "control character in a new name")
+
+
+def _open_content(target: Target, found: Found) -> None:
+    """Replace the bare handle by a readable one on the same inode, while the directory is still at hand."""
+    if found.entry is None or target.kind not in (Kind.FILE, Kind.DIRECTORY):
+        return
+    flags = CONTENT | (os.O_DIRECTORY if target.kind is Kind.DIRECTORY else 0)
+    try:
+        content = Handle(os.open(target.name or ".", flags, dir_fd=found.parent.fd))
+    except PermissionError:
+        target.unreadable = True
+        return
+    except OSError as error:
+        raise _changed_or(error, target.virtual) from None
+    if content.identity() != target.identity:
+        raise path_changed(target.virtual)
+    target.entry = content
+
+
+def _marks(zone: Zone, real: tuple[str, ...], requested: tuple[str, ...], kind: Kind | None) -> tuple[Mark, ...]:
+    """Both names count: a link does not make `.git/hooks` harmless, nor an innocent name the hooks behind it."""
+    found: dict[Mark, None] = {}
+    for parts in {real: None, requested: None}:
+        names = (*zone.subpath, *parts)
+        found |= dict.fromkeys(protected.marks(names, git_is_file=kind is not Kind.DIRECTORY, unprotect=zone.unprotect))
+    return tuple(found)
+
+
+def _entry_stat(name: str, directory: Handle) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _changed_or(error: OSError, virtual: str) -> SandboxError:
+    """The judged path was there and free of links; if the system now says otherwise, it changed."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO):
+        return path_changed(virtual)
+    return from_os_error(error, virtual)

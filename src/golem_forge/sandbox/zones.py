@@ -1,0 +1,259 @@
+"""Zones: named directories a worker may reach, each opened once and kept by handle.
+
+Takes ZoneSpecs (from `forge.yaml` and the worker file), gives open Zones, refuses a set that cannot be meant: every
+load problem names the parties. Threat: a zone that overlaps another, FORGE_HOME or the home directory would grant
+what nobody wrote down. Directories are compared by identity, so a bind mount or another spelling hides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from golem_forge.core.effects import Verb
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.verdict import Verdict, strictest
+from golem_forge.sandbox.access import DIRECTORY, Handle, Identity, Opener, identity_of
+from golem_forge.sandbox.protected import PROTECTED_NAMES, normal_name
+
+USER_TOOLS: Final = "user_tools"
+"""The zone on FORGE_HOME/tools. Only the custom-tool toolset hands it out; it is never mounted in walls."""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_SYSTEM_NAMES: Final = frozenset(
+    {"bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "nix", "opt", "proc", "root", "run"}
+    | {"sbin", "srv", "sys", "tmp", "usr", "var"}
+)
+"""Zones stand at `/<name>` inside walls, where these are taken."""
+
+
+class Mode(StrEnum):
+    """What is possible in a zone, whoever agrees to it."""
+
+    RO = "ro"
+    RW = "rw"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneSpec:
+    """A zone as written: a host directory under a name. None as a verdict means that nobody wrote one."""
+
+    name: str
+    path: Path
+    mode: Mode = Mode.RW
+    write: Verdict | None = None
+    delete: Verdict | None = None
+    subpath: str = ""
+    unprotect: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneRequest:
+    """A zone as a worker file names it. Mode None: the mode it has where it comes from."""
+
+    name: str
+    mode: Mode | None = None
+    write: Verdict | None = None
+    delete: Verdict | None = None
+    subpath: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """An open zone. The handle, not the path, is the zone: a directory put in its place on disk is not entered."""
+
+    name: str
+    mode: Mode
+    write: Verdict
+    delete: Verdict
+    root: Handle = field(repr=False)
+    host: str = field(repr=False)
+    """The real host directory; for fingerprints, walls and mapping host paths. Never shown."""
+    aliases: tuple[str, ...] = field(default=(), repr=False)
+    """Other spellings of `host` that people use, such as the configured path when it goes through a link."""
+    subpath: tuple[str, ...] = ()
+    """Where inside the configured zone this one begins."""
+    unprotect: tuple[str, ...] = ()
+    opener: Opener = field(repr=False)
+
+    @property
+    def label(self) -> str:
+        return f"/{self.name} ({self.mode})"
+
+    def verdict(self, verb: Verb) -> Verdict:
+        """The consent this zone gives; its mode is asked separately."""
+        if verb is Verb.READ:
+            return Verdict.PRE_APPROVED
+        return self.delete if verb is Verb.DELETE else self.write
+
+    def virtual(self, parts: Sequence[str]) -> str:
+        return "/".join(("", self.name, *parts))
+
+    def real(self, parts: Sequence[str]) -> str:
+        return os.path.join(self.host, *parts)
+
+    def open(self, parts: Sequence[str], flags: int) -> Handle:
+        """Open below the zone without following any link; raises OSError."""
+        return Handle(self.opener(self.root.fd, parts, flags))
+
+    def inside(self, host_parts: Sequence[str]) -> tuple[str, ...] | None:
+        """The part of an absolute host path (as components) that lies in this zone, or None."""
+        best: tuple[str, ...] | None = None
+        for spelling in (self.host, *self.aliases):
+            prefix = [part for part in spelling.split("/") if part]
+            if list(host_parts[: len(prefix)]) == prefix:
+                rest = tuple(host_parts[len(prefix) :])
+                best = rest if best is None or len(rest) < len(best) else best
+        return best
+
+
+class ZoneProblem(NamedTuple):
+    """Why a set of zones cannot be loaded; `zone` is the name whose lines in the file are at fault."""
+
+    zone: str
+    text: str
+
+
+def check_zones(specs: Sequence[ZoneSpec], *, forge_home: Path, home: Path) -> list[ZoneProblem]:
+    """Every load problem of a set of zones, in order. Reads directories' identities, opens nothing."""
+    problems: list[ZoneProblem] = []
+    seen: dict[str, tuple[ZoneSpec, set[Identity]]] = {}
+    for spec in specs:
+        problems += [ZoneProblem(spec.name, text) for text in _own_problems(spec)]
+        if spec.name in seen:
+            problems.append(ZoneProblem(spec.name, f"Zone '{spec.name}' is named twice; give each zone its own name."))
+            continue
+        if not spec.path.is_dir():
+            problems.append(ZoneProblem(spec.name, f"Zone '{spec.name}': its directory does not exist; create it."))
+            continue
+        around = _identities(spec.path)
+        problems += [ZoneProblem(spec.name, text) for text in _place_problems(spec, forge_home, home)]
+        for other, around_other in seen.values():
+            if relation := _relation(spec.path, around, other.path, around_other):
+                text = f"Zones '{spec.name}' and '{other.name}' overlap: '{spec.name}' {relation} '{other.name}'."
+                problems.append(ZoneProblem(spec.name, text))
+        seen[spec.name] = (spec, around)
+    return problems
+
+
+def open_zone(spec: ZoneSpec, opener: Opener) -> Zone:
+    """Open one checked zone. Raises OSError."""
+    host = os.path.realpath(spec.path)
+    written = os.path.abspath(spec.path)
+    return Zone(
+        name=spec.name,
+        mode=spec.mode,
+        write=spec.write or Verdict.ASK,
+        delete=spec.delete or Verdict.ASK,
+        root=Handle(os.open(host, DIRECTORY)),
+        host=host,
+        aliases=() if written == host else (written,),
+        unprotect=spec.unprotect,
+        opener=opener,
+    )
+
+
+def worker_zones(worker: str, program: Sequence[ZoneSpec], requests: Sequence[ZoneRequest]) -> list[ZoneSpec]:
+    """The zones a root worker's file names, out of those `forge.yaml` has and never wider. Raises ConfigError.
+
+    A verdict of the program is the floor of the worker's; one that only the worker wrote counts as written.
+    """
+    known = {spec.name: spec for spec in program}
+    problems: list[str] = []
+    chosen: dict[str, ZoneSpec] = {}
+    for request in requests:
+        spec = known.get(request.name)
+        if spec is None:
+            problems.append(_missing_zone(worker, request))
+            continue
+        if request.mode is Mode.RW and spec.mode is Mode.RO:
+            problems.append(f"Worker '{worker}' asks for zone '{request.name}' rw; forge.yaml has it ro.")
+        if request.name in chosen:
+            problems.append(f"Worker '{worker}' names zone '{request.name}' twice.")
+        merged = replace(
+            spec,
+            mode=request.mode or spec.mode,
+            write=_stricter_written(spec.write, request.write),
+            delete=_stricter_written(spec.delete, request.delete),
+            subpath=request.subpath,
+        )
+        if request.mode is Mode.RO:  # the program's verdicts are for its rw; only the worker's own would be a mistake
+            merged = replace(merged, write=request.write, delete=request.delete)
+        chosen[request.name] = merged
+    if problems:
+        raise ConfigError(*problems)
+    return list(chosen.values())
+
+
+def choose_default_zone(names: Sequence[str], wanted: str | None) -> str | None:
+    """Where relative paths begin: as written, else `workspace`, else the first zone. Raises ConfigError."""
+    if wanted is not None and wanted not in names:
+        have = ", ".join(names) or "none"
+        raise ConfigError(f"default_zone '{wanted}' is not among this worker's zones ({have}).")
+    return wanted or ("workspace" if "workspace" in names else next(iter(names), None))
+
+
+def _stricter_written(floor: Verdict | None, written: Verdict | None) -> Verdict | None:
+    voices = [verdict for verdict in (floor, written) if verdict is not None]
+    return strictest(voices) if voices else None
+
+
+def _missing_zone(worker: str, request: ZoneRequest) -> str:
+    return (
+        f"Worker '{worker}' names zone '{request.name}', which forge.yaml does not have. Add to forge.yaml:\n"
+        f"sandbox:\n  zones:\n    {request.name}: {{path: ./{request.name}, mode: {request.mode or Mode.RW}}}"
+    )
+
+
+def _own_problems(spec: ZoneSpec) -> Iterator[str]:
+    name = spec.name
+    if name == USER_TOOLS:
+        yield f"Zone '{name}' has the name of Forge's own zone for user tools; choose another name."
+    elif name in _SYSTEM_NAMES:
+        yield f"Zone '{name}' has the name of the system directory /{name}; choose another name."
+    elif not _NAME.fullmatch(name):
+        yield f"Zone '{name}': a name is a small letter, then up to 31 of a-z, 0-9, _ and -."
+    if spec.mode is Mode.RO:
+        for key, verdict in (("write", spec.write), ("delete", spec.delete)):
+            if verdict is not None:
+                yield f"Zone '{name}' is mode: ro, so approval.{key} has no effect; remove one of the two."
+    for entry in spec.unprotect:
+        if normal_name(entry) not in PROTECTED_NAMES:
+            yield f"Zone '{name}': unprotect '{entry}' is not a protected name. Names: {' '.join(PROTECTED_NAMES)}"
+
+
+def _place_problems(spec: ZoneSpec, forge_home: Path, home: Path) -> Iterator[str]:
+    relation = _relation(spec.path, _identities(spec.path), forge_home, _identities(forge_home))
+    if relation:
+        yield f"Zone '{spec.name}' {relation} FORGE_HOME, which no zone may reach; choose another directory."
+    if spec.mode is Mode.RW and _identity(spec.path) in _identities(home):
+        what = "is" if _identity(spec.path) == _identity(home) else "contains"
+        yield f"Zone '{spec.name}' {what} the home directory and is rw; name a project directory, or use mode: ro."
+
+
+def _relation(one: Path, around_one: set[Identity], other: Path, around_other: set[Identity]) -> str:
+    """How two directories lie to each other, in words; empty when they are apart."""
+    first, second = _identity(one), _identity(other)
+    if first is not None and first == second:
+        return "is the same directory as"
+    if first in around_other:
+        return "contains"
+    return "lies in" if second in around_one else ""
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        return identity_of(os.stat(path))
+    except OSError:
+        return None
+
+
+def _identities(path: Path) -> set[Identity]:
+    """The real directory and all that contain it; of a path that does not exist yet, those that do."""
+    real = Path(os.path.realpath(path))
+    return {found for step in (real, *real.parents) if (found := _identity(step)) is not None}

@@ -1,0 +1,47 @@
+"""ToolContext: what a running tool is given. Everything it may reach is here; nothing is global."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from golem_forge.core.call import Caller, Outcome
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.sandbox.sandbox import Sandbox
+
+Progress = Callable[[float, float | None, str], None]
+"""(progress, total or None, message)"""
+NestedCall = Callable[[str, dict[str, Any]], Awaitable[Outcome]]
+"""(tool name, arguments): re-enters the one path as caller `tool`."""
+
+
+def _nobody_listens(progress: float, total: float | None, message: str) -> None:
+    return None
+
+
+async def _no_calls(name: str, args: dict[str, Any]) -> Outcome:
+    raise RuntimeError("this context cannot call other tools")
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolContext:
+    call_id: str = ""
+    session_id: str = ""
+    worker: str = "main"
+    """Worker names from the root, `main/coder`."""
+    caller: Caller = Caller.LLM
+    sandbox: Sandbox | None = None
+    cancel: InterruptSignal = field(default_factory=InterruptSignal)
+    progress: Progress = _nobody_listens
+    call: NestedCall = _no_calls
+
+    @property
+    def workspace(self) -> str:
+        """The virtual path that relative paths start from; empty without file access."""
+        zone = self.sandbox.default_zone if self.sandbox else None
+        return f"/{zone}" if zone else ""
+
+    def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:
+        """Tells the UIs how far the tool is, and resets the call's idle timeout."""
+        self.progress(progress, total, message)

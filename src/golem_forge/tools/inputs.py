@@ -1,0 +1,192 @@
+"""What a tool accepts. Three ways to say it, one interface: a JSON Schema out, checked arguments in.
+
+- SignatureInput: a function's parameters (built on first use; defining a tool costs next to nothing).
+- ModelInput: a pydantic model.
+- SchemaInput: a JSON Schema alone (MCP and user tools), checked by jsonschema-rs, never coerced.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from golem_forge.tools.docstrings import describe
+from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_SCALARS = frozenset({int, str, bool, float, type(None)})
+_MAX_PROBLEMS = 5
+
+
+class Arguments(NamedTuple):
+    values: dict[str, Any]
+    """What the function gets: coerced Python values, defaults filled."""
+    plain: dict[str, Any]
+    """The same as JSON: what is judged, shown, hashed and recorded."""
+
+
+class InputSpec(Protocol):
+    def schema(self) -> dict[str, Any]: ...
+    def names(self) -> frozenset[str] | None:
+        """Every argument there is, or None if others are welcome too."""
+        ...
+
+    def check(self, args: dict[str, Any]) -> Arguments:
+        """Raises InputInvalid; its message starts with the field."""
+        ...
+
+
+class ModelInput:
+    def __init__(self, model: type[BaseModel], *, renamed: Mapping[str, str] | None = None) -> None:
+        self._model = model
+        self._renamed = renamed or {}
+        self._validate = model.__pydantic_validator__.validate_python
+
+    def schema(self) -> dict[str, Any]:
+        schema = self._model.model_json_schema(by_alias=True)
+        schema.pop("title", None)
+        schema.setdefault("properties", {})
+        for name, field in schema["properties"].items():
+            # pydantic repeats the name as a title; a model pays for every token of it
+            if isinstance(field, dict) and str(field.get("title", "")).lower() == name.replace("_", " ").lower():
+                field.pop("title")
+        if self.names() is not None:
+            schema["additionalProperties"] = False
+        return schema
+
+    def names(self) -> frozenset[str] | None:
+        if self._model.model_config.get("extra") == "allow":
+            return None
+        fields = self._model.model_fields.items()
+        names = {field.alias or name for name, field in fields}
+        if self._model.model_config.get("populate_by_name"):
+            names |= {name for name, _ in fields}
+        return frozenset(names)
+
+    def check(self, args: dict[str, Any]) -> Arguments:
+        from pydantic import ValidationError
+
+        try:
+            model = self._validate(args)
+        except ValidationError as error:
+            raise _invalid(error) from None
+        values = dict(model.__dict__)
+        if extra := model.__pydantic_extra__:
+            values.update(extra)
+        if self._renamed:
+            values = {self._renamed.get(name, name): value for name, value in values.items()}
+        for value in values.values():
+            if type(value) not in _SCALARS:
+                return Arguments(values, self._as_json(model))
+        return Arguments(values, values)
+
+    def _as_json(self, model: BaseModel) -> dict[str, Any]:
+        plain = model.model_dump(mode="json")
+        return {self._renamed.get(name, name): value for name, value in plain.items()} if self._renamed else plain
+
+
+def _invalid(error: Any) -> InputInvalid:
+    from golem_forge.tools.jsonschema import field_path
+
+    problems = tuple(
+        (field_path(item["loc"]), item["msg"][:1].lower() + item["msg"][1:])
+        for item in error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_PROBLEMS]
+    )
+    return InputInvalid("; ".join(f"{path}: {text}" if path else text for path, text in problems), fields=problems)
+
+
+class SchemaInput:
+    def __init__(self, schema: dict[str, Any]) -> None:
+        from golem_forge.tools.jsonschema import SchemaCheck
+
+        self._schema = schema
+        self._check = SchemaCheck(schema)
+
+    def schema(self) -> dict[str, Any]:
+        return self._schema
+
+    def names(self) -> frozenset[str] | None:
+        return None  # the schema itself says whether others are welcome
+
+    def check(self, args: dict[str, Any]) -> Arguments:
+        if problems := self._check.errors(args, limit=_MAX_PROBLEMS):
+            raise InputInvalid("; ".join(f"{p}: {t}" if p else t for p, t in problems), fields=problems)
+        return Arguments(args, args)
+
+
+def signature_input(function: Callable[..., Any], context_type: type, context_name: str | None) -> ModelInput:
+    """Builds the model behind a function's parameters. `ctx` is injected and never part of the schema."""
+    import warnings
+
+    from pydantic import BaseModel, ConfigDict, Field, create_model
+    from pydantic.fields import FieldInfo
+
+    hints = resolved_hints(function)
+    _, texts = describe(function.__doc__)
+    fields: dict[str, Any] = {}
+    renamed: dict[str, str] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name == context_name:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ToolDefinitionError(
+                f"parameter {parameter} of {function.__name__!r} cannot be filled by name; "
+                "give every parameter a name of its own"
+            )
+        annotation = hints.get(name, Any)
+        default = ... if parameter.default is parameter.empty else parameter.default
+        info = (
+            FieldInfo.from_annotated_attribute(annotation, default)
+            if default is not ...
+            else (FieldInfo.from_annotation(annotation))
+        )
+        if info.description is None:
+            info.description = _annotated_text(annotation) or texts.get(name)
+        inner = name
+        if name.startswith(("_", "model_")) or hasattr(BaseModel, name):
+            inner = f"argument_{name.lstrip('_')}"
+            renamed[inner] = name
+            info = FieldInfo.merge_field_infos(info, Field(alias=name))
+        fields[inner] = (info.annotation, info)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = create_model(function.__name__, __config__=ConfigDict(arbitrary_types_allowed=False), **fields)
+    return ModelInput(model, renamed=renamed)
+
+
+def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise ToolDefinitionError(
+            f"annotations of {function.__name__!r} cannot be read ({type(error).__name__}: {error}); "
+            "import the names they use at module level"
+        ) from error
+
+
+def context_parameter(function: Callable[..., Any], context_type: type) -> str | None:
+    """The parameter that takes the ToolContext: by annotation, or by the name `ctx` when it has none."""
+    code = getattr(function, "__code__", None)
+    if code is not None and not function.__annotations__.get("ctx") and "ctx" not in code.co_varnames:
+        wanted = context_type.__name__
+        if not any(wanted in str(hint) for hint in function.__annotations__.values()):
+            return None
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = parameter.annotation
+        text = hint if isinstance(hint, str) else getattr(hint, "__name__", str(hint))
+        if context_type.__name__ in text.replace("|", " ").replace(".", " ").split() or hint is context_type:
+            return name
+        if name == "ctx" and hint is parameter.empty:
+            return name
+    return None
+
+
+def _annotated_text(annotation: Any) -> str | None:
+    if isinstance(annotation, types.GenericAlias) or typing.get_origin(annotation) is not typing.Annotated:
+        return None
+    return next((item for item in annotation.__metadata__ if isinstance(item, str)), None)

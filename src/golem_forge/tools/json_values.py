@@ -1,0 +1,196 @@
+"""Any Python value as JSON. `as_json` gives pure JSON data or refuses (NotJson); `safe_json` always gives something.
+
+Pure means: only dict with str keys, list, str, int, float, bool and None; finite numbers that fit a double; text that
+is valid Unicode; at most 100 levels. What comes out shares nothing with the value it was made from.
+Threat: a tool's value may be cyclic, endless in depth, or hold objects whose `str` raises; none of it may end a session.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+MAX_LEVELS: Final = 100
+MAX_INTEGER_BITS: Final = 1024
+"""Beyond this a JSON reader that uses doubles sees Infinity."""
+_MAX_NODES: Final = 200_000
+_MAX_ODD_TEXT: Final = 10_000
+_MAYBE_HUGE: Final = re.compile(r"[0-9]{300}")
+
+
+class NotJson(ValueError):
+    """The value has a cycle, NaN or infinity, bytes, a huge integer, broken Unicode or too many levels."""
+
+
+def as_json(value: Any) -> Any:
+    try:
+        text = _encode_objects(value)
+        if not text.isascii():
+            text.encode()  # a lone surrogate fails here
+        data = json.loads(text)
+    except (NotJson, RecursionError):
+        raise NotJson("not a JSON value") from None
+    except (ValueError, TypeError, OverflowError, AttributeError):
+        data, lossy = safe_json(value)
+        if lossy:
+            raise NotJson("not a JSON value") from None
+        return data
+    if _MAYBE_HUGE.search(text) and safe_json(data)[1]:
+        raise NotJson("an integer is too large for JSON")
+    if text.count("[") + text.count("{") > MAX_LEVELS and _is_deeper(data, MAX_LEVELS):
+        raise NotJson("too many levels")
+    return data
+
+
+def safe_json(value: Any) -> tuple[Any, bool]:
+    """(pure JSON, whether something JSON cannot hold was replaced by words). Never raises."""
+    cleaner = _Cleaner()
+    data = cleaner.clean(value, 0)
+    return data, cleaner.lossy
+
+
+def compact(data: Any) -> str:
+    """JSON text without blanks, for pure JSON data."""
+    return _encode(data)
+
+
+def valid_unicode(text: str) -> str:
+    """The text with lone surrogates written as escapes; the text itself in almost every case."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def _plain_object(value: Any) -> Any:
+    """One level of JSON for an object json does not know; raises NotJson for bytes."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise NotJson("bytes")
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=lambda item: (type(item).__name__, repr(item)))
+    fields = getattr(value, "__dataclass_fields__", None)
+    if fields is not None and not isinstance(value, type):
+        return {name: getattr(value, name) for name in fields}
+    return _known_object(value)
+
+
+def _known_object(value: Any) -> Any:
+    from collections import deque
+    from datetime import date, time
+    from enum import Enum
+
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, (deque, type({}.keys()), type({}.values()), type({}.items()))):
+        return list(value)
+    return _words(value)
+
+
+def _words(value: Any) -> str:
+    try:
+        return valid_unicode(str(value)[:_MAX_ODD_TEXT])
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+_encode: Final[Callable[[Any], str]] = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+).encode
+_encode_objects: Final[Callable[[Any], str]] = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain_object
+).encode
+
+
+def _is_deeper(data: Any, levels: int) -> bool:
+    layer = [data]
+    for _ in range(levels):
+        layer = [
+            item
+            for node in layer
+            for item in (node.values() if type(node) is dict else node)
+            if type(item) is dict or type(item) is list
+        ]
+        if not layer:
+            return False
+    return True
+
+
+class _Cleaner:
+    """Walks any value once; remembers whether it had to replace something."""
+
+    def __init__(self) -> None:
+        self.lossy = False
+        self._nodes = 0
+        self._path: set[int] = set()
+
+    def clean(self, value: Any, level: int) -> Any:
+        if value is None or value is True or value is False:
+            return value
+        if isinstance(value, str):
+            text = valid_unicode(str(value) if type(value) is str else str.__str__(value))
+            self.lossy = self.lossy or text != value
+            return text
+        if isinstance(value, int):
+            return self._integer(int(value))
+        if isinstance(value, float):
+            return self._number(float(value))
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return self._lost(bytes(value).decode("utf-8", "backslashreplace"))
+        return self._container(value, level)
+
+    def _integer(self, value: int) -> Any:
+        if value.bit_length() <= MAX_INTEGER_BITS:
+            return value
+        try:
+            return self._lost(str(value))
+        except ValueError:  # Python refuses decimal text beyond some thousand digits
+            return self._lost(hex(value))
+
+    def _number(self, value: float) -> Any:
+        if value - value == 0.0:
+            return value
+        return self._lost("NaN" if value != value else "Infinity" if value > 0 else "-Infinity")
+
+    def _container(self, value: Any, level: int) -> Any:
+        if id(value) in self._path:
+            return self._lost("(cycle)")
+        self._nodes += 1
+        if level >= MAX_LEVELS or self._nodes > _MAX_NODES:
+            return self._lost("(too deep)" if level >= MAX_LEVELS else "(too many values)")
+        self._path.add(id(value))
+        try:
+            if isinstance(value, (list, tuple)):
+                return [self.clean(item, level + 1) for item in value]
+            if not isinstance(value, Mapping):
+                return self._object(value, level)
+            return {self._key(key): self.clean(item, level + 1) for key, item in value.items()}
+        except Exception:  # a foreign object may raise anything while it is read
+            return self._lost(_words(value))
+        finally:
+            self._path.discard(id(value))
+
+    def _object(self, value: Any, level: int) -> Any:
+        plain = _plain_object(value)
+        return plain if type(plain) is str else self.clean(plain, level + 1)
+
+    def _key(self, key: Any) -> str:
+        if isinstance(key, str):
+            return valid_unicode(str.__str__(key))
+        plain = self.clean(key, MAX_LEVELS - 1)
+        return plain if isinstance(plain, str) else _encode(plain)
+
+    def _lost(self, words: str) -> str:
+        self.lossy = True
+        return words

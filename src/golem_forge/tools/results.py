@@ -1,0 +1,187 @@
+"""Whatever a tool returns becomes a ToolResult: a semantic value with a kind, and the text its caller reads.
+
+str → `text`; a ToolResult or a mapping with a valid kind → itself; anything else → `json`; what JSON cannot hold → text.
+Never raises. The common small values take about a microsecond: this runs after every call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from json.encoder import encode_basestring as _quote
+from typing import Any, Final, TypedDict
+
+from golem_forge.core.result import ToolResult
+from golem_forge.tools.json_values import NotJson, as_json, compact, safe_json, valid_unicode
+
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*")
+_REQUIRED: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
+    "text": {"content": str},
+    "diff": {"path": str, "modified": str, "isNew": bool, "bytesWritten": int},
+    "file_content": {"path": str, "content": str, "size": int},
+    "file_list": {"path": str, "files": (list, tuple), "count": int},
+    "json": {"data": object},
+}
+WELL_KNOWN_KINDS: Final = frozenset(_REQUIRED)
+PREFERRED_VIEWS: Final = frozenset({"text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"})
+_SHORT_DICT: Final = 8
+_SAFE_INTEGER: Final = 1 << 63
+
+
+class DisplayHints(TypedDict, total=False):
+    preferredView: str
+    language: str
+    collapsed: bool
+    maxHeight: int | float
+    priority: int | float
+
+
+def is_valid_kind(kind: object) -> bool:
+    return isinstance(kind, str) and _KIND.fullmatch(kind) is not None
+
+
+def is_well_known_kind(kind: object) -> bool:
+    return isinstance(kind, str) and kind in WELL_KNOWN_KINDS
+
+
+def semantic_value(value: Any) -> dict[str, Any] | None:
+    """The mapping as a dict if it has a valid kind and, for a well-known kind, the fields that kind needs."""
+    if not isinstance(value, Mapping):
+        return None
+    kind = value.get("kind")
+    if not is_valid_kind(kind):
+        return None
+    for name, wanted in _REQUIRED.get(kind, {}).items():
+        if name not in value or not isinstance(value[name], wanted):
+            return None
+    return value if type(value) is dict else dict(value)
+
+
+def display_hints(value: Mapping[str, Any]) -> DisplayHints:
+    """The hints of a semantic value that have a meaning; everything else about them is ignored."""
+    raw = value.get("display")
+    hints: DisplayHints = {}
+    if not isinstance(raw, Mapping):
+        return hints
+    if isinstance(view := raw.get("preferredView"), str) and view in PREFERRED_VIEWS:
+        hints["preferredView"] = view
+    if isinstance(language := raw.get("language"), str) and language:
+        hints["language"] = language
+    if isinstance(collapsed := raw.get("collapsed"), bool):
+        hints["collapsed"] = collapsed
+    if _is_number(height := raw.get("maxHeight")) and height > 0:
+        hints["maxHeight"] = height
+    if _is_number(priority := raw.get("priority")):
+        hints["priority"] = priority
+    return hints
+
+
+def to_result(value: Any) -> ToolResult:
+    kind = type(value)
+    if kind is str:
+        text = value if value.isascii() else valid_unicode(value)
+        return ToolResult(value={"kind": "text", "content": text}, text=text)
+    if kind is dict and 0 < len(value) <= _SHORT_DICT and "kind" not in value:
+        quick = _short_dict_text(value)
+        if quick is not None:
+            data = value.copy()
+            return ToolResult(value={"kind": "json", "data": data}, text=quick, structured=data)
+    elif (quick := _scalar_text(value, kind)) is not None:
+        return ToolResult(value={"kind": "json", "data": value}, text=quick)
+    if isinstance(value, ToolResult):
+        return value
+    semantic = _semantic_json(value)
+    return _json_result(value) if semantic is None else _semantic_result(semantic)
+
+
+def text_of(value: Mapping[str, Any]) -> str:
+    """What a model or a shell reads of a semantic value."""
+    kind = value.get("kind")
+    if kind in ("text", "file_content"):
+        return str(value["content"])
+    if kind == "file_list":
+        return "\n".join(_file_name(item) for item in value["files"])
+    if kind == "diff":
+        return f"{'Created' if value['isNew'] else 'Updated'} {value['path']} ({value['bytesWritten']} bytes)"
+    summary = value.get("summary")
+    if isinstance(summary, str) and summary:
+        return summary
+    data = value["data"] if "data" in value else {key: item for key, item in value.items() if key != "kind"}
+    return compact(data)
+
+
+def structured_form(value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The object that stands for a semantic value in MCP's structuredContent; None where text says it all."""
+    if value.get("kind") == "text":
+        return None
+    if value.get("kind") == "json" and value.keys() == {"kind", "data"}:
+        data = value["data"]
+        return data if isinstance(data, dict) and semantic_value(data) is None else None
+    return dict(value)
+
+
+def _scalar_text(value: Any, kind: type) -> str | None:
+    if kind is int:
+        return repr(value) if -_SAFE_INTEGER < value < _SAFE_INTEGER else None
+    if kind is bool:
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    return repr(value) if kind is float and value - value == 0.0 else None
+
+
+def _short_dict_text(value: dict[Any, Any]) -> str | None:
+    """The compact JSON of a small flat dict, several times faster than the general encoder; None if it is not one."""
+    parts = []
+    for key, item in value.items():
+        kind = type(item)
+        if type(key) is not str or not key.isascii():
+            return None
+        if kind is str:
+            if not item.isascii():
+                return None
+            parts.append(f"{_quote(key)}:{_quote(item)}")
+        elif (text := _scalar_text(item, kind)) is not None:
+            parts.append(f"{_quote(key)}:{text}")
+        else:
+            return None
+    return "{" + ",".join(parts) + "}"
+
+
+def _semantic_json(value: Any) -> dict[str, Any] | None:
+    try:
+        semantic = semantic_value(value)
+    except Exception:  # a foreign mapping may raise while it is read
+        return None
+    if semantic is None:
+        return None
+    try:
+        data = as_json(semantic)
+    except NotJson:
+        data, _ = safe_json(semantic)
+    return semantic_value(data)
+
+
+def _semantic_result(value: dict[str, Any]) -> ToolResult:
+    return ToolResult(value=value, text=text_of(value), structured=structured_form(value))
+
+
+def _json_result(value: Any) -> ToolResult:
+    try:
+        data = as_json(value)
+    except NotJson:
+        words, _ = safe_json(value)
+        text = words if isinstance(words, str) else compact(words)
+        return ToolResult(value={"kind": "text", "content": text}, text=text)
+    semantic = semantic_value(data)  # a model or dataclass may carry a kind too
+    return _semantic_result(semantic or {"kind": "json", "data": data})
+
+
+def _file_name(item: Any) -> str:
+    if isinstance(item, Mapping):
+        item = item.get("path") or item.get("name") or compact(dict(item))
+    return str(item)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and value - value == 0

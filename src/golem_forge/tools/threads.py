@@ -1,0 +1,92 @@
+"""Runs sync functions off the event loop, in counted daemon threads that can be abandoned.
+
+A thread cannot be killed: when its caller gives up, the call gets its Outcome and the thread is left to finish alone,
+outside the pool, without keeping the process alive. Code that must be killable runs in a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+MAX_IDLE: Final = 8
+MAX_THREADS: Final = 256
+
+
+class TooManyThreads(RuntimeError):
+    """Every thread is busy, or was abandoned by a call that timed out and never returned."""
+
+
+class _Worker:
+    """One daemon thread with a mailbox of its own; parks itself in the pool between jobs."""
+
+    __slots__ = ("_mailbox",)
+
+    def __init__(self) -> None:
+        self._mailbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="forge-tool", daemon=True).start()
+
+    def give(self, job: Callable[[], None]) -> None:
+        self._mailbox.put(job)
+
+    def _serve(self) -> None:
+        global _alive
+        while True:
+            self._mailbox.get()()
+            with _lock:
+                if len(_idle) >= MAX_IDLE:
+                    _alive -= 1
+                    return
+                _idle.append(self)
+
+
+_lock = threading.Lock()
+_idle: list[_Worker] = []
+_alive = 0
+
+
+def _hire() -> _Worker:
+    global _alive
+    with _lock:
+        if _idle:
+            return _idle.pop()
+        if _alive >= MAX_THREADS:
+            raise TooManyThreads(f"{MAX_THREADS} tool threads are busy or stuck; no further sync tool can start")
+        _alive += 1
+    return _Worker()
+
+
+def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Starts `function` on a thread; the future can be cancelled at any time, which abandons the thread."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if not future.done():
+            if error is None:
+                future.set_result(value)
+            elif isinstance(error, StopIteration):  # asyncio futures refuse it
+                future.set_exception(RuntimeError(f"StopIteration: {error}"))
+            else:
+                future.set_exception(error)
+
+    def job() -> None:
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            value = context.run(function)
+        except BaseException as error:
+            failure = error
+        try:
+            loop.call_soon_threadsafe(settle, value, failure)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    _hire().give(job)
+    return future

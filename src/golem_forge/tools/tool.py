@@ -1,0 +1,270 @@
+"""Tool: name, description, schemas and behaviour on one object. Whatever its source, a Tool looks like this.
+
+Nothing is worked out before it is needed: a thousand tools can be defined without building a schema.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.canonical import digest
+from golem_forge.core.effects import Effect
+from golem_forge.core.nearest import nearest
+from golem_forge.core.result import ToolResult
+from golem_forge.core.verdict import Verdict
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.docstrings import describe
+from golem_forge.tools.inputs import Arguments, InputSpec, ModelInput, SchemaInput, context_parameter, signature_input
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.validation import Err, InputInvalid, Ok
+
+if TYPE_CHECKING:
+    from golem_forge.tools.outputs import OutputSpec
+
+Approval = bool | str | Verdict
+NeedsApproval = Approval | Callable[..., Approval | Awaitable[Approval]]
+Planner = Callable[[dict[str, Any], ToolContext], Plan | Awaitable[Plan]]
+Redirect = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
+
+MAX_ARGUMENT_BYTES: Final = 1 << 20
+
+
+class Mode(StrEnum):
+    """Who may call a tool."""
+
+    LLM = "llm"
+    MANUAL = "manual"
+    BOTH = "both"
+
+
+class SourceKind(StrEnum):
+    NATIVE = "native"
+    CUSTOM = "custom"
+    MCP = "mcp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """The identity of a tool's definition: approvals are for this digest and no other."""
+
+    digest: str
+    approved: bool = True
+    """False: this definition was never approved; calls ask and show `diff`."""
+    diff: str = ""
+
+
+class Tool:
+    """One tool. Give `execute` (a function of the arguments) or `planner` (arguments → Plan), never both."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str | None = None,
+        *,
+        input_schema: Any = None,
+        execute: Callable[..., Any] | None = None,
+        planner: Planner | None = None,
+        needs_approval: NeedsApproval | None = None,
+        mode: Mode | str | None = None,
+        label: str = "",
+        category: str = "",
+        annotations: Mapping[str, Any] | None = None,
+        output_schema: Any = None,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        inline: bool = False,
+        read_only: bool = False,
+        effects: tuple[Effect, ...] | None = None,
+        source: SourceKind | str = SourceKind.CUSTOM,
+        argument_aliases: Mapping[str, str] | None = None,
+        max_argument_bytes: int = MAX_ARGUMENT_BYTES,
+        code_digest: str = "",
+        redirect: Redirect | None = None,
+        definition: Callable[[], Definition] | None = None,
+        pin: Callable[[], None] | None = None,
+        takes_mapping: bool = True,
+    ) -> None:
+        if (execute is None) == (planner is None):
+            raise TypeError(f"tool {name!r} needs either execute= or planner=")
+        self.name = name
+        self._description = description
+        self._input = input_schema
+        self.function = execute
+        self.planner = planner
+        self.needs_approval = needs_approval
+        self.source = SourceKind(source)
+        self.mode = Mode(mode) if mode else (Mode.LLM if self.source is SourceKind.CUSTOM else Mode.BOTH)
+        self.label = label
+        self.category = category
+        self.annotations = dict(annotations or {})
+        self._output = output_schema
+        self.timeout = timeout
+        self.idle_timeout = idle_timeout
+        self.inline = inline
+        self.read_only = read_only or bool(self.annotations.get("readOnlyHint"))
+        self.effects = effects
+        self.argument_aliases = argument_aliases
+        self.max_argument_bytes = max_argument_bytes
+        self._code_digest = code_digest
+        self.redirect = redirect
+        self._definition = definition
+        self.pin = pin
+        self._takes_mapping = takes_mapping
+        """True: the function gets one mapping (`execute(args)`); False: one keyword per argument."""
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r}, source={self.source.value!r}, mode={self.mode.value!r})"
+
+    # What a tool says of itself
+
+    @property
+    def description(self) -> str:
+        if self._description is None:
+            self._description = describe(getattr(self.function, "__doc__", None))[0] or f"Custom tool: {self.name}"
+        return self._description
+
+    @cached_property
+    def input(self) -> InputSpec:
+        """Built on first use; raises ToolDefinitionError when the definition cannot be offered."""
+        if self._input is None:
+            assert self.function is not None or self.planner is not None
+            return signature_input(self.function or self.planner, ToolContext, self.context_name)  # type: ignore[arg-type]
+        if isinstance(self._input, Mapping):
+            return SchemaInput(dict(self._input))
+        return ModelInput(self._input)
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        return self.input.schema()
+
+    @cached_property
+    def output(self) -> OutputSpec | None:
+        from golem_forge.tools.outputs import output_from_annotation, output_from_schema
+
+        if self._output is not None:
+            return output_from_schema(self._output)
+        return output_from_annotation(self.function) if self.function and not self._takes_mapping else None
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        return self.output.schema() if self.output else None
+
+    @cached_property
+    def context_name(self) -> str | None:
+        return context_parameter(self.function, ToolContext) if self.function else None
+
+    @cached_property
+    def is_async(self) -> bool:
+        function = self.function
+        return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is async too
+        )
+
+    @property
+    def definition(self) -> Definition:
+        return self._definition() if self._definition else Definition(digest=self._own_digest)
+
+    @property
+    def definition_approved(self) -> bool:
+        """Cheap for tools whose definition cannot change under them."""
+        return self._definition is None or self._definition().approved
+
+    @cached_property
+    def _own_digest(self) -> str:
+        return digest(
+            {
+                "name": self.name,
+                "description": self.description,
+                "input": self.input_schema,
+                "output": self.output_schema,
+                "annotations": self.annotations,
+                "source": self.source.value,
+                "code": self._code_digest or _module_digest(self.function),
+            }
+        )
+
+    # What a tool does
+
+    def validate(self, args: dict[str, Any]) -> Arguments:
+        """Checks and coerces; raises InputInvalid with `<tool>: <field>: <problem>`."""
+        if self.argument_aliases:
+            args = self._without_aliases(args)
+        known = self._argument_names
+        if known is not None and not args.keys() <= known:
+            raise self._unknown_argument(next(iter(args.keys() - known)), known)
+        try:
+            return self.input.check(args)
+        except InputInvalid as error:
+            raise InputInvalid(f"{self.name}: {error.message}", fields=error.fields) from None
+
+    def validate_input(self, args: Any) -> Ok | Err:
+        """The same without exceptions, for tests and embedders."""
+        if not isinstance(args, dict):
+            return Err(f"{self.name}: arguments must be an object, got {type(args).__name__}")
+        try:
+            return Ok(self.validate(args).values)
+        except Exception as error:
+            return Err(getattr(error, "message", None) or f"{self.name}: {type(error).__name__}: {error}")
+
+    async def execute(self, args: dict[str, Any], ctx: ToolContext | None = None) -> ToolResult:
+        """Runs the tool's own code on validated arguments. Calls from agents go through the orchestrator instead."""
+        from golem_forge.tools.results import to_result
+
+        ctx = ctx or ToolContext()
+        if self.planner:
+            planned = self.planner(args, ctx)
+            plan = await planned if inspect.isawaitable(planned) else planned
+            try:
+                value = plan.run()
+                value = await value if inspect.isawaitable(value) else value
+            finally:
+                if plan.close:
+                    plan.close()
+        else:
+            value = self.invoke(args, ctx)
+            value = await value if inspect.isawaitable(value) else value
+        return to_result(self.output.check(self.name, value) if self.output else value)
+
+    def invoke(self, values: dict[str, Any], ctx: ToolContext) -> Any:
+        """Calls the function the way it wants to be called; may return an awaitable."""
+        assert self.function is not None
+        name = self.context_name
+        if self._takes_mapping:
+            return self.function(values, **{name: ctx}) if name else self.function(values)
+        return self.function(**values, **{name: ctx}) if name else self.function(**values)
+
+    @cached_property
+    def _argument_names(self) -> frozenset[str] | None:
+        return self.input.names()
+
+    def _unknown_argument(self, name: str, known: frozenset[str]) -> InputInvalid:
+        close = nearest(name, known)
+        hint = f"; did you mean {close!r}?" if close else ""
+        text = f"unknown argument {name!r}{hint}"
+        return InputInvalid(f"{self.name}: {text}", fields=((name, text),))
+
+    def _without_aliases(self, args: dict[str, Any]) -> dict[str, Any]:
+        assert self.argument_aliases is not None
+        for alias, real in self.argument_aliases.items():
+            if alias in args:
+                if real in args:
+                    raise self._unknown_argument(alias, frozenset({real}))
+                args = {real if key == alias else key: value for key, value in args.items()}
+        return args
+
+
+def _module_digest(function: Callable[..., Any] | None) -> str:
+    """The bytes of the module a function comes from: editing it makes a new tool."""
+    import hashlib
+
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(function)) if function else None
+        with open(path or "", "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,1 @@
+"""Sessions: the parts of a program put together, ready to take calls."""

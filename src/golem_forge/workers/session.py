@@ -1,0 +1,162 @@
+"""A session: one worker's catalog, sandbox, policy and journal, wired to the one path.
+
+`open_session` reads the program around a directory (or makes do without one) and gives a Session whose `call` runs a
+tool as the built-in worker `default`. Refuses (ConfigError) a configuration with any problem.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from golem_forge.config.home import ForgeHome, forge_home
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.config.program import Program, load_program
+from golem_forge.config.trust import TrustStore
+from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.ids import new_id
+from golem_forge.events.bus import EventBus
+from golem_forge.events.journal import Journal
+from golem_forge.events.redaction import Redactor
+from golem_forge.orchestrator import Orchestrator
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
+from golem_forge.policy.controller import ApprovalCallback, ApprovalController
+from golem_forge.policy.rules import RuleBook
+from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.tool import Tool
+from golem_forge.toolsets import ALIASES, TOOL_LIST
+
+DEFAULT_WORKER = "default"
+NO_ZONE_HERE = "No zone here: this is your home directory or an ancestor of it. Start forge in a project directory."
+
+
+@dataclass(slots=True)
+class Session:
+    id: str
+    program: Program
+    path: Orchestrator
+    bus: EventBus
+    rules: RuleBook
+    sandbox: Sandbox
+    journal: Journal | None
+    notices: tuple[str, ...] = ()
+    """What the person should know at the start, one text each."""
+    _closed: bool = field(default=False, repr=False)
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.path.catalog
+
+    async def call(self, name: str, args: Any, *, caller: Caller = Caller.HUMAN) -> Outcome:
+        return await self.path.call(ToolCall(name, args, caller))
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.sandbox.close()
+            if self.journal is not None:
+                self.journal.close()
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_session(
+    directory: Path | str = ".",
+    *,
+    tools: Iterable[Tool] = (),
+    approval: ApprovalMode | str | None = None,
+    approval_callback: ApprovalCallback | None = None,
+    home: ForgeHome | None = None,
+    journal: bool = True,
+) -> Session:
+    """`tools` come in addition to the native ones. Without a callback the session never asks: it is `auto_deny`."""
+    home = home or forge_home()
+    trust = TrustStore(home)
+    program = load_program(Path(directory), home, trusted=trust.trusted)
+    catalog = _catalog(tools)
+    notices = [program.notice] if program.notice else []
+    blocks = _blocks(program, catalog, notices)
+    sandbox = _sandbox(program, home, notices)
+    rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
+    session_id = new_id()
+    redactor = Redactor()
+    controller = _controller(program, approval, approval_callback)
+    book = Journal.create(home.path, session_id, redact=redactor.value) if journal else None
+    bus = EventBus(session_id, redact=redactor.value)
+    if book is not None:
+        bus.record_with(book.record_event, book.flush)
+    path = Orchestrator(
+        catalog,
+        approval=controller,
+        sandbox=sandbox,
+        blocks=blocks,
+        rules=rules,
+        bus=bus,
+        journal=book,
+        redactor=redactor,
+        output_folder=home.path / "output",
+        session_id=session_id,
+        worker=DEFAULT_WORKER,
+        project=str(program.root),
+    )
+    return Session(session_id, program, path, bus, rules, sandbox, book, tuple(notices))
+
+
+def _catalog(tools: Iterable[Tool]) -> Catalog:
+    catalog = Catalog(TOOL_LIST)
+    for alias, name in ALIASES.items():
+        catalog.add_alias(alias, name)
+    for tool in tools:
+        catalog.add(tool)
+    return catalog
+
+
+def _controller(
+    program: Program, flag: ApprovalMode | str | None, callback: ApprovalCallback | None
+) -> ApprovalController:
+    mode = program.mode(ApprovalMode(flag) if flag else None).value
+    if callback is None and mode is not ApprovalMode.APPROVE_ALL:
+        mode = ApprovalMode.AUTO_DENY  # nobody can answer: fail closed
+    timeout = program.approval.timeout
+    return ApprovalController(mode, callback, timeout=timeout.value if timeout else None)
+
+
+def _blocks(program: Program, catalog: Catalog, notices: list[str]) -> ApprovalBlocks:
+    block = ApprovalBlock(default=program.approval.default, tools=program.approval.tools)
+    errors, unknown = check_block(block, {tool.name: tool for tool in catalog})
+    if errors:
+        raise ConfigError(*errors)
+    notices += unknown
+    return ApprovalBlocks(program=block)
+
+
+def _sandbox(program: Program, home: ForgeHome, notices: list[str]) -> Sandbox:
+    person = Path(os.path.realpath(Path.home()))
+    if program.file is None and (program.root == person or program.root in person.parents):
+        notices.append(NO_ZONE_HERE)
+        return Sandbox(has_block=False, builtin_worker=True)
+    specs = [
+        ZoneSpec(
+            name=zone.name,
+            path=zone.path,
+            mode=Mode(zone.mode),
+            write=zone.write,
+            delete=zone.delete,
+            unprotect=program.unprotect,
+        )
+        for zone in program.zones
+    ]
+    return open_sandbox(specs, forge_home=home.path, home=Path.home(), builtin_worker=True)

@@ -1,0 +1,95 @@
+"""Real zones on a real disk, opened both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from golem_forge.core.effects import Verb
+from golem_forge.sandbox import files, writing
+from golem_forge.sandbox.access import Opener, open_by_kernel, open_by_walk
+from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.zones import Mode, ZoneSpec
+
+
+@pytest.fixture(params=[open_by_kernel, open_by_walk], ids=["openat2", "walk"])
+def opener(request: pytest.FixtureRequest) -> Opener:
+    chosen: Opener = request.param
+    return chosen
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> dict[str, Path]:
+    made = {name: tmp_path / name for name in ("workspace", "scratch", "docs", "outside", "forge_home", "home")}
+    for path in made.values():
+        path.mkdir()
+    return made
+
+
+@pytest.fixture
+def workspace(directories: dict[str, Path]) -> Path:
+    return directories["workspace"]
+
+
+@pytest.fixture
+def outside(directories: dict[str, Path]) -> Path:
+    return directories["outside"]
+
+
+@pytest.fixture
+def open_zones(directories: dict[str, Path], opener: Opener) -> Callable[..., Sandbox]:
+    def opened(*specs: ZoneSpec, default_zone: str | None = None) -> Sandbox:
+        return open_sandbox(
+            specs, default_zone, forge_home=directories["forge_home"], home=directories["home"], opener=opener
+        )
+
+    return opened
+
+
+@pytest.fixture
+def sandbox(directories: dict[str, Path], open_zones: Callable[..., Sandbox]) -> Sandbox:
+    """workspace and scratch rw, docs ro."""
+    return open_zones(
+        ZoneSpec(name="workspace", path=directories["workspace"]),
+        ZoneSpec(name="scratch", path=directories["scratch"]),
+        ZoneSpec(name="docs", path=directories["docs"], mode=Mode.RO),
+    )
+
+
+def _read(sandbox: Sandbox, path: str) -> bytes:
+    return files.read_bytes(sandbox.target(path, Verb.READ))
+
+
+def _write(sandbox: Sandbox, path: str, data: bytes = b"new") -> None:
+    writing.write_atomic(sandbox.target(path, Verb.WRITE), data)
+
+
+def _delete(sandbox: Sandbox, path: str) -> None:
+    files.delete(sandbox.target(path, Verb.DELETE))
+
+
+def _list(sandbox: Sandbox, path: str) -> list[str]:
+    return [entry.name for entry in files.list_dir(sandbox.target(path, Verb.READ))]
+
+
+def _info(sandbox: Sandbox, path: str) -> files.Info:
+    return files.stat(sandbox.target(path, Verb.READ))
+
+
+def _exists(sandbox: Sandbox, path: str) -> bool:
+    return sandbox.target(path, Verb.READ).exists
+
+
+OPERATIONS = {"read": _read, "write": _write, "delete": _delete, "list": _list, "info": _info, "exists": _exists}
+
+
+@pytest.fixture
+def do() -> Callable[..., object]:
+    """`do("read", sandbox, path)`: one whole operation, judged and run."""
+
+    def operation(name: str, sandbox: Sandbox, *args: object) -> object:
+        return OPERATIONS[name](sandbox, *args)
+
+    return operation
