@@ -38,4 +38,3 @@ DEFINITIONS: Final[dict[str, Define]] = {
     "mcp": mcp.define,
     "langchain-core": langchain_core.define,
 }
-

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -35,6 +36,17 @@ async def tool_manager(function: Function, stack: AsyncExitStack) -> Call:
         return await manager.handle_call(ToolCallPart("add", ARGS, tool_call_id="1"))
 
     return call
+
+
+async def batch(function: Function, count: int) -> Callable[[object], Awaitable[object]]:
+    """All calls of one model response at once, as an agent run starts them."""
+    manager = await ToolManager(_toolset(function)).for_run_step(_context())
+
+    async def run(_material: object) -> object:
+        parts = [ToolCallPart("add", ARGS, tool_call_id=str(number)) for number in range(count)]
+        return await asyncio.gather(*(manager.handle_call(part) for part in parts))
+
+    return run
 
 
 def define(functions: Sequence[Function]) -> object:

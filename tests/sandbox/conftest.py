@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -82,7 +87,14 @@ def _exists(sandbox: Sandbox, path: str) -> bool:
     return sandbox.target(path, Verb.READ).exists
 
 
-OPERATIONS = {"read": _read, "write": _write, "delete": _delete, "list": _list, "info": _info, "exists": _exists}
+OPERATIONS: dict[str, Callable[..., object]] = {
+    "read": _read,
+    "write": _write,
+    "delete": _delete,
+    "list": _list,
+    "info": _info,
+    "exists": _exists,
+}
 
 
 @pytest.fixture
@@ -93,3 +105,57 @@ def do() -> Callable[..., object]:
         return OPERATIONS[name](sandbox, *args)
 
     return operation
+
+
+Action = Callable[[Path], object]
+
+
+def _in_child(place: Path, action: Action, *, plain: bool) -> object:
+    """Run an action in a forked child, as an ordinary user if asked, and give back its answer (plain data)."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if plain and os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            answer = json.dumps(["ok", action(place)])
+        except BaseException:
+            answer = json.dumps(["error", traceback.format_exc()])
+        os.write(writer, answer.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(child, 0)
+    outcome, value = json.loads(answer)
+    assert outcome == "ok", value
+    return value
+
+
+@pytest.fixture
+def private_place() -> Iterator[Path]:
+    """A directory an ordinary user owns, in memory where there is such a disk: races need many tries."""
+    import ctypes  # noqa: F401  the child may not be able to read the library's files
+
+    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    place = Path(tempfile.mkdtemp(prefix="forge-", dir=fast)).resolve()
+    if os.geteuid() == 0:
+        os.chown(place, 65534, 65534)
+    yield place
+    for directory, _, _ in os.walk(place):
+        os.chmod(directory, 0o700)
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def plain_user(private_place: Path) -> Callable[[Action], object]:
+    return lambda action: _in_child(private_place, action, plain=True)
+
+
+@pytest.fixture(params=["root", "plain user"])
+def some_user(private_place: Path, request: pytest.FixtureRequest) -> Callable[[Action], object]:
+    if request.param == "root" and os.geteuid() != 0:
+        pytest.skip("needs root")
+    return lambda action: _in_child(private_place, action, plain=request.param == "plain user")

@@ -44,13 +44,17 @@ def test_s12_a_directory_link_to_outside_is_refused_below_too(
     sandbox: Sandbox, workspace: Path, outside: Path, operation: str, do: Callable[..., object]
 ) -> None:
     (outside / "x").write_text("canary")
+    (outside / "deep/er").mkdir(parents=True)
+    (outside / "deep/er/x").write_text("canary")
     (workspace / "link").symlink_to(outside)
     (workspace / "chain").symlink_to("link/new/../x")
-    for path in ("link/x", "link/new/x", "chain"):
+    (workspace / "sub").mkdir()
+    (workspace / "sub/link").symlink_to("../link")
+    for path in ("link/x", "link/new/x", "link/deep/x", "link/deep/er/x", "chain", "sub/link/deep/x"):
         with pytest.raises(SandboxError) as caught:
             do(operation, sandbox, path)
         assert caught.value.code == "SYMLINK_ESCAPE"
-    assert os.listdir(outside) == ["x"]
+    assert sorted(os.listdir(outside)) == ["deep", "x"] and os.listdir(outside / "deep") == ["er"]
 
 
 @pytest.mark.parametrize("absolute", [False, True], ids=["relative", "absolute host path"])

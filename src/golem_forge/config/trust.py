@@ -77,28 +77,29 @@ class TrustStore:
 
     def _stamps(self, root: Path) -> tuple[list[object], bool]:
         paths = [self._home.trust_dir / self._record_name(root), root / PROGRAM_FILE]
-        paths += [root / name for name, _ in _tree(root, ".forge", 0)]
+        for name, _ in _tree(root, ".forge", 0):
+            paths.append(root / name)
+            if len(paths) > MAX_FILES + 2:
+                raise _too_much()
         stamps = [stamp(path) for path in paths]
         program = _followed(root / PROGRAM_FILE)
         further = [(name, hashlib.sha256(data).digest()) for name, data in self._extra(root)] if self._extra else []
         settled = all(each.settled for each in (*stamps, program) if each is not None)
-        return [*zip(paths, stamps, strict=True), program, *further], settled
+        return [sorted(zip(paths, stamps, strict=True)), program, *further], settled
 
     def snapshot(self, root: Path) -> TrustSnapshot:
         """Reads what trust would cover; ConfigError if it is too large or unreadable."""
         root = _real(root)
-        files: dict[str, str] = {}
-        hashes: list[list[str]] = []
+        found: list[tuple[str, str, bytes]] = []
         total = 0
-        for name, kind, content in sorted(self._contents(root)):
+        for name, kind, content in self._contents(root):
             total += len(content)
-            if len(files) >= MAX_FILES or total > MAX_TOTAL_BYTES:
-                raise ConfigError(
-                    f"{name}: a program with more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes to trust "
-                    "cannot be trusted; move what is not configuration out of .forge"
-                )
-            files[name] = _as_text(kind, content)
-            hashes.append([name, kind, hashlib.sha256(content).hexdigest()])
+            if len(found) >= MAX_FILES or total > MAX_TOTAL_BYTES:
+                raise _too_much()
+            found.append((name, kind, content))
+        found.sort()
+        files = {name: _as_text(kind, content) for name, kind, content in found}
+        hashes = [[name, kind, hashlib.sha256(content).hexdigest()] for name, kind, content in found]
         return TrustSnapshot(digest({"v": 1, "files": hashes}), files)
 
     def give(self, root: Path, snapshot: TrustSnapshot | None = None) -> TrustSnapshot:
@@ -182,8 +183,16 @@ def _tree(root: Path, relative: str, depth: int) -> Iterator[tuple[str, int]]:
         return
     if depth >= _MAX_DEPTH:
         raise ConfigError(f"{relative}: is nested too deeply to be trusted")
-    for name in os.listdir(root / relative):
-        yield from _tree(root, f"{relative}/{name}", depth + 1)
+    with os.scandir(root / relative) as entries:
+        for entry in entries:
+            yield from _tree(root, f"{relative}/{entry.name}", depth + 1)
+
+
+def _too_much() -> ConfigError:
+    return ConfigError(
+        f".forge: a program with more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes to trust cannot be trusted; "
+        "move what is not configuration out of it"
+    )
 
 
 def _followed(path: Path) -> Stamp | None:

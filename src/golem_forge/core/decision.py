@@ -50,10 +50,6 @@ class Source:
         }
 
 
-def _no_keys() -> tuple[str, str]:
-    return "", ""
-
-
 @dataclass(slots=True, kw_only=True)
 class Decision:
     verdict: Verdict
@@ -70,8 +66,14 @@ class Decision:
     message: str = ""
     asked_at: str = ""
     answered_at: str = ""
-    keys: Callable[[], tuple[str, str]] = field(default=_no_keys, repr=False, compare=False)
-    """Gives (fingerprint, args_key). Computed when read: hashing every call would cost more than most calls do."""
+    compute_keys: Callable[[], tuple[str, str]] | None = field(default=None, repr=False, compare=False)
+    _keys: tuple[str, str] | None = field(default=None, repr=False, compare=False)
+
+    def keys(self) -> tuple[str, str]:
+        """(fingerprint, args_key). Computed when read: hashing every call would cost more than most calls do."""
+        if self._keys is None:
+            self._keys = self.compute_keys() if self.compute_keys else ("", "")
+        return self._keys
 
     @property
     def fingerprint(self) -> str:

@@ -66,6 +66,11 @@ class EventBus:
         """Attaches the session's journal; `seq` is the number of the last event it already holds."""
         self._recorder, self._commit, self.seq = recorder, commit, seq
 
+    @property
+    def wanted(self) -> bool:
+        """Whether anyone would see an event or keep it; asked before one is put together."""
+        return self._recorder is not None or bool(self._subscriptions)
+
     def on(self, type: str, handler: Handler) -> Callable[[], None]:
         """Calls `handler(event)` for every event of `type` (`*`: of any type); gives the function that ends it."""
         if inspect.iscoroutinefunction(handler):
@@ -126,6 +131,11 @@ class EventBus:
                 self._waiting.append((event, shown))
             else:
                 self._deliver(route, event, shown)
+
+    def make_event(self, type: str, data: Mapping[str, Any], worker_id: str = "") -> Event:
+        """The event as subscribers would see it, redacted, neither recorded nor delivered."""
+        event = Event(type, data, None, self.seq, time(), self.session_id, worker_id)
+        return self._redacted(event, self._routes.get(type) or self._new_route(type))
 
     def _deliver(self, route: Route, event: Event, shown: Event) -> None:
         self._delivering = True

@@ -19,6 +19,11 @@ class SessionInUse(ForgeError):
         super().__init__(f"session is in use: {session_id}", code="SESSION_IN_USE")
 
 
+class SessionExists(ForgeError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id} exists already; resume it, or choose another id", code="SESSION_EXISTS")
+
+
 class SessionNotFound(ForgeError):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"no session {session_id!r}; `forge sessions list` shows them", code="SESSION_NOT_FOUND")

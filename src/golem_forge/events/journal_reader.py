@@ -57,7 +57,7 @@ class Verification:
     """What is worth knowing and proves nothing: `torn last line`, `not closed`, `in use`."""
 
 
-def _parse(body: bytes) -> Record | None:
+def parse_body(body: bytes) -> Record | None:
     try:
         record = decode(body + b"}")
     except (ValueError, RecursionError):
@@ -75,7 +75,7 @@ def read(path: Path) -> Iterator[Record]:
     """Every readable record in file order, without its hash. The chain is not checked; a torn last line is left out."""
     for line, whole in _whole_lines(path):
         parts = unseal(line) if whole else None
-        record = _parse(parts[0]) if parts else None
+        record = parse_body(parts[0]) if parts else None
         if record is not None:
             yield record
 
@@ -91,7 +91,7 @@ def scan(path: Path, *, want: frozenset[int] = frozenset(), records: list[Record
         found.lines = number
         found.size += len(line) + 1
         parts = unseal(line)
-        record = _parse(parts[0]) if parts else None
+        record = parse_body(parts[0]) if parts else None
         if parts is None or record is None:
             _add(found, number, "is not a journal record (changed)")
             continue
@@ -132,6 +132,15 @@ def _fault(number: int, record: Mapping[str, Any]) -> str:
 def _add(found: Scan, number: int, what: str) -> None:
     if len(found.problems) < _MAX_PROBLEMS:
         found.problems.append(Problem(number, what))
+
+
+def against_anchor(found: Scan, anchor: Anchor) -> list[Problem]:
+    """`found` must come from a scan that was asked for the anchor's line."""
+    if found.lines < anchor.lines:
+        return [Problem(found.lines + 1, f"lines {found.lines + 1} to {anchor.lines} are missing at the end")]
+    if found.hashes.get(anchor.lines) != anchor.hash:
+        return [Problem(anchor.lines, "has another hash than the one kept outside this file: it was rewritten")]
+    return []
 
 
 def verify(path: Path, anchor: Anchor | None = None) -> Verification:

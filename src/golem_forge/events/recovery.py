@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.verdict import Status
-from golem_forge.events.anchors import write_anchor
+from golem_forge.events.anchors import read_anchor, write_anchor
 from golem_forge.events.call_states import CallRecord, CallState, CallStates
 from golem_forge.events.clock import iso_now
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_errors import JournalDamaged
-from golem_forge.events.journal_reader import Record, scan
+from golem_forge.events.journal_reader import Record, against_anchor, scan
 from golem_forge.events.session_files import journal_path, open_locked
 from golem_forge.events.types import ApprovalResolved, EventData, FormResolved, InputResolved, ToolResult, to_wire
 
@@ -55,9 +55,11 @@ def reopen(home: Path, session_id: str, *, redact: Callable[[Any], Any] | None =
     fd = open_locked(path, session_id)
     try:
         records: list[Record] = []
-        found = scan(path, records=records)
-        if found.problems:
-            raise JournalDamaged(session_id, *found.problems[0])
+        anchor = read_anchor(path)
+        found = scan(path, want=frozenset({anchor.lines} if anchor else ()), records=records)
+        problems = found.problems or (against_anchor(found, anchor) if anchor else [])
+        if problems:
+            raise JournalDamaged(session_id, *problems[0])
         if not found.lines or found.session_id != session_id:
             raise JournalDamaged(session_id, 1, "is not the first line of this session")
         if found.torn:

@@ -12,7 +12,7 @@ import stat
 import time
 from pathlib import Path
 
-from golem_forge.events.journal_errors import SessionInUse, SessionNotFound
+from golem_forge.events.journal_errors import SessionExists, SessionInUse, SessionNotFound
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _LOCK_TRIES = 5
@@ -54,7 +54,9 @@ def create_locked(path: Path, session_id: str) -> int:
     try:
         fd = os.open(path, flags, 0o600)
     except FileExistsError:
-        raise SessionInUse(session_id) from None
+        if is_held(path):
+            raise SessionInUse(session_id) from None
+        raise SessionExists(session_id) from None
     os.fchmod(fd, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return fd

@@ -63,7 +63,8 @@ class EventData:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"event {self.TYPE!r} cannot be changed: every subscriber reads the same object")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
 
     def __eq__(self, other: object) -> bool:
         return self.__dict__ == other.__dict__ if type(other) is type(self) else NotImplemented

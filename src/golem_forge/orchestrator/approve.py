@@ -13,18 +13,17 @@ from typing import Any, Final
 from golem_forge.core.decision import AnsweredBy
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.verdict import Risk, Status, Verdict, is_riskier
-from golem_forge.events.clock import timestamp
+from golem_forge.events.clock import iso_now
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.travel import Travel, changes
 from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.answers import Answer
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.desk import Waiting
-from golem_forge.policy.judge import Judge, refusal
+from golem_forge.policy.judge import Judge, Judged, refusal
 from golem_forge.policy.offers import Offer, offers_from
 from golem_forge.policy.request import build_request
-from golem_forge.policy.rules import Rule, choices
-from golem_forge.policy.rules.remembered import remember
+from golem_forge.policy.rules import Rule, choices, remember
 from golem_forge.tools.validation import InputInvalid
 
 _MAX_EDITS: Final = 20
@@ -44,7 +43,7 @@ class Approval:
         answer: Answer | None = None
         shown = Risk.LOW
         for _ in range(_MAX_EDITS):
-            decision = travel.judged.decision
+            decision = _judged(travel).decision
             if decision.verdict is Verdict.BLOCKED:
                 raise ForgeError(refusal(travel.tool.name, decision), status=Status.POLICY_DENIED, code="BLOCKED")
             if decision.verdict is Verdict.PRE_APPROVED and answer is None:
@@ -62,10 +61,10 @@ class Approval:
         raise ForgeError("The arguments were edited too often; the call was not run.", status=Status.APPROVAL_DENIED)
 
     async def _ask(self, travel: Travel) -> Answer:
-        decision = travel.judged.decision
-        decision.asked_at = timestamp()
+        decision = _judged(travel).decision
+        decision.asked_at = iso_now()
         answer = await self._controller.approve(decision, travel.tool.name, lambda: self._waiting(travel))
-        decision.answered_at = timestamp()
+        decision.answered_at = iso_now()
         travel.asked = travel.asked or answer.by is AnsweredBy.PERSON
         if not answer.approved:
             decision.answered_by, decision.message = answer.by, answer.message
@@ -74,19 +73,19 @@ class Approval:
         return answer
 
     async def _edit(self, travel: Travel, args: dict[str, Any], replan: Replan) -> None:
-        before, asked = travel.arguments.plain, travel.judged.decision
+        before, asked = travel.arguments.plain, _judged(travel).decision
         travel.arguments = validate(travel.tool, args)
         shown = self._redactor.value
         travel.notes = (*travel.notes, changes(shown(before), shown(travel.arguments.plain)))
         await replan()
-        decision = travel.judged.decision
+        decision = _judged(travel).decision
         decision.edited, decision.asked_at, decision.answered_at = True, asked.asked_at, asked.answered_at
 
     def _settle(self, travel: Travel, answer: Answer) -> None:
-        decision = travel.judged.decision
+        decision = _judged(travel).decision
         decision.answered_by = answer.by
         decision.cached = answer.cached
-        decision.answered_at = decision.answered_at or timestamp()
+        decision.answered_at = decision.answered_at or iso_now()
         travel.approved_as = decision.fingerprint
         if answer.choice is not None:
             self._keep(travel, self._for_edited(travel, answer.choice) if decision.edited else answer.choice)
@@ -100,7 +99,7 @@ class Approval:
         return same or Offer(id="exact", label="this exact call", scope="session", exact=True)
 
     def _keep(self, travel: Travel, offer: Offer) -> None:
-        decision, rules = travel.judged.decision, self._judge.rules
+        decision, rules = _judged(travel).decision, self._judge.rules
         if offer.exact or rules is None:
             self._controller.keep(decision.fingerprint, f"{travel.tool.name} {decision.args_key}")
         elif offer.scope == "always":
@@ -116,13 +115,13 @@ class Approval:
             tool=travel.tool,
             args=travel.arguments.plain,
             plan=travel.plan,
-            decision=travel.judged.decision,
-            effects=travel.judged.facts.effects,
+            decision=_judged(travel).decision,
+            effects=_judged(travel).facts.effects,
             call_id=travel.call.id,
-            worker=travel.ctx.worker,
+            worker=_judged(travel).facts.worker,
             redactor=self._redactor,
             choices=self._offers(travel),
-            previously_denied=self._controller.memory.denials(travel.judged.decision.fingerprint),
+            previously_denied=self._controller.memory.denials(_judged(travel).decision.fingerprint),
             describe_path=worker_path,
         )
         return Waiting(
@@ -133,7 +132,7 @@ class Approval:
         )
 
     def _offers(self, travel: Travel) -> tuple[Offer, ...]:
-        judged = travel.judged
+        judged = _judged(travel)
         by = judged.decision.decided_by
         rules = self._judge.rules
         return offers_from(
@@ -150,17 +149,22 @@ class Approval:
 
     def _would_lift(self, travel: Travel, extra: tuple[Rule, ...]) -> bool:
         tried = self._judge.weigh(
-            travel.tool, travel.judged.facts, travel.judged.base, travel.judged.decision.keys, extra=extra
+            travel.tool, _judged(travel).facts, _judged(travel).base, _judged(travel).decision.keys, extra=extra
         )
         return tried.decision.verdict is Verdict.PRE_APPROVED
 
     def _covered(self, travel: Travel) -> Answer | None:
-        decision = travel.judged.decision
+        decision = _judged(travel).decision
         if self._controller.memory.granted(decision.fingerprint):
             return Answer(approved=True, by=AnsweredBy.MEMORY, cached=True)
         if self._would_lift(travel, ()):
             return Answer(approved=True, by=AnsweredBy.RULE)
         return None
+
+
+def _judged(travel: Travel) -> Judged:
+    assert travel.judged is not None  # only calls that were judged at length come to this stage
+    return travel.judged
 
 
 def _problems(travel: Travel, args: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,7 @@ from golem_forge.core.call import Outcome, ToolCall
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
 from golem_forge.orchestrator.order import BatchOrder
+from golem_forge.orchestrator.travel import Travel
 
 
 class BatchMode(StrEnum):
@@ -32,11 +33,9 @@ class Path(Protocol):
 
     signal: InterruptSignal
 
-    def propose(self, calls: Iterable[ToolCall]) -> None: ...
-    def skip(self, call: ToolCall, why: str) -> Outcome: ...
-    async def step(
-        self, call: ToolCall, *, proposed: bool, order: BatchOrder | None = None, index: int = 0
-    ) -> Outcome: ...
+    def propose(self, calls: Iterable[ToolCall], waiting: InterruptSignal) -> list[Travel]: ...
+    def skip(self, travel: Travel, why: str) -> Outcome: ...
+    async def step(self, travel: Travel, *, order: BatchOrder | None = None, index: int = 0) -> Outcome: ...
 
 
 async def run_batch(
@@ -47,17 +46,15 @@ async def run_batch(
     on_failure: OnFailure | str = OnFailure.COLLECT_ALL,
 ) -> list[Outcome]:
     fail_fast = OnFailure(on_failure) is OnFailure.FAIL_FAST
-    path.propose(calls)
-    if BatchMode(mode) is BatchMode.SEQUENTIAL or len(calls) == 1:
-        return await _one_by_one(path, calls, fail_fast)
-    return await _together(path, calls, fail_fast)
+    run = _one_by_one if BatchMode(mode) is BatchMode.SEQUENTIAL else _together
+    return await run(path, calls, fail_fast)
 
 
 async def _one_by_one(path: Path, calls: Sequence[ToolCall], fail_fast: bool) -> list[Outcome]:
     outcomes: list[Outcome] = []
     why = ""
-    for call in calls:
-        outcome = path.skip(call, why) if why else await path.step(call, proposed=True)
+    for travel in path.propose(calls, path.signal):
+        outcome = path.skip(travel, why) if why else await path.step(travel)
         outcomes.append(outcome)
         why = why or _stops(outcome, fail_fast)
     return outcomes
@@ -66,13 +63,13 @@ async def _one_by_one(path: Path, calls: Sequence[ToolCall], fail_fast: bool) ->
 async def _together(path: Path, calls: Sequence[ToolCall], fail_fast: bool) -> list[Outcome]:
     order = BatchOrder(len(calls), path.signal)
 
-    async def one(index: int) -> Outcome:
-        outcome = await path.step(calls[index], proposed=True, order=order, index=index)
+    async def one(index: int, travel: Travel) -> Outcome:
+        outcome = await path.step(travel, order=order, index=index)
         if why := _stops(outcome, fail_fast):
             order.stop(why)
         return outcome
 
-    tasks = [asyncio.ensure_future(one(index)) for index in range(len(calls))]
+    tasks = [asyncio.ensure_future(one(*each)) for each in enumerate(path.propose(calls, order.waiting))]
     try:
         return list(await asyncio.gather(*tasks))
     except asyncio.CancelledError:

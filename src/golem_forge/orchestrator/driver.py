@@ -38,7 +38,7 @@ class Watch:
         "_cancels",
         "_idle",
         "_loop",
-        "_resources",
+        "_release",
         "_signal",
         "_task",
         "_total",
@@ -53,41 +53,42 @@ class Watch:
         self._total = total
         self._idle = idle
         self._task: asyncio.Task[Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._resources: list[Any] = []
-        self._cancels = 0
-        self._touched = 0.0
         self.why: Status | None = None
-        self.idle = False
         self.abandoned = False
+
+    @property
+    def armed(self) -> bool:
+        return self._task is not None
 
     def touch(self) -> None:
         """Progress was reported: the idle clock starts anew. Safe from any thread."""
-        if self._loop is not None:
+        if self._task is not None:
             self._touched = self._loop.time()
 
     def arm(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
+        self._release: list[Any] = []
+        self._cancels = 0
+        self.idle = False
         if self._total is not None:
-            self._resources.append(self._loop.call_later(self._total, self._end, Status.TIMEOUT).cancel)
+            self._release.append(self._loop.call_later(self._total, self._end, Status.TIMEOUT).cancel)
         if self._idle is not None:
             self._touched = self._loop.time()
             self._loop.call_later(self._idle, self._check_idle)
-        self._resources.append(self._signal.listen(lambda _: self._end(Status.INTERRUPTED)))
+        self._release.append(self._signal.listen(lambda _: self._end(Status.INTERRUPTED)))
 
     def disarm(self) -> None:
-        if self._task is None:
-            return
-        for release in self._resources:
+        assert self._task is not None
+        for release in self._release:
             release()
-        self._resources.clear()
+        self._release.clear()
         for _ in range(self._cancels):
             self._task.uncancel()
         self._task = None
 
     def _check_idle(self) -> None:
-        if self._task is None or self._loop is None or self._idle is None:
+        if self._task is None or self._idle is None:
             return
         rest = self._touched + self._idle - self._loop.time()
         if rest > 0:
@@ -97,15 +98,15 @@ class Watch:
             self._end(Status.TIMEOUT)
 
     def _end(self, why: Status) -> None:
-        if self.why is None and self._loop is not None:
+        if self.why is None:
             self.why = why
             # via the loop: cancelling the task that is running this very line would hit the wrong await
             self._loop.call_soon_threadsafe(self._cancel)
             self._loop.call_soon_threadsafe(self._start_grace)
 
     def _start_grace(self) -> None:
-        if self._task is not None and self._loop is not None:
-            self._resources.append(self._loop.call_later(GRACE, self._abandon).cancel)
+        if self._task is not None:
+            self._release.append(self._loop.call_later(GRACE, self._abandon).cancel)
 
     def _abandon(self) -> None:
         self.abandoned = True
@@ -117,45 +118,37 @@ class Watch:
             self._task.cancel()
 
 
-async def drive(work: Coroutine[Any, Any, Any], watch: Watch) -> Any:
-    """Runs `work` to its end; raises Ended if the watch ended it first."""
-    try:
-        value = await _step(work, watch)
-    except asyncio.CancelledError:
-        if watch.why is None:
-            raise  # the caller itself was cancelled
-        raise Ended(watch) from None
-    except BaseException as error:
-        if watch.why is not None:
-            raise Ended(watch) from error
-        raise
-    finally:
-        watch.disarm()
-    if watch.why is not None:
-        raise Ended(watch)
-    return value
-
-
 @types.coroutine
-def _step(work: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any, Any, Any]:
-    error: BaseException | None = None
-    armed = False
-    while True:
-        try:
-            waits_for = work.send(None) if error is None else work.throw(error)
-        except StopIteration as stop:
-            return stop.value
-        if not armed:
-            armed = True
-            watch.arm()
-        error = None
-        try:
-            yield waits_for
-        except BaseException as thrown:
-            if watch.abandoned:
-                _leave_behind(work, thrown)
-                raise
-            error = thrown
+def drive(work: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any, Any, Any]:
+    """Runs `work` to its end; raises Ended if the watch ended it first."""
+    thrown: BaseException | None = None
+    try:
+        while True:
+            try:
+                waits_for = work.send(None) if thrown is None else work.throw(thrown)
+            except StopIteration as stop:
+                if watch.why is None:
+                    return stop.value
+                raise Ended(watch) from None
+            if not watch.armed:
+                watch.arm()
+            thrown = None
+            try:
+                yield waits_for
+            except BaseException as error:
+                if watch.abandoned:
+                    _leave_behind(work, error)
+                    raise Ended(watch) from None
+                thrown = error
+    except Ended:
+        raise
+    except BaseException as error:
+        if watch.why is None:
+            raise  # the tool's own error, or the caller itself was cancelled
+        raise Ended(watch) from error
+    finally:
+        if watch.armed:
+            watch.disarm()
 
 
 def _leave_behind(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None:

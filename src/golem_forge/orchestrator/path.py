@@ -8,7 +8,7 @@ There is no second way in: a batch, a slash command, an MCP request and a tool t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -31,13 +31,14 @@ from golem_forge.orchestrator.order import BatchOrder
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan
 from golem_forge.orchestrator.record import Recorder
+from golem_forge.orchestrator.redact import redact_result
 from golem_forge.orchestrator.resolve import resolve
 from golem_forge.orchestrator.run import ended_text, run
 from golem_forge.orchestrator.travel import Travel
 from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.judge import Judge
+from golem_forge.policy.judge import Judge, call_keys
 from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog
@@ -83,9 +84,9 @@ class Orchestrator:
         self._recorder = Recorder(bus, journal, self.redactor, worker)
         self._depths: dict[str, int] = {}
 
-    async def call(self, call: ToolCall) -> Outcome:
+    def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
         """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
-        return await self.step(call, proposed=False)
+        return self.step(Travel(call, self.signal, self.signal))
 
     async def batch(
         self,
@@ -98,20 +99,11 @@ class Orchestrator:
         return await run_batch(self, calls, mode=mode, on_failure=on_failure)
 
     async def step(
-        self,
-        call: ToolCall,
-        *,
-        proposed: bool,
-        order: BatchOrder | None = None,
-        index: int = 0,
-        under_gate: bool = False,
+        self, travel: Travel, *, order: BatchOrder | None = None, index: int = 0, under_gate: bool = False
     ) -> Outcome:
         """One call as part of something larger: a batch (`order`, `index`), or a tool that runs (`under_gate`)."""
-        travel = Travel(call, self.signal, self.signal if order is None else order.waiting)
         cancelled: asyncio.CancelledError | None = None
         try:
-            if not proposed:
-                self._recorder.proposed(call)
             outcome = await self._travel(travel, order, index, under_gate)
         except Ended as ended:
             outcome = travel.outcome(ended.status, error=ended_text(travel, ended))
@@ -128,46 +120,60 @@ class Orchestrator:
                 order.done(index)
         if order is not None and order.stopped and outcome.status is Status.INTERRUPTED and not outcome.executed:
             outcome.status, outcome.error = Status.SKIPPED, order.stopped
-        outcome = self._recorder.finished(outcome)
+        outcome = self._recorder.finished(travel, outcome)
         if cancelled is not None:
             raise cancelled
         return outcome
 
-    def propose(self, calls: Iterable[ToolCall]) -> None:
+    def propose(self, calls: Iterable[ToolCall], waiting: InterruptSignal) -> list[Travel]:
         """Puts a whole batch on record before any of it starts, so that a crash shows what never ran."""
-        for call in calls:
-            self._recorder.proposed(call)
-        self._recorder.flush()
+        travels = [Travel(call, self.signal, waiting) for call in calls]
+        for travel in travels:
+            self._recorder.proposed(travel)
+        return travels
 
-    def skip(self, call: ToolCall, why: str) -> Outcome:
+    def skip(self, travel: Travel, why: str) -> Outcome:
         """A call that will not start any more: recorded like every other."""
-        return self._recorder.finished(Travel(call, self.signal, self.signal).outcome(Status.SKIPPED, error=why))
+        return self._recorder.finished(travel, travel.outcome(Status.SKIPPED, error=why))
 
     async def _travel(self, travel: Travel, order: BatchOrder | None, index: int, under_gate: bool) -> Outcome:
         if travel.waiting:
             return travel.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
-        travel.tool, args = resolve(travel.call, self.catalog)
-        travel.arguments = validate(travel.tool, args)
-        travel.ctx = self._context(travel)
+        tool, args = resolve(travel.call, self.catalog)
+        travel.tool = tool
+        travel.arguments = validate(tool, args)
+        if tool.wants_context:
+            travel.ctx = self._context(travel)
         for _ in range(MAX_REPLANS):
-            await self._plan_and_judge(travel)
-            if travel.judged.decision.verdict is not Verdict.PRE_APPROVED:
-                self._recorder.flush()
+            if tool.planner is not None or not self._decide_at_once(travel):
+                await self._plan_and_judge(travel)
+            if travel.judged is not None and travel.judged.decision.verdict is not Verdict.PRE_APPROVED:
+                self._recorder.before_waiting(travel)
                 await self._approval.approve(travel, partial(self._plan_and_judge, travel))
             if under_gate:
                 return await self._run(travel)
             read_only = travel.read_only
-            await self._enter(travel, read_only, order, index)
+            if order is not None or not self._gate.try_enter(read_only):
+                await self._enter(travel, read_only, order, index)
             try:
-                if await self._still_as_judged(travel):
+                if travel.plan is None or await self._still_as_judged(travel):
                     return await self._run(travel)
             finally:
                 self._gate.leave(read_only)
-        raise ForgeError(f"'{travel.tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
+        raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
+
+    def _decide_at_once(self, travel: Travel) -> bool:
+        keys = partial(call_keys, travel.tool, travel.arguments, None, self.worker)
+        travel.decision = self.judge.at_once(travel.tool, keys)
+        return travel.decision is not None
 
     async def _plan_and_judge(self, travel: Travel) -> None:
-        await make_plan(travel, self._gate)
-        travel.judged = await self.judge.judge(travel.tool, travel.arguments, travel.plan, travel.ctx)
+        tool, arguments = travel.tool, travel.arguments
+        if tool.planner is not None:
+            travel.close()
+            travel.plan = await make_plan(travel, self._context_of(travel), self._gate)
+        keys = partial(call_keys, tool, arguments, travel.plan, self.worker)
+        travel.judged = await self.judge.judge(tool, arguments, travel.plan, self._context_of(travel), keys)
         travel.decision = travel.judged.decision
 
     async def _enter(self, travel: Travel, read_only: bool, order: BatchOrder | None, index: int) -> None:
@@ -181,37 +187,39 @@ class Orchestrator:
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
 
     async def _still_as_judged(self, travel: Travel) -> bool:
-        """False: plan, judge and perhaps ask again, because the target is no longer the one that was judged.
+        """False: plan, judge and perhaps ask again, because the targets are no longer those that were judged.
 
-        A writer of ours that ran in between makes the plan stale; it is simply made anew. After a person was asked
-        the names are walked again too: another real path is another call, another inode is `PATH_CHANGED`.
+        A writer of ours that passed the gate makes a plan stale: it is made anew. After a person was asked the names
+        are walked again: another real path is another call, another inode is `PATH_CHANGED`.
         """
-        plan = travel.plan
-        if plan is None or (not travel.asked and travel.planned_at == self._gate.generation):
+        overtaken = travel.planned_at != self._gate.generation
+        if not overtaken and not travel.asked:
             return True
-        if travel.planned_at != self._gate.generation:
-            if travel.approved_as:
-                before = plan.diff
-                await self._plan_and_judge(travel)
-                fresh = travel.plan
-                same = travel.judged.decision.fingerprint == travel.approved_as
-                if not (same and fresh is not None and fresh.diff == before):
-                    travel.approved_as = ""
-                    return False
-                return True
-            await self._plan_and_judge(travel)
-            return travel.judged.decision.verdict is Verdict.PRE_APPROVED
-        if plan.recheck is not None:
-            plan.recheck()
-        return True
+        judged = travel.plan
+        assert judged is not None
+        fresh = await make_plan(travel, self._context_of(travel), self._gate)
+        same = call_keys(travel.tool, travel.arguments, fresh, self.worker)[0] == travel.judged_as
+        if same and not overtaken:
+            fresh.release()
+            if judged.recheck is not None:
+                judged.recheck()
+            return True
+        judged.release()
+        travel.plan = fresh
+        if same and fresh.diff == judged.diff:
+            return True
+        travel.approved_as = ""
+        return False
 
     async def _run(self, travel: Travel) -> Outcome:
+        if travel.judged is not None:
+            self.judge.count(travel.judged)
         self._recorder.started(travel)
-        value = await run(travel)
         tool = travel.tool
+        value = await run(travel)
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
-        result = self.redactor.result(to_result(value))
+        result = redact_result(to_result(value), self.redactor)
         result, handle = bound_result(result, self.outputs, self.worker)
         outcome = travel.outcome(Status.EXECUTION_FAILED if result.is_error else Status.SUCCESS, result=result)
         if result.is_error:
@@ -219,6 +227,12 @@ class Orchestrator:
         if handle:
             outcome.truncated, outcome.output_handle = True, handle
         return outcome
+
+    def _context_of(self, travel: Travel) -> ToolContext:
+        """A tool that wants no context only gets one when its call is judged at length."""
+        if travel.ctx is None:
+            travel.ctx = self._context(travel)
+        return travel.ctx
 
     def _context(self, travel: Travel) -> ToolContext:
         call_id = travel.call.id
@@ -236,16 +250,15 @@ class Orchestrator:
     async def _nested(self, parent: ToolCall, name: str, args: dict[str, Any]) -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
         depth = self._depths.get(parent.id, 0) + 1
-        call = ToolCall(name, args, Caller.TOOL, parent_id=parent.id)
+        travel = Travel(ToolCall(name, args, Caller.TOOL, parent_id=parent.id), self.signal, self.signal)
         if depth > MAX_DEPTH:
-            travel = Travel(call, self.signal, self.signal)
             refused = f"Tools may call each other at most {MAX_DEPTH} levels deep."
-            return self._recorder.finished(travel.outcome(Status.POLICY_DENIED, error=refused))
-        self._depths[call.id] = depth
+            return self._recorder.finished(travel, travel.outcome(Status.POLICY_DENIED, error=refused))
+        self._depths[travel.call.id] = depth
         try:
-            return await self.step(call, proposed=False, under_gate=True)
+            return await self.step(travel, under_gate=True)
         finally:
-            del self._depths[call.id]
+            del self._depths[travel.call.id]
 
     def _safe(self, text: str) -> str:
         """No secret and no host path in what a caller reads."""

@@ -8,39 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from typing import Any, cast
 
 from golem_forge.orchestrator.driver import Watch, drive
 from golem_forge.orchestrator.gate import Gate
 from golem_forge.orchestrator.travel import Travel
+from golem_forge.tools.context import ToolContext
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.threads import run_in_thread
 
 
-async def make_plan(travel: Travel, gate: Gate) -> None:
+async def make_plan(travel: Travel, ctx: ToolContext, gate: Gate) -> Plan:
     planner = travel.tool.planner
-    if planner is None:
-        return
-    travel.close()
+    assert planner is not None
     travel.planned_at = gate.generation
-    values, ctx = travel.arguments.values, travel.ctx
+    values = travel.arguments.values
     watch = Watch(travel.waiting, travel.tool.timeout, None)
     if inspect.iscoroutinefunction(planner):
-        travel.plan = await drive(planner(values, ctx), watch)
-        return
-    future = run_in_thread(lambda: planner(values, ctx))
+        return cast(Plan, await drive(planner(values, ctx), watch))
+    future: asyncio.Future[Any] = run_in_thread(lambda: planner(values, ctx))
     try:
         planned = await drive(_wait(future), watch)
     except BaseException:
         future.add_done_callback(_close_late)
         raise
-    travel.plan = await drive(planned, watch) if inspect.iscoroutine(planned) else planned
+    return cast(Plan, await drive(planned, watch) if inspect.iscoroutine(planned) else planned)
 
 
-async def _wait(future: asyncio.Future[object]) -> object:
+async def _wait(future: asyncio.Future[Any]) -> Any:
     return await asyncio.shield(future)
 
 
-def _close_late(future: asyncio.Future[object]) -> None:
+def _close_late(future: asyncio.Future[Any]) -> None:
     """A plan that nobody waits for any more must not keep its descriptors."""
     if not future.cancelled() and future.exception() is None:
         plan = future.result()

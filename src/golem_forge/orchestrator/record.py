@@ -7,10 +7,9 @@ be written does not run (`JournalError` passes through); an end that cannot be w
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 
-from golem_forge.core.call import Outcome, ToolCall
+from golem_forge.core.call import Outcome
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_errors import JournalError
@@ -27,23 +26,35 @@ class Recorder:
         self._redactor = redactor
         self._worker = worker
 
-    def proposed(self, call: ToolCall) -> None:
-        if self._journal is not None:
+    def proposed(self, travel: Travel) -> None:
+        """The call is on record (not yet on disk); done once."""
+        if self._journal is not None and not travel.proposed:
+            call = travel.call
+            travel.proposed = True
             self._journal.propose(
                 call.id, str(call.name)[:200], call.args, call.caller.value, self._worker, call.parent_id
             )
 
-    def flush(self) -> None:
-        """Before a wait: what was proposed must survive a crash while nobody has answered yet."""
+    def before_waiting(self, travel: Travel) -> None:
+        """What was proposed must survive a crash while nobody has answered yet."""
         if self._journal is not None:
+            self.proposed(travel)
             self._journal.flush()
 
     def started(self, travel: Travel) -> None:
-        call, tool, decision = travel.call, travel.tool, travel.judged.decision
-        if self._journal is not None:
-            self._journal.decide(call.id, decision)
-            fingerprint = travel.approved_as
-            self._journal.start(call.id, tool.name, travel.arguments.plain, fingerprint)
+        """About to run: on disk when this returns. A call that never waited is written as one record."""
+        call, tool, journal = travel.call, travel.tool, self._journal
+        if journal is not None:
+            args, decision = travel.arguments.plain, travel.decision
+            assert decision is not None
+            if travel.proposed:
+                journal.decide(call.id, decision)
+                journal.start(call.id, tool.name, args, travel.approved_as)
+            else:
+                travel.proposed = True
+                journal.begin(
+                    call.id, tool.name, args, decision, call.caller.value, self._worker, call.parent_id, str(call.name)
+                )
         bus = self._bus
         if bus is not None and bus.wanted:
             data: dict[str, Any] = {
@@ -68,18 +79,19 @@ class Recorder:
                 data["message"] = message
             self._bus.emit("toolProgress", data, self._worker)
 
-    def finished(self, outcome: Outcome) -> Outcome:
+    def finished(self, travel: Travel, outcome: Outcome) -> Outcome:
         if self._journal is not None:
             try:
-                self._write_end(self._journal, outcome)
+                self._write_end(self._journal, travel, outcome)
             except JournalError as error:
                 _log.error("the end of call %s could not be recorded: %s", outcome.call.id, error.message)
-                outcome = replace(outcome, notes=(*outcome.notes, f"This result was not recorded: {error.message}"))
+                outcome.notes = (*outcome.notes, f"This result was not recorded: {error.message}")
         if self._bus is not None and self._bus.wanted:
             self._bus.emit("toolResult", _result_data(outcome), self._worker)
         return outcome
 
-    def _write_end(self, journal: Journal, outcome: Outcome) -> None:
+    def _write_end(self, journal: Journal, travel: Travel, outcome: Outcome) -> None:
+        self.proposed(travel)
         if outcome.decision is not None and not outcome.executed:
             journal.decide(outcome.call.id, outcome.decision)
         journal.finish(

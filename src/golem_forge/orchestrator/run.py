@@ -8,34 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import CoroutineType
 from typing import Any
 
 from golem_forge.core.verdict import Status
 from golem_forge.orchestrator.driver import Ended, Watch, drive
 from golem_forge.orchestrator.travel import Travel
+from golem_forge.tools.plan import Plan
 from golem_forge.tools.threads import run_in_thread
 
 
-async def run(travel: Travel) -> Any:
-    tool, plan = travel.tool, travel.plan
+def run(travel: Travel) -> Awaitable[Any]:
+    """The tool's work, ready to be awaited."""
+    tool = travel.tool
     watch = Watch(travel.signal, tool.timeout, tool.idle_timeout)
-    if tool.idle_timeout is not None:
+    if tool.idle_timeout is not None and travel.ctx is not None:
         travel.ctx.progress = _touching(travel.ctx.progress, watch)
     travel.executed = True
-    if plan is None:
-        if tool.is_async:
-            value = await drive(tool.invoke(travel.arguments.values, travel.ctx), watch)
-        elif tool.inline:
-            value = tool.invoke(travel.arguments.values, travel.ctx)
-        else:
-            value = await _off_the_loop(lambda: tool.invoke(travel.arguments.values, travel.ctx), watch)
-    elif inspect.iscoroutinefunction(plan.run):
-        value = await drive(plan.run(), watch)
-    else:
-        value = await _off_the_loop(plan.run, watch)
-    if inspect.iscoroutine(value):  # a sync function that hands back a coroutine
-        value = await drive(value, watch)
+    if travel.plan is not None:
+        return _run_plan(travel.plan, watch)
+    if tool.is_async:
+        return drive(tool.invoke(travel.arguments.values, travel.ctx), watch)
+    return _run_sync(partial(tool.invoke, travel.arguments.values, travel.ctx), watch, inline=tool.inline)
+
+
+async def _run_plan(plan: Plan, watch: Watch) -> Any:
+    if inspect.iscoroutinefunction(plan.run):
+        return await drive(plan.run(), watch)
+    return await _run_sync(plan.run, watch, inline=False)
+
+
+async def _run_sync(function: Callable[[], Any], watch: Watch, *, inline: bool) -> Any:
+    value = function() if inline else await _off_the_loop(function, watch)
+    if type(value) is CoroutineType:  # a sync function that hands back a coroutine
+        return await drive(value, watch)
     return value
 
 

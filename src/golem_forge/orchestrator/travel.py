@@ -25,15 +25,18 @@ class Travel:
     """Ends the call even while it runs."""
     waiting: InterruptSignal
     """Ends the call only while it waits: the same signal, or the batch's."""
-    tool: Tool = field(init=False)
-    """resolve"""
-    arguments: Arguments = field(init=False)
-    """validate; an edit by a person replaces them"""
-    ctx: ToolContext = field(init=False)
+    tool: Tool = None  # type: ignore[assignment]
+    """From resolve on. (None before: every stage after it may rely on it without asking.)"""
+    arguments: Arguments = None  # type: ignore[assignment]
+    """From validate on; an edit by a person replaces them."""
+    ctx: ToolContext | None = None
+    proposed: bool = False
+    """Whether the journal already has it."""
     plan: Plan | None = None
     planned_at: int = 0
     """The gate's generation when the plan was made: a writer that passed since may have made it stale."""
-    judged: Judged = field(init=False)
+    judged: Judged | None = None
+    """None for a call that was decided at once"""
     decision: Decision | None = None
     approved_as: str = ""
     """The fingerprint a person approved; a later plan must have the same one."""
@@ -45,6 +48,10 @@ class Travel:
     started: float = field(default_factory=time.perf_counter)
 
     @property
+    def judged_as(self) -> str:
+        return self.decision.fingerprint if self.decision else ""
+
+    @property
     def read_only(self) -> bool:
         plan = self.plan
         return self.tool.read_only if plan is None or plan.read_only is None else plan.read_only
@@ -52,15 +59,14 @@ class Travel:
     def close(self) -> None:
         """Releases what the plan holds open; safe to call again."""
         plan, self.plan = self.plan, None
-        if plan is not None and plan.close is not None:
-            plan.close()
+        if plan is not None:
+            plan.release()
 
     def outcome(self, status: Status, *, result: ToolResult | None = None, error: str = "", code: str = "") -> Outcome:
-        tool: Tool | None = getattr(self, "tool", None)
-        arguments: Arguments | None = getattr(self, "arguments", None)
+        arguments = self.arguments
         return Outcome(
             call=self.call,
-            tool=tool.name if tool else str(self.call.name),
+            tool=self.tool.name if self.tool else str(self.call.name),
             status=status,
             result=result,
             error=error,

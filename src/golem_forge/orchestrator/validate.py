@@ -15,14 +15,18 @@ from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
 
 MAX_DEPTH: Final = 64
 _TINY: Final = 256
+_SMALL: Final = 1 << 63
 
 
 def validate(tool: Tool, args: dict[str, Any]) -> Arguments:
     for name, value in args.items():
         kind = type(value)
-        if kind is int or kind is bool or value is None:
-            continue
-        if kind is str and len(value) < _TINY and value.isascii() and type(name) is str:
+        if type(name) is str and (
+            (kind is int and -_SMALL < value < _SMALL)
+            or (kind is str and len(value) < _TINY and value.isascii())
+            or kind is bool
+            or value is None
+        ):
             continue
         _check_whole(tool, args)
         break

@@ -85,10 +85,16 @@ async def own_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Sour
             raise
         except BaseException as error:
             raise _check_failed(tool, type(error).__name__) from None
-    try:
-        verdict = _VERDICTS[answer] if isinstance(answer, (bool, str)) else None
-    except KeyError:
-        verdict = None
+    return _read_verdict(tool, answer)
+
+
+def constant_base(tool: Tool) -> Source:
+    """Tier 1 for a `needs_approval` that is no function."""
+    return _read_verdict(tool, tool.needs_approval)
+
+
+def _read_verdict(tool: Tool, answer: Any) -> Source:
+    verdict = _VERDICTS.get(answer) if isinstance(answer, (bool, str)) else None
     if verdict is None:
         raise _check_failed(tool, f"answered {type(answer).__name__}")
     return Source(source="base", verdict=verdict, id=tool.name, reason="the tool decides for itself")

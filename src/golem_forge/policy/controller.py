@@ -33,7 +33,7 @@ class ApprovalController:
         """`approval_callback(request)` answers `{approved, remember?, choice?, args?, reason?}`; `ask` is a UI's."""
         self.mode = ApprovalMode(mode)
         self.memory = ApprovalMemory()
-        asker = ask or (_asking(approval_callback) if approval_callback else None)
+        asker = ask or (_asking(approval_callback) if approval_callback is not None else None)
         if asker is None and self.mode in _NEEDS_A_PERSON:
             raise ValueError(
                 f"mode {self.mode.value!r} needs somebody to ask: give approval_callback=…, "

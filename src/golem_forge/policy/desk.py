@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from golem_forge.core.decision import AnsweredBy
@@ -108,9 +108,10 @@ class ApprovalDesk:
             answer = read_answer(raw, waiting.request)
             if answer.args is None:
                 return answer
-            waiting.request.field_errors = waiting.check_edit(answer.args)
-            if not waiting.request.field_errors:
+            problems = waiting.check_edit(answer.args)
+            if not problems:
                 return answer
+            waiting.request = replace(waiting.request, field_errors=problems)
         return denied(f"The arguments were edited {MAX_EDITS} times without a valid form; the call was not run.")
 
     def _settle(self, waiting: Waiting, answer: Answer) -> None:

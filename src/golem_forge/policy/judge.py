@@ -13,24 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.decision import AnsweredBy, Decision, Source
 from golem_forge.core.effects import Effect
 from golem_forge.core.verdict import Risk, Verdict, highest, is_stricter, strictest
-from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself, own_base
+from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, own_base
 from golem_forge.policy.effects import base_verdict, floors_of, risk_of
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.fingerprint import args_key, fingerprint, targets_of
-from golem_forge.policy.rules import Origin, Rule, RuleBook, RuleOutcome
+from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import SourceKind, Tool
 
 _FLOOR_ORDER: Final = ("floor", "config", "rules", "mode", "base")
-_NO_RULES: Final[tuple[Rule, ...]] = ()
 _STRICT: Final = Source(source="mode", verdict=Verdict.ASK, id="strict", reason="strict mode asks before every effect")
 
 
@@ -42,36 +42,83 @@ class Judged:
     facts: CallFacts
     bases: tuple[EffectVerdict, ...]
     base: Source
+    outcome: RuleOutcome | None
+
+
+Keys = Callable[[], tuple[str, str]]
+"""Computes (fingerprint, args_key) of the call."""
 
 
 @dataclass(slots=True)
-class Judge:
-    settings: ApprovalBlocks
-    rules: RuleBook | None = None
-    mode: ApprovalMode = ApprovalMode.INTERACTIVE
-    project: str = ""
+class _Standing:
+    """What is always said of a tool whose verdict depends on nothing but its definition and the config."""
 
-    async def judge(self, tool: Tool, arguments: Arguments, plan: Plan | None, ctx: ToolContext) -> Judged:
+    sources: tuple[Source, ...]
+    risk: Risk
+
+
+class Judge:
+    def __init__(
+        self,
+        blocks: ApprovalBlocks | None = None,
+        rules: RuleBook | None = None,
+        mode: ApprovalMode = ApprovalMode.INTERACTIVE,
+        project: str = "",
+    ) -> None:
+        self.blocks = blocks or ApprovalBlocks()
+        self.rules = rules
+        self.mode = mode
+        self.project = project
+        self._standings: dict[Tool, _Standing | None] = {}
+
+    def at_once(self, tool: Tool, keys: Keys) -> Decision | None:
+        """The Decision where nothing has to be looked at: preApproved as it stands, and no rule says anything.
+
+        Most calls end here. None means only: judge it properly.
+        """
+        try:
+            standing = self._standings[tool]
+        except KeyError:
+            standing = self._standings[tool] = self._standing(tool)
+        if standing is None or (self.rules is not None and not self.rules.silent()):
+            return None
+        return Decision(
+            verdict=Verdict.PRE_APPROVED,
+            sources=standing.sources,
+            decided_by=standing.sources[0],
+            risk=standing.risk,
+            compute_keys=keys,
+        )
+
+    def _standing(self, tool: Tool) -> _Standing | None:
+        if tool.planner is not None or tool.effects or tool.has_own_definition or self.mode is ApprovalMode.STRICT:
+            return None
+        if tool.needs_approval is None:
+            base = configured_base(tool.name, self.blocks)
+        elif isinstance(tool.needs_approval, (bool, str)) and not self.blocks.named(tool.name):
+            base = constant_base(tool)
+        else:
+            return None
+        if base.verdict is not Verdict.PRE_APPROVED:
+            return None
+        return _Standing((base,), Risk.HIGH if tool.effects is None else Risk.LOW)
+
+    async def judge(
+        self, tool: Tool, arguments: Arguments, plan: Plan | None, ctx: ToolContext, keys: Keys | None = None
+    ) -> Judged:
+        keys = keys or partial(call_keys, tool, arguments, plan, ctx.worker)
         facts = _facts(tool, arguments, plan, ctx.worker, self.project)
         base = await self._base(tool, arguments, facts.effects, ctx)
-        return self.weigh(tool, facts, base, _keys(tool, arguments, plan, facts))
+        return self.weigh(tool, facts, base, keys)
 
-    def weigh(
-        self,
-        tool: Tool,
-        facts: CallFacts,
-        base: Source,
-        keys: Callable[[], tuple[str, str]],
-        *,
-        extra: tuple[Rule, ...] = _NO_RULES,
-    ) -> Judged:
+    def weigh(self, tool: Tool, facts: CallFacts, base: Source, keys: Keys, *, extra: tuple[Rule, ...] = ()) -> Judged:
         """The combination itself; pure but for reading the rules. `extra` tries rules that do not exist yet."""
         effects = facts.effects or ()
         said_by_tool = base
         if self.mode is ApprovalMode.STRICT and facts.effects != () and base.verdict is Verdict.PRE_APPROVED:
             base = _STRICT
         bases = tuple(EffectVerdict(effect=effect, base=self._effect_base(effect)) for effect in effects)
-        outcome = self.rules.evaluate(facts, bases, extra=extra) if self.rules is not None else None
+        outcome = self._rules_say(facts, bases, extra)
         sources = [base]
         lifted = base.verdict
         lifting: Source | None = None
@@ -80,10 +127,10 @@ class Judge:
             sources += said
             if outcome.verdict is not Verdict.PRE_APPROVED:
                 lifted = strictest((base.verdict, outcome.verdict))
-            elif base.verdict is not Verdict.BLOCKED and outcome.covers and self._may_lift(outcome):
+            elif base.verdict is not Verdict.BLOCKED and outcome.covers:
                 lifted = Verdict.PRE_APPROVED
                 lifting = said[0]
-        config = self.settings.named(tool.name) if decides_for_itself(tool) else []
+        config = self.blocks.named(tool.name) if decides_for_itself(tool) else []
         config = [source for source in config if source.verdict is not Verdict.PRE_APPROVED]
         floors, reasons = _floors(tool, effects, outcome.accepted if outcome else frozenset())
         sources += config + floors
@@ -95,16 +142,16 @@ class Judge:
             risk=_risk(tool, facts.effects, floors),
             risk_reasons=reasons,
             answered_by=AnsweredBy.RULE if lifting and verdict is Verdict.PRE_APPROVED else AnsweredBy.NOBODY,
-            keys=keys,
+            compute_keys=keys,
         )
-        return Judged(decision, facts, bases, said_by_tool)
+        return Judged(decision, facts, bases, said_by_tool, outcome)
 
     async def _base(
         self, tool: Tool, arguments: Arguments, effects: tuple[Effect, ...] | None, ctx: ToolContext
     ) -> Source:
         if tool.source is not SourceKind.NATIVE or effects is None:
             if tool.needs_approval is None:
-                return configured_base(tool.name, self.settings)
+                return configured_base(tool.name, self.blocks)
             return await own_base(tool, arguments.values, ctx)
         computed = _computed_base(effects)
         if tool.needs_approval is None or computed.verdict is Verdict.BLOCKED:
@@ -117,10 +164,19 @@ class Judge:
             return Verdict.ASK
         return base
 
-    def _may_lift(self, outcome: RuleOutcome) -> bool:
-        if self.mode is not ApprovalMode.STRICT:
-            return True
-        return all(rule.origin is Origin.SESSION for rule in outcome.matched if rule.verdict is Verdict.PRE_APPROVED)
+    def _rules_say(
+        self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: tuple[Rule, ...]
+    ) -> RuleOutcome | None:
+        if self.rules is None:
+            return None
+        if self.mode is ApprovalMode.STRICT:
+            return self.rules.evaluate_session_only(facts, bases, extra)
+        return self.rules.evaluate(facts, bases, extra)
+
+    def count(self, judged: Judged) -> None:
+        """The call is about to run: the rules that spoke about it were used."""
+        if self.rules is not None and judged.outcome is not None and judged.outcome.matched:
+            self.rules.count(judged.outcome)
 
 
 def _facts(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str, project: str) -> CallFacts:
@@ -135,27 +191,22 @@ def _facts(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str, pro
     )
 
 
-def _keys(tool: Tool, arguments: Arguments, plan: Plan | None, facts: CallFacts) -> Callable[[], tuple[str, str]]:
-    known: list[tuple[str, str]] = []
-
-    def compute() -> tuple[str, str]:
-        if not known:
-            args: dict[str, Any] = arguments.plain
-            further: tuple[str, ...] = ()
-            if plan is not None:
-                args = args if plan.fingerprint_args is None else plan.fingerprint_args
-                further = plan.targets
-            mark = fingerprint(
-                tool=tool.name,
-                definition=tool.definition.digest,
-                args=args,
-                worker=facts.worker,
-                targets=targets_of(facts.effects or (), further),
-            )
-            known.append((mark, args_key(tool.name, args)))
-        return known[0]
-
-    return compute
+def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) -> tuple[str, str]:
+    """(fingerprint, args_key) of one call, from what was validated and planned."""
+    args: dict[str, Any] = arguments.plain
+    effects = tool.effects
+    further: tuple[str, ...] = ()
+    if plan is not None:
+        args = args if plan.fingerprint_args is None else plan.fingerprint_args
+        effects, further = plan.effects, plan.targets
+    mark = fingerprint(
+        tool=tool.name,
+        definition=tool.definition.digest,
+        args=args,
+        worker=worker,
+        targets=targets_of(effects or (), further),
+    )
+    return mark, args_key(tool.name, args)
 
 
 def _computed_base(effects: tuple[Effect, ...]) -> Source:

@@ -67,8 +67,8 @@ class SandboxWorld:
                     directory=target.kind is Kind.DIRECTORY,
                 )
         except SandboxError as error:
-            kind = "bad" if error.code == "INVALID_PATH" else "outside"
-            return Operand(kind, self._sandbox.virtualise(path))
+            shown = self._sandbox.virtualise(path)
+            return Operand("bad", shown) if error.code == "INVALID_PATH" else Operand("outside", shown)
 
     def _program_at(self, path: str) -> Program | None:
         """An absolute path: of a zone if one addresses it, else of the host. A relative one is never found here."""

@@ -76,7 +76,7 @@ def open_by_walk(root: int, parts: Sequence[str], flags: int) -> int:
 def open_by_kernel(root: int, parts: Sequence[str], flags: int) -> int:
     """The whole path in one `openat2`, refused by the kernel if any component is a link or leads out."""
     syscall, how_type, get_errno = _openat2()
-    how = how_type(flags | os.O_NOFOLLOW, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS)
+    how = how_type(flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS)
     fd: int = syscall(_SYS_OPENAT2, root, os.fsencode("/".join(parts) or "."), how, 24)
     if fd >= 0:
         return fd

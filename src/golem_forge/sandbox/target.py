@@ -173,6 +173,8 @@ class Target:
 
 def judge(place: Place, access: Verb, zones: Mapping[str, Zone], *, follow_last: bool) -> Target:
     """Resolve a place and hold what is there, or refuse."""
+    if access not in (Verb.READ, Verb.WRITE, Verb.DELETE):
+        raise ValueError(f"a path is read, written or deleted, not {access}")
     zone = place.zone
     if zone is None:
         if access is not Verb.READ:

@@ -107,20 +107,18 @@ class Staged:
         temp = f".forge-{os.urandom(8).hex()}.tmp"
         file = Handle(os.open(temp, _NEW_FILE, 0o600, dir_fd=self._directory.fd))
         self._temp = temp
-        for chunk in chunks:
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[os.write(file.fd, rest) :]
-        old = self.target.stat
-        mine = os.fstat(file.fd)
-        if old and (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
-            with contextlib.suppress(PermissionError):  # as root: do not take people's files away from them
-                os.fchown(file.fd, old.st_uid, old.st_gid)
-        os.fchmod(file.fd, old.st_mode & _PERMISSIONS if old else 0o666 & ~_umask())
-        if times:
-            os.utime(file.fd, ns=times)
-        os.fsync(file.fd)
-        self._new = identity_of(mine)
+        try:
+            for chunk in chunks:
+                rest = memoryview(chunk)
+                while rest:
+                    rest = rest[os.write(file.fd, rest) :]
+            _take_over_rights(file.fd, self.target.stat)
+            if times:
+                os.utime(file.fd, ns=times)
+            os.fsync(file.fd)
+            self._new = file.identity()
+        finally:
+            file.close()  # at once: on a full disk the space is given back only then
 
     def _rename(self) -> None:
         os.rename(self._temp, self.target.name, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
@@ -146,6 +144,15 @@ class Staged:
             raise
 
 
+def _take_over_rights(fd: int, old: os.stat_result | None) -> None:
+    """The old file's permissions and owner, or those any new file gets."""
+    mine = os.fstat(fd)
+    if old and (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
+        with contextlib.suppress(PermissionError):  # as root: do not take people's files away from them
+            os.fchown(fd, old.st_uid, old.st_gid)
+    os.fchmod(fd, old.st_mode & _PERMISSIONS if old else 0o666 & ~_umask())
+
+
 def _content(file: Handle) -> Iterator[bytes]:
     done = 0
     while chunk := os.pread(file.fd, _CHUNK, done):
@@ -159,7 +166,11 @@ def _sync(directory: Handle) -> None:
         readable = Handle(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory.fd))
     except PermissionError:
         return
-    os.fsync(readable.fd)
+    try:
+        os.fsync(readable.fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems cannot sync a directory; the rename itself is done
+            raise
 
 
 def _umask() -> int:

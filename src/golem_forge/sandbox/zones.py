@@ -128,7 +128,7 @@ def check_zones(specs: Sequence[ZoneSpec], *, forge_home: Path, home: Path) -> l
         if spec.name in seen:
             problems.append(ZoneProblem(spec.name, f"Zone '{spec.name}' is named twice; give each zone its own name."))
             continue
-        if not spec.path.is_dir():
+        if not os.path.isdir(spec.path):
             problems.append(ZoneProblem(spec.name, f"Zone '{spec.name}': its directory does not exist; create it."))
             continue
         around = _identities(spec.path)

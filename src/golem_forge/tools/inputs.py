@@ -11,6 +11,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from golem_forge.tools.docstrings import describe
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _SCALARS = frozenset({int, str, bool, float, type(None)})
+_EXACT = frozenset({int, str, bool})
 _MAX_PROBLEMS = 5
 
 
@@ -43,9 +45,15 @@ class InputSpec(Protocol):
 
 class ModelInput:
     def __init__(self, model: type[BaseModel], *, renamed: Mapping[str, str] | None = None) -> None:
+        from pydantic import ValidationError
+
         self._model = model
         self._renamed = renamed or {}
         self._validate = model.__pydantic_validator__.validate_python
+        self._refusal = ValidationError
+        closed = not self._renamed and model.model_config.get("extra") != "allow"
+        self._plain = closed and all(field.annotation in _EXACT for field in model.model_fields.values())
+        """Every argument is a plain scalar, so what was checked is JSON as it is."""
 
     def schema(self) -> dict[str, Any]:
         schema = self._model.model_json_schema(by_alias=True)
@@ -69,19 +77,22 @@ class ModelInput:
         return frozenset(names)
 
     def check(self, args: dict[str, Any]) -> Arguments:
-        from pydantic import ValidationError
-
         try:
             model = self._validate(args)
-        except ValidationError as error:
+        except self._refusal as error:
             raise _invalid(error) from None
-        values = dict(model.__dict__)
+        values: dict[str, Any] = model.__dict__
+        if self._plain:
+            return Arguments(values, values)
         if extra := model.__pydantic_extra__:
-            values.update(extra)
+            values = {**values, **extra}
         if self._renamed:
             values = {self._renamed.get(name, name): value for name, value in values.items()}
-        for value in values.values():
-            if type(value) not in _SCALARS:
+        for name, value in values.items():
+            kind = type(value)
+            if kind is float and not isfinite(value):  # "nan" was text until it was coerced
+                raise InputInvalid(f"{name}: {value} is not JSON", fields=((name, "must be a finite number"),))
+            if kind not in _SCALARS:
                 return Arguments(values, self._as_json(model))
         return Arguments(values, values)
 

@@ -2,7 +2,7 @@
 
 Pure means: only dict with str keys, list, str, int, float, bool and None; finite numbers that fit a double; text that
 is valid Unicode; at most 100 levels. What comes out shares nothing with the value it was made from.
-Threat: a tool's value may be cyclic, endless in depth, or hold objects whose `str` raises; none of it may end a session.
+Threat: a tool's value may be cyclic, endless in depth, or hold objects whose `str` raises; none may end a session.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ MAX_INTEGER_BITS: Final = 1024
 """Beyond this a JSON reader that uses doubles sees Infinity."""
 _MAX_NODES: Final = 200_000
 _MAX_ODD_TEXT: Final = 10_000
+_CONTAINERS: Final = (dict, list, tuple)
 _MAYBE_HUGE: Final = re.compile(r"[0-9]{300}")
 
 
@@ -25,23 +26,20 @@ class NotJson(ValueError):
 
 
 def as_json(value: Any) -> Any:
+    if not _is_small_enough(value):
+        raise NotJson("too deep, cyclic, or too many values")
     try:
-        text = _encode_objects(value)
+        text = _encode(value)
         if not text.isascii():
             text.encode()  # a lone surrogate fails here
-        data = json.loads(text)
-    except (NotJson, RecursionError):
-        raise NotJson("not a JSON value") from None
-    except (ValueError, TypeError, OverflowError, AttributeError):
+    except (ValueError, TypeError, RecursionError):
         data, lossy = safe_json(value)
         if lossy:
             raise NotJson("not a JSON value") from None
         return data
-    if _MAYBE_HUGE.search(text) and safe_json(data)[1]:
+    if _MAYBE_HUGE.search(text) and safe_json(value)[1]:
         raise NotJson("an integer is too large for JSON")
-    if text.count("[") + text.count("{") > MAX_LEVELS and _is_deeper(data, MAX_LEVELS):
-        raise NotJson("too many levels")
-    return data
+    return json.loads(text)
 
 
 def safe_json(value: Any) -> tuple[Any, bool]:
@@ -99,32 +97,38 @@ def _known_object(value: Any) -> Any:
 
 
 def _words(value: Any) -> str:
+    kind: Any = type(value)
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+        return f"<{kind.__name__}>"  # the default text is a memory address: different on every run
     try:
         return valid_unicode(str(value)[:_MAX_ODD_TEXT])
     except Exception:
-        return f"<{type(value).__name__}>"
+        return f"<{kind.__name__}>"
 
 
 _encode: Final[Callable[[Any], str]] = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
 ).encode
-_encode_objects: Final[Callable[[Any], str]] = json.JSONEncoder(
-    separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain_object
-).encode
 
 
-def _is_deeper(data: Any, levels: int) -> bool:
-    layer = [data]
-    for _ in range(levels):
+def _is_small_enough(value: Any) -> bool:
+    """At most MAX_LEVELS of containers and _MAX_NODES of them in all, counted before anything else walks them.
+
+    Threat: sixty lists that hold each other twice are small in memory and endless to write down.
+    """
+    layer = [value] if isinstance(value, _CONTAINERS) else []
+    total = 0
+    for _ in range(MAX_LEVELS):
+        total += len(layer)
+        if not layer or total > _MAX_NODES:
+            return not layer
         layer = [
             item
             for node in layer
-            for item in (node.values() if type(node) is dict else node)
-            if type(item) is dict or type(item) is list
+            for item in (node.values() if isinstance(node, dict) else node)
+            if isinstance(item, _CONTAINERS)
         ]
-        if not layer:
-            return False
-    return True
+    return not layer
 
 
 class _Cleaner:

@@ -34,5 +34,9 @@ class Plan:
     recheck: Callable[[], None] | None = None
     """After a wait: raises if a target is no longer the one that was judged."""
     close: Callable[[], None] | None = None
-    """Releases held descriptors; called exactly once, however the call ends."""
+    """Releases held descriptors; called at least once, however the call ends."""
     warnings: tuple[str, ...] = field(default=())
+
+    def release(self) -> None:
+        if self.close is not None:
+            self.close()

@@ -1,7 +1,7 @@
 """Whatever a tool returns becomes a ToolResult: a semantic value with a kind, and the text its caller reads.
 
-str → `text`; a ToolResult or a mapping with a valid kind → itself; anything else → `json`; what JSON cannot hold → text.
-Never raises. The common small values take about a microsecond: this runs after every call.
+str → `text`; a ToolResult or a mapping with a valid kind → itself; anything else → `json`; what JSON
+cannot hold → text. Never raises. The common small values take about a microsecond: this runs after every call.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def semantic_value(value: Any) -> dict[str, Any] | None:
     kind = value.get("kind")
     if not is_valid_kind(kind):
         return None
-    for name, wanted in _REQUIRED.get(kind, {}).items():
+    for name, wanted in _REQUIRED.get(str(kind), {}).items():
         if name not in value or not isinstance(value[name], wanted):
             return None
     return value if type(value) is dict else dict(value)
@@ -69,9 +69,9 @@ def display_hints(value: Mapping[str, Any]) -> DisplayHints:
         hints["language"] = language
     if isinstance(collapsed := raw.get("collapsed"), bool):
         hints["collapsed"] = collapsed
-    if _is_number(height := raw.get("maxHeight")) and height > 0:
+    if (height := _number(raw.get("maxHeight"))) is not None and height > 0:
         hints["maxHeight"] = height
-    if _is_number(priority := raw.get("priority")):
+    if (priority := _number(raw.get("priority"))) is not None:
         hints["priority"] = priority
     return hints
 
@@ -132,20 +132,20 @@ def _scalar_text(value: Any, kind: type) -> str | None:
 
 def _short_dict_text(value: dict[Any, Any]) -> str | None:
     """The compact JSON of a small flat dict, several times faster than the general encoder; None if it is not one."""
-    parts = []
+    text = ""
     for key, item in value.items():
         kind = type(item)
-        if type(key) is not str or not key.isascii():
+        if type(key) is not str:
             return None
         if kind is str:
-            if not item.isascii():
-                return None
-            parts.append(f"{_quote(key)}:{_quote(item)}")
-        elif (text := _scalar_text(item, kind)) is not None:
-            parts.append(f"{_quote(key)}:{text}")
+            text += f",{_quote(key)}:{_quote(item)}"
+        elif kind is int and -_SAFE_INTEGER < item < _SAFE_INTEGER:
+            text += f",{_quote(key)}:{item}"
+        elif (word := _scalar_text(item, kind)) is not None:
+            text += f",{_quote(key)}:{word}"
         else:
             return None
-    return "{" + ",".join(parts) + "}"
+    return f"{{{text[1:]}}}" if text.isascii() else None
 
 
 def _semantic_json(value: Any) -> dict[str, Any] | None:
@@ -155,6 +155,8 @@ def _semantic_json(value: Any) -> dict[str, Any] | None:
         return None
     if semantic is None:
         return None
+    if all((type(item) is str and item.isascii()) or item is True or item is False for item in semantic.values()):
+        return semantic.copy()
     try:
         data = as_json(semantic)
     except NotJson:
@@ -183,5 +185,5 @@ def _file_name(item: Any) -> str:
     return str(item)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and value - value == 0
+def _number(value: Any) -> int | float | None:
+    return value if type(value) in (int, float) and value - value == 0 else None

@@ -71,8 +71,8 @@ def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         if not future.done():
             if error is None:
                 future.set_result(value)
-            elif isinstance(error, StopIteration):  # asyncio futures refuse it
-                future.set_exception(RuntimeError(f"StopIteration: {error}"))
+            elif isinstance(error, (StopIteration, GeneratorExit)):  # inside a coroutine these mean something else
+                future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
             else:
                 future.set_exception(error)
 

@@ -136,6 +136,8 @@ class Tool:
             return signature_input(self.function or self.planner, ToolContext, self.context_name)  # type: ignore[arg-type]
         if isinstance(self._input, Mapping):
             return SchemaInput(dict(self._input))
+        if inspect.isfunction(self._input):  # gives the model when first asked, so that defining it imports nothing
+            return ModelInput(self._input())
         return ModelInput(self._input)
 
     @cached_property
@@ -168,6 +170,15 @@ class Tool:
     @property
     def definition(self) -> Definition:
         return self._definition() if self._definition else Definition(digest=self._own_digest)
+
+    @property
+    def has_own_definition(self) -> bool:
+        """Whether its source watches the definition: it may change, and then needs approval anew."""
+        return self._definition is not None
+
+    @cached_property
+    def wants_context(self) -> bool:
+        return self.planner is not None or self.context_name is not None or callable(self.needs_approval)
 
     @property
     def definition_approved(self) -> bool:
@@ -230,13 +241,15 @@ class Tool:
             value = await value if inspect.isawaitable(value) else value
         return to_result(self.output.check(self.name, value) if self.output else value)
 
-    def invoke(self, values: dict[str, Any], ctx: ToolContext) -> Any:
+    def invoke(self, values: dict[str, Any], ctx: ToolContext | None) -> Any:
         """Calls the function the way it wants to be called; may return an awaitable."""
         assert self.function is not None
         name = self.context_name
+        if name is None:
+            return self.function(values) if self._takes_mapping else self.function(**values)
         if self._takes_mapping:
-            return self.function(values, **{name: ctx}) if name else self.function(values)
-        return self.function(**values, **{name: ctx}) if name else self.function(**values)
+            return self.function(values, **{name: ctx})
+        return self.function(**values, **{name: ctx})
 
     @cached_property
     def _argument_names(self) -> frozenset[str] | None:

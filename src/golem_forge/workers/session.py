@@ -6,7 +6,6 @@ tool as the built-in worker `default`. Refuses (ConfigError) a configuration wit
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,23 +17,18 @@ from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program, load_program
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.call import Caller, Outcome, ToolCall
-from golem_forge.core.errors import ConfigError
 from golem_forge.core.ids import new_id
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator import Orchestrator
-from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
 from golem_forge.policy.controller import ApprovalCallback, ApprovalController
 from golem_forge.policy.rules import RuleBook
-from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets import ALIASES, TOOL_LIST
-
-DEFAULT_WORKER = "default"
-NO_ZONE_HERE = "No zone here: this is your home directory or an ancestor of it. Start forge in a project directory."
+from golem_forge.workers.catalog import build_catalog
+from golem_forge.workers.surroundings import DEFAULT_WORKER, approval_blocks, worker_sandbox
 
 
 @dataclass(slots=True)
@@ -86,10 +80,10 @@ def open_session(
     home = home or forge_home()
     trust = TrustStore(home)
     program = load_program(Path(directory), home, trusted=trust.trusted)
-    catalog = _catalog(tools)
+    catalog = build_catalog(tools)
     notices = [program.notice] if program.notice else []
-    blocks = _blocks(program, catalog, notices)
-    sandbox = _sandbox(program, home, notices)
+    blocks = approval_blocks(program, {tool.name: tool for tool in catalog}, notices)
+    sandbox = worker_sandbox(program, home, notices)
     rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
     session_id = new_id()
     redactor = Redactor()
@@ -115,15 +109,6 @@ def open_session(
     return Session(session_id, program, path, bus, rules, sandbox, book, tuple(notices))
 
 
-def _catalog(tools: Iterable[Tool]) -> Catalog:
-    catalog = Catalog(TOOL_LIST)
-    for alias, name in ALIASES.items():
-        catalog.add_alias(alias, name)
-    for tool in tools:
-        catalog.add(tool)
-    return catalog
-
-
 def _controller(
     program: Program, flag: ApprovalMode | str | None, callback: ApprovalCallback | None
 ) -> ApprovalController:
@@ -132,31 +117,3 @@ def _controller(
         mode = ApprovalMode.AUTO_DENY  # nobody can answer: fail closed
     timeout = program.approval.timeout
     return ApprovalController(mode, callback, timeout=timeout.value if timeout else None)
-
-
-def _blocks(program: Program, catalog: Catalog, notices: list[str]) -> ApprovalBlocks:
-    block = ApprovalBlock(default=program.approval.default, tools=program.approval.tools)
-    errors, unknown = check_block(block, {tool.name: tool for tool in catalog})
-    if errors:
-        raise ConfigError(*errors)
-    notices += unknown
-    return ApprovalBlocks(program=block)
-
-
-def _sandbox(program: Program, home: ForgeHome, notices: list[str]) -> Sandbox:
-    person = Path(os.path.realpath(Path.home()))
-    if program.file is None and (program.root == person or program.root in person.parents):
-        notices.append(NO_ZONE_HERE)
-        return Sandbox(has_block=False, builtin_worker=True)
-    specs = [
-        ZoneSpec(
-            name=zone.name,
-            path=zone.path,
-            mode=Mode(zone.mode),
-            write=zone.write,
-            delete=zone.delete,
-            unprotect=program.unprotect,
-        )
-        for zone in program.zones
-    ]
-    return open_sandbox(specs, forge_home=home.path, home=Path.home(), builtin_worker=True)

@@ -2,7 +2,7 @@
 
 `evaluate` says what the rules think of one call. Files are looked at before a call is judged, at most every 20 ms, so
 an edit or a revoke acts on the next call. A file that is broken when the book is opened raises ConfigError; one that
-breaks later makes `current` raise RulesUnusable until it is repaired, because rules nobody can read may forbid this call.
+breaks later makes `current` raise RulesUnusable until it is repaired: rules nobody can read may forbid this call.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class RuleBook:
         project_trusted: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.home = home
         self._user = FileSource(home.rules, home.shown(home.rules), Origin.USER)
         self._remembered = FileSource(home.remembered, home.shown(home.remembered), Origin.REMEMBERED)
         self._project = ProjectSource(project_root, project_trusted) if project_root else None
@@ -118,23 +119,32 @@ class RuleBook:
 
     # What they say
 
+    def silent(self) -> bool:
+        """True: no file and no session rule says anything about calls without a shell command."""
+        if self._broken is not None or self._clock() >= self._next_check:
+            try:
+                self.current()
+            except RulesUnusable:
+                return False
+        return not self._set.rules
+
     def evaluate(self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: _Extra = ()) -> RuleOutcome:
         """`extra` tries rules that do not exist yet. Raises RulesUnusable, except for a call that touches nothing."""
-        if self._clock() < self._next_check and self._broken is None:
-            rules = self._set
-        else:
-            rules = self._for_call(facts)
+        fresh = self._clock() < self._next_check and self._broken is None
+        rules = self._set if fresh else self._for_call(facts)
         if facts.command is None and not rules.rules and not extra:
             return NO_RULES
         candidates = rules.rules + extra
         return weigh_rules(candidates if facts.command is None else rules.builtin + candidates, facts, bases)
 
-    def evaluate_session_only(self, facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> RuleOutcome:
+    def evaluate_session_only(
+        self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: _Extra = ()
+    ) -> RuleOutcome:
         """For strict mode: every rule may forbid, only the session's own may allow."""
         rules = self._for_call(facts)
         kept = tuple(
             rule
-            for rule in rules.builtin + rules.rules
+            for rule in rules.builtin + rules.rules + extra
             if rule.verdict is not Verdict.PRE_APPROVED or rule.origin is Origin.SESSION
         )
         return weigh_rules(kept, facts, bases)

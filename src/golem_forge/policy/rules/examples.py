@@ -15,8 +15,7 @@ from golem_forge.policy.rules.globs import path_glob
 from golem_forge.policy.rules.hosts import host_and_port, host_matches, normal_host
 from golem_forge.policy.rules.match import arguments_match, mcp_matches, segment_matches, text_matches
 from golem_forge.policy.rules.model import Kind, Rule
-from golem_forge.policy.shell import Parsed, parse_strict
-from golem_forge.policy.shell.strict import quote
+from golem_forge.policy.shell import Parsed, find_commands, parse_strict, quote, segment_places
 from golem_forge.policy.world import SandboxWorld
 from golem_forge.sandbox.sandbox import Sandbox
 
@@ -71,12 +70,15 @@ def _command_text(example: Any) -> str:
 
 def _command_matches(rule: Rule, text: str) -> bool:
     if rule.verdict is not Verdict.PRE_APPROVED:
-        return text_matches(rule, text)
+        return text_matches(rule, find_commands(text))
     parsed = parse_strict(text)
     if not isinstance(parsed, Parsed):
         return False
     world = SandboxWorld(Sandbox())  # no zones: an example is about the rule, not about a place
-    return all(segment_matches(rule, segment, world) for segment in parsed.segments)
+    places = segment_places(parsed, world, "/")
+    return all(
+        segment_matches(rule, segment, world, where) for segment, where in zip(parsed.segments, places, strict=True)
+    )
 
 
 def _host_matches(rule: Rule, example: str) -> bool:

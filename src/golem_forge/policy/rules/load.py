@@ -7,17 +7,15 @@ that names no zone, a host that is not one, and any rule that its own examples c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from golem_forge.config.shape import Problems, refuse, unknown_key
 from golem_forge.config.yaml_file import Path, YamlFile, parse_yaml
-from golem_forge.core.errors import ConfigError
 from golem_forge.core.nearest import nearest
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.rules.builtin import BUILTIN_IDS
 from golem_forge.policy.rules.examples import example_problems
-from golem_forge.policy.rules.model import SECRET_PATH, Kind, Origin, Rule, Scope, rule_id
+from golem_forge.policy.rules.model import SECRET_PATH, Kind, Origin, Rule, RuleFile, Scope, rule_id
 from golem_forge.policy.rules.patterns import OWN_KEYS, own_parts, read_scope
 from golem_forge.policy.shell import DANGER_IDS, is_banned_prefix
 
@@ -27,14 +25,6 @@ _KINDS: Final = tuple(kind.value for kind in Kind)
 _ALL_KEYS: Final = (*_KINDS, *_COMMON_KEYS, *(key for keys in OWN_KEYS.values() for key in keys))
 _MAX_RULES: Final = 5000
 _MAX_ALTERNATIVES: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class RuleFile:
-    rules: tuple[Rule, ...]
-    builtin_off: frozenset[str] = frozenset()
-    warnings: tuple[str, ...] = ()
-    """What `forge rules check` points out although the file is usable."""
 
 
 def parse_rules(text: bytes | str, name: str, origin: Origin) -> RuleFile:
@@ -47,7 +37,8 @@ def parse_rules(text: bytes | str, name: str, origin: Origin) -> RuleFile:
             problems.add((key,), unknown_key(key, ("version", "rules", "builtin_off")))
     if file.value.get("version", 1) != 1 or file.value.get("version") is True:
         problems.add(("version",), "this Forge reads version 1")
-    written = file.value.get("rules") or []
+    written = file.value.get("rules")
+    written = [] if written is None else written
     if not isinstance(written, list):
         refuse(problems, ("rules",), written, "a list of rules")
         written = []
@@ -76,7 +67,7 @@ def _builtin_off(file: YamlFile, origin: Origin, problems: Problems) -> frozense
     if origin is not Origin.USER:
         problems.add(path, "only your own rules.yaml may switch builtin rules off")
         return frozenset()
-    off = file.value["builtin_off"] or []
+    off = file.value["builtin_off"]
     if not isinstance(off, list):
         refuse(problems, path, off, "a list of builtin rule ids")
         return frozenset()
@@ -87,9 +78,7 @@ def _builtin_off(file: YamlFile, origin: Origin, problems: Problems) -> frozense
     return frozenset(word for word in off if isinstance(word, str))
 
 
-def _read_rule(
-    written: Any, path: Path, origin: Origin, problems: Problems, warnings: list[str]
-) -> Rule | None:
+def _read_rule(written: Any, path: Path, origin: Origin, problems: Problems, warnings: list[str]) -> Rule | None:
     """None after adding what is wrong. Problems name the rule by its id once the mapping is known."""
     if not isinstance(written, dict):
         refuse(problems, path, written, "a rule (a mapping)")
@@ -197,7 +186,7 @@ def _accept_of(written: dict[str, Any], kind: Kind, verdict: Verdict, named: _Na
         return frozenset()
     if verdict is not Verdict.PRE_APPROVED:
         named.add("accept", f"only a preApproved rule can accept something, this one says {verdict.value}")
-    known = {Kind.COMMAND: DANGER_IDS, Kind.PATH: frozenset({SECRET_PATH})}.get(kind, frozenset())
+    known = {Kind.COMMAND: frozenset(DANGER_IDS), Kind.PATH: frozenset({SECRET_PATH})}.get(kind, frozenset())
     for word in ids:
         if word in known:
             continue
@@ -243,5 +232,3 @@ def _has_banned_prefix(rule: Rule) -> bool:
     if count > _MAX_ALTERNATIVES:
         return True
     return any(is_banned_prefix(words) for words in islice(product(*rule.command), _MAX_ALTERNATIVES))
-
-

@@ -9,23 +9,52 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.verdict import Verdict
-from golem_forge.policy.facts import CallFacts, CommandFacts, McpName
+from golem_forge.policy import shell
+from golem_forge.policy.facts import CallFacts, McpName
 from golem_forge.policy.rules.globs import name_glob, path_glob
 from golem_forge.policy.rules.hosts import host_and_port, host_matches
 from golem_forge.policy.rules.model import ArgTest, Hit, Kind, Rule
-from golem_forge.policy.shell import (
-    CommandWorld,
-    Segment,
-    find_commands,
-    matches_exact,
-    matches_lenient,
-    matches_strict,
-)
+
+if TYPE_CHECKING:
+    from golem_forge.policy.shell import CommandWorld, Found, Segment
+
+Places = tuple[str, ...]
+_COMMAND, _TOOL, _MCP, _PATH = Kind.COMMAND, Kind.TOOL, Kind.MCP, Kind.PATH
+"""Looking a member up on its enum costs more than the whole comparison, and this is done per rule and call."""
+
+
+class CallView:
+    """One call while rules are held against it; each analysis of its command is made once, when first needed."""
+
+    def __init__(self, facts: CallFacts) -> None:
+        self.facts = facts
+
+    @cached_property
+    def found(self) -> Found | None:
+        """Every command the lenient detector finds; None without a command."""
+        return shell.find_commands(self.facts.command.text) if self.facts.command else None
+
+    @cached_property
+    def execs(self) -> list[tuple[int, Effect]]:
+        return [(index, effect) for index, effect in enumerate(self.facts.effects or ()) if effect.verb is Verb.EXEC]
+
+    @cached_property
+    def segments(self) -> list[tuple[int, Effect, Segment, Places]]:
+        """Each parsed segment with its `exec` effect; nothing at all unless they correspond one to one."""
+        command = self.facts.command
+        if command is None or command.parsed is None or len(command.parsed.segments) != len(self.execs):
+            return []
+        places = shell.segment_places(command.parsed, command.world, command.cwd)
+        paired = [
+            (index, effect, segment, where)
+            for (index, effect), segment, where in zip(self.execs, command.parsed.segments, places, strict=True)
+        ]
+        return paired if all(effect.words == segment.words for _, effect, segment, _ in paired) else []
 
 
 def in_scope(rule: Rule, facts: CallFacts) -> bool:
@@ -37,23 +66,29 @@ def in_scope(rule: Rule, facts: CallFacts) -> bool:
     return scope.until_time is None or time.time() < scope.until_time
 
 
-def hits_of(rule: Rule, facts: CallFacts) -> Iterator[Hit]:
+def hits_of(rule: Rule, view: CallView) -> list[Hit]:
     """Everything of the call that this rule matches; nothing outside its scope."""
-    if not in_scope(rule, facts):
-        return
-    if rule.kind is Kind.TOOL:
-        if rule.tool == facts.tool and arguments_match(rule.args, facts.args):
-            yield Hit(rule=rule, subject=facts.tool)
-    elif rule.kind is Kind.MCP:
-        if facts.mcp is not None and mcp_matches(rule, facts.mcp):
-            yield Hit(rule=rule, subject=f"{facts.mcp.server}/{facts.mcp.tool}")
-    elif rule.kind is Kind.COMMAND:
-        yield from _command_hits(rule, facts)
-    else:
-        matches = path_matches if rule.kind is Kind.PATH else net_matches
-        for index, effect in enumerate(facts.effects or ()):
-            if matches(rule, effect):
-                yield Hit(rule=rule, effect=effect, subject=effect.target, index=index)
+    hits = _hits_anywhere(rule, view)
+    return hits if hits and in_scope(rule, view.facts) else []
+
+
+def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
+    facts = view.facts
+    if rule.kind is _COMMAND:
+        return list(_command_hits(rule, view))
+    if rule.kind is _TOOL:
+        matches = rule.tool == facts.tool and arguments_match(rule.args, facts.args)
+        return [Hit(rule=rule, subject=facts.tool)] if matches else []
+    if rule.kind is _MCP:
+        name = facts.mcp
+        matches = name is not None and mcp_matches(rule, name)
+        return [Hit(rule=rule, subject=f"{name.server}/{name.tool}")] if name and matches else []
+    test = path_matches if rule.kind is _PATH else net_matches
+    return [
+        Hit(rule=rule, effect=effect, subject=effect.target, index=index)
+        for index, effect in enumerate(facts.effects or ())
+        if test(rule, effect)
+    ]
 
 
 def path_matches(rule: Rule, effect: Effect) -> bool:
@@ -76,48 +111,36 @@ def mcp_matches(rule: Rule, name: McpName) -> bool:
     )
 
 
-def segment_matches(rule: Rule, segment: Segment, world: CommandWorld) -> bool:
+def segment_matches(rule: Rule, segment: Segment, world: CommandWorld, places: Places) -> bool:
     """The narrow side: this one parsed segment is what the rule allows."""
     if rule.exact:
-        return matches_exact(rule.command, segment, world)
-    return matches_strict(rule.command, segment, world)
+        return shell.matches_exact(rule.command, segment, world, places)
+    return shell.matches_strict(rule.command, segment, world, places)
 
 
-def text_matches(rule: Rule, text: str) -> bool:
+def text_matches(rule: Rule, found: Found) -> bool:
     """The wide side: any command found anywhere in the text is what the rule speaks of."""
-    return any(matches_lenient(rule.command, found) for found in find_commands(text))
+    if rule.exact:
+        return shell.matches_lenient_exact(rule.command, found)
+    return shell.matches_lenient(rule.command, found)
 
 
-def exec_effects(facts: CallFacts) -> list[tuple[int, Effect]]:
-    return [(index, effect) for index, effect in enumerate(facts.effects or ()) if effect.verb is Verb.EXEC]
-
-
-def _command_hits(rule: Rule, facts: CallFacts) -> Iterator[Hit]:
+def _command_hits(rule: Rule, view: CallView) -> Iterator[Hit]:
     if rule.danger:
-        for index, effect in exec_effects(facts):
+        for index, effect in view.execs:
             if rule.danger in effect.dangers:
                 yield Hit(rule=rule, effect=effect, subject=effect.target, index=index)
         return
-    command = facts.command
+    command = view.facts.command
     if command is None:
         return
     if rule.verdict is not Verdict.PRE_APPROVED:
-        if text_matches(rule, command.text):
+        if view.found is not None and text_matches(rule, view.found):
             yield Hit(rule=rule, subject=command.text)
         return
-    for index, effect, segment in segments_with_effects(facts, command):
-        if segment_matches(rule, segment, command.world):
+    for index, effect, segment, places in view.segments:
+        if segment_matches(rule, segment, command.world, places):
             yield Hit(rule=rule, effect=effect, subject=effect.target, index=index)
-
-
-def segments_with_effects(facts: CallFacts, command: CommandFacts) -> list[tuple[int, Effect, Segment]]:
-    """Each parsed segment with its `exec` effect; nothing at all unless they correspond one to one."""
-    effects = exec_effects(facts)
-    segments = command.parsed.segments if command.parsed else ()
-    if len(effects) != len(segments):
-        return []
-    paired = [(index, effect, segment) for (index, effect), segment in zip(effects, segments, strict=True)]
-    return paired if all(effect.words == segment.words for _, effect, segment in paired) else []
 
 
 def arguments_match(tests: tuple[ArgTest, ...], args: dict[str, Any]) -> bool:

@@ -86,7 +86,7 @@ class Rule:
     tool: str = ""
     args: tuple[ArgTest, ...] = ()
     path: str = ""
-    access: frozenset[Verb] = frozenset(PATH_VERBS)
+    access: tuple[Verb, ...] = PATH_VERBS
     servers: tuple[str, ...] = ()
     mcp_tools: tuple[str, ...] = ()
     host: str = ""
@@ -118,6 +118,16 @@ class Rule:
         if self.kind is Kind.HOST:
             return f"{self.host} (port {', '.join(map(str, sorted(self.ports)))})"
         return f"{self.tool} (with {', '.join(test.name for test in self.args)})" if self.args else self.tool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """What one file says."""
+
+    rules: tuple[Rule, ...]
+    builtin_off: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    """What `forge rules check` points out although the file is usable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Final
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.verdict import Verdict, is_stricter, strictest
 from golem_forge.policy.facts import CallFacts, EffectVerdict
-from golem_forge.policy.rules.match import exec_effects, hits_of
+from golem_forge.policy.rules.match import CallView, hits_of
 from golem_forge.policy.rules.model import SECRET_PATH, Hit, Kind, Origin, Rule
 
 
@@ -38,7 +38,8 @@ NO_RULES: Final = RuleOutcome()
 
 
 def weigh_rules(rules: Iterable[Rule], facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> RuleOutcome:
-    hits = tuple(hit for rule in rules for hit in hits_of(rule, facts))
+    view = CallView(facts)
+    hits = tuple(hit for rule in rules for hit in hits_of(rule, view))
     if not hits:
         return NO_RULES
     verdict = strictest(hit.rule.verdict for hit in hits)
@@ -46,7 +47,7 @@ def weigh_rules(rules: Iterable[Rule], facts: CallFacts, bases: tuple[EffectVerd
     return RuleOutcome(
         verdict=verdict,
         matched=_strictest_first(hits),
-        covers=_covers(allowing, facts, bases),
+        covers=_covers(allowing, view, bases),
         accepted=_accepted(allowing, facts.effects or ()),
         hits=hits,
     )
@@ -60,21 +61,16 @@ def _strictest_first(hits: tuple[Hit, ...]) -> tuple[Rule, ...]:
     return tuple(ordered)
 
 
-def _covers(allowing: list[Hit], facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> bool:
+def _covers(allowing: list[Hit], view: CallView, bases: tuple[EffectVerdict, ...]) -> bool:
     if any(hit.rule.kind in (Kind.TOOL, Kind.MCP) for hit in allowing):
         return True
+    facts = view.facts
     if not allowing or not facts.native or not facts.effects or len(bases) != len(facts.effects):
         return False
-    if facts.command is not None and not _every_segment_has_an_effect(facts):
+    if facts.command is not None and not view.segments:  # opaque, or effects that do not belong to its segments
         return False
     covered = {hit.index for hit in allowing}
     return all(index in covered or said.base is Verdict.PRE_APPROVED for index, said in enumerate(bases))
-
-
-def _every_segment_has_an_effect(facts: CallFacts) -> bool:
-    assert facts.command is not None
-    segments = facts.command.parsed.segments if facts.command.parsed else ()
-    return bool(segments) and len(segments) == len(exec_effects(facts))
 
 
 def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str]:
@@ -91,6 +87,4 @@ def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str
             carried.setdefault(danger, []).append(index)
         if Mark.SECRET_PATH in effect.marks and effect.verb is Verb.READ:
             carried.setdefault(SECRET_PATH, []).append(index)
-    return frozenset(
-        id_ for id_, indexes in carried.items() if all(id_ in given.get(index, ()) for index in indexes)
-    )
+    return frozenset(id_ for id_, indexes in carried.items() if all(id_ in given.get(index, ()) for index in indexes))

@@ -80,7 +80,9 @@ def _arg_test(name: str, wanted: Any, report: Report) -> ArgTest | None:
     for key in wanted:
         if key not in _ARG_TESTS:
             problem = unknown_key(key, _ARG_TESTS)
-    if "one_of" in wanted and not (isinstance(choices, list) and all(c is None or isinstance(c, _SCALARS) for c in choices)):
+    if "one_of" in wanted and not (
+        isinstance(choices, list) and all(c is None or isinstance(c, _SCALARS) for c in choices)
+    ):
         problem = "one_of is a list of plain values"
     if "glob" in wanted and not isinstance(glob, str):
         problem = "glob is a text"
@@ -123,7 +125,7 @@ def _path(written: dict[str, Any], report: Report) -> dict[str, Any] | None:
             close = nearest(word, known) if isinstance(word, str) else None
             report("access", f"unknown access {word!r}" + (f"; did you mean {close!r}?" if close else ""))
             return None
-    return {"path": glob, "access": frozenset(known[word] for word in access)}
+    return {"path": glob, "access": tuple(verb for verb in PATH_VERBS if verb.value in access)}
 
 
 def _mcp(written: dict[str, Any], report: Report) -> dict[str, Any] | None:
@@ -214,4 +216,3 @@ _READERS: Final[dict[Kind, Callable[[dict[str, Any], Report], dict[str, Any] | N
     Kind.MCP: _mcp,
     Kind.HOST: _host,
 }
-

@@ -85,7 +85,9 @@ def _write(home: ForgeHome, rules: tuple[Rule, ...]) -> None:
 
 def _as_yaml(rule: Rule) -> str:
     """JSON is YAML, but for a few characters that YAML wants escaped."""
-    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match.group()):04x}", json.dumps(rule.to_yaml(), ensure_ascii=False))
+    return _NOT_IN_YAML.sub(
+        lambda match: f"\\u{ord(match.group()):04x}", json.dumps(rule.to_yaml(), ensure_ascii=False)
+    )
 
 
 @contextmanager

@@ -17,8 +17,7 @@ from golem_forge.config.stamps import Stamp, stamp
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.verdict import Status
-from golem_forge.policy.rules.load import RuleFile, parse_rules
-from golem_forge.policy.rules.model import Origin, Rule
+from golem_forge.policy.rules.model import Origin, Rule, RuleFile
 
 _PLACE: Final = re.compile(r"(?P<file>.*?):(?P<line>\d+): (?P<problem>.*)", re.DOTALL)
 _EMPTY: Final = RuleFile(())
@@ -70,7 +69,7 @@ class FileSource:
         self._error = None
         try:
             missing = seen is None and not os.path.lexists(self._path)
-            self.content = _EMPTY if missing else parse_rules(read_bytes(self._path, self._name), self._name, self._origin)
+            self.content = _EMPTY if missing else _parsed(self._path, self._name, self._origin)
         except ConfigError as error:
             self._error = error
             self._sure = False  # a file whose permissions are repaired keeps its times
@@ -109,7 +108,7 @@ class ProjectSource:
         if self._counts or not self._path.is_file():
             return ()
         try:
-            return parse_rules(read_bytes(self._path, PROJECT_RULES), PROJECT_RULES, Origin.PROJECT).rules
+            return _parsed(self._path, PROJECT_RULES, Origin.PROJECT).rules
         except ConfigError:
             return ()
 
@@ -133,3 +132,9 @@ class ProjectSource:
 def _stamp_behind(path: Path) -> Stamp | None:
     """A person may keep their rules elsewhere and link to them; what the link leads to is what counts."""
     return stamp(os.path.realpath(path))
+
+
+def _parsed(path: Path, name: str, origin: Origin) -> RuleFile:
+    from golem_forge.policy.rules.load import parse_rules  # most people start without any rules file
+
+    return parse_rules(read_bytes(path, name), name, origin)

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from .names import names
 from .quoting import printed_texts
 from .reader import MAX_NESTING, Report, read_commands
 from .scope import NOTHING, RawCommand, Redirect, Span
@@ -21,6 +22,7 @@ from .wrappers import WRAPPERS, Hidden, hidden_commands, reads_script_from_input
 # Names that a pattern in command position (`/bin/r?`) is tried against.
 _KNOWN = ("rm", "sudo", "dd", "find", "curl", "wget", "git", "chmod", "chown", *sorted(WRAPPERS))
 _PRINTERS = frozenset({"echo", "printf", "yes"})
+_SKIPPED = names("! if while until then do else elif {")
 _MAX_FEEDERS = 64
 
 
@@ -140,6 +142,8 @@ class _Finder:
             self.read(hidden.script, depth, via, command.fed)
             return
         words = hidden.words
+        while words and words[0] in _SKIPPED:  # `time ! rm x`
+            words = words[1:]
         if hidden.operands:
             for text in self.input_texts(command):
                 if not words:  # a `parallel` without a command runs its input

@@ -23,6 +23,7 @@ _MAX_CLIMBS = 40  # each `..` after a name costs a look at the disk
 _MAX_SPELLINGS = 64
 
 _COUNT = re.compile(r"-[0-9]+")
+_FIND_EXPRESSION = re.compile(r"-|[()!,]$")
 _SED_PRINT = re.compile(r"[0-9]+(,[0-9]+)?p")
 
 # bash's `%n` assigns a variable (PATH among them) and zsh evaluates numeric arguments as arithmetic,
@@ -108,7 +109,11 @@ def _prove_cd(parsed: Parsed, index: int, world: CommandWorld, cwd: str) -> Segm
     target = _cd_target(parsed, world, cwd) if index == 0 else None
     if target is None:
         return SegmentProof("cd is only proven with one path, as the first segment, joined by &&")
-    why = _shell_reason(parsed.segments[index], world) or _operand_reason(target)
+    why = (
+        _shell_reason(parsed.segments[index], world)
+        or _operand_reason(target)
+        or _secret_reason(parsed.segments[index].words[1:], world, (cwd,))
+    )
     return SegmentProof(why, (target,))
 
 
@@ -219,7 +224,7 @@ def _split_flags(name: str, row: Row, arguments: tuple[str, ...]) -> tuple[str, 
 
 
 def _read_find(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    start = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    start = next((i for i, word in enumerate(arguments) if _FIND_EXPRESSION.match(word)), len(arguments))
     paths = list(arguments[:start])
     words = iter(arguments[start:])
     for word in words:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .heredoc import Heredoc
 from .quoting import (
     BARE,
     POSITIONAL,
@@ -32,7 +33,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]")
 _WORD_END = frozenset(" \t\n\r;&|<>()")
 _PLAIN = re.compile(r"[^ \t\n\r;&|<>()\\'\"`$]+")
 _PLAIN_DOUBLE = re.compile(r"[^\\\"`$]+")
-_DELIMITER = re.compile(r"(?:\\.|'[^']*'|\"[^\"]*\"|[^ \t\n\r;&|<>()\\'\"])+", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -48,14 +48,6 @@ class Report:
         if self.budget < 0:
             self.too_deep = True
         return self.budget >= 0
-
-
-@dataclass(slots=True)
-class _Heredoc:
-    redirect: Redirect
-    endings: frozenset[str]
-    strip_tabs: bool
-    expands: bool
 
 
 @dataclass(slots=True)
@@ -88,6 +80,8 @@ def _read_into(text: str, raws: list[RawCommand], depth: int, report: Report, lo
     while reader.position < len(text):
         reader.read_list("", NOTHING)
     # A shell may have read the opening quote long before this text; then what follows is commands.
+    if reader.loose and not loose_left:
+        report.too_deep = True
     for start in reader.loose[:loose_left]:
         _read_into(text[start:], raws, depth, report, loose_left - 1)
 
@@ -99,7 +93,7 @@ class Reader:
         self.raws = raws
         self.depth = depth
         self.report = report
-        self.heredocs: list[_Heredoc] = []
+        self.heredocs: list[Heredoc] = []
         self.loose: list[int] = []
 
     # -- lists of commands
@@ -180,20 +174,17 @@ class Reader:
         self.position = match.end()
         while self.text[self.position : self.position + 1] in (" ", "\t") or self.joins_lines():
             self.position += 2 if self.joins_lines() else 1
-        start = self.position
-        redirect = Redirect(operator, "")
-        scope.draft.redirects.append(redirect)
+        redirects = scope.draft.redirects
         if operator in ("<<", "<<-"):
-            delimiter = _DELIMITER.match(self.text, start)
-            raw = delimiter[0] if delimiter else ""
-            self.position = start + len(raw)
-            plain = re.sub(r"[\\'\"]", "", raw)
-            endings = frozenset({plain, plain.removeprefix("$")})
-            self.heredocs.append(_Heredoc(redirect, endings, operator == "<<-", plain == raw))
+            self.await_heredoc(operator, redirects)
             return
-        redirect.target = self.read_word(scope).text.replace(SPLIT, "")
-        if operator == "<<<":
-            redirect.body = redirect.target
+        target = self.read_word(scope).text.replace(SPLIT, "")
+        redirects.append(Redirect(operator, target, target if operator == "<<<" else None))
+
+    def await_heredoc(self, operator: str, redirects: list[Redirect]) -> None:
+        heredoc = Heredoc.announced(operator, redirects, self.text, self.position)
+        self.position += len(heredoc.written)
+        self.heredocs.append(heredoc)
 
     def joins_lines(self) -> bool:
         return self.text.startswith("\\\n", self.position)
@@ -201,32 +192,13 @@ class Reader:
     def read_heredocs(self) -> None:
         waiting, self.heredocs = self.heredocs, []
         for heredoc in waiting:
-            body = self.heredoc_body(heredoc)
-            heredoc.redirect.body = body
+            start = self.position
+            body, self.position, ended = heredoc.take_body(self.text, start)
+            if not ended:
+                self.loose.append(start)  # the ending may have been misread
             if heredoc.expands and ("$" in body or "`" in body) and self.report.spend(len(body)):
                 inner = Reader(body, self.raws, self.depth, self.report)
                 inner.read_expansions(len(body))
-
-    def heredoc_body(self, heredoc: _Heredoc) -> str:
-        start = self.position
-        lines: list[str] = []
-        while self.position < len(self.text):
-            newline = self.text.find("\n", self.position)
-            end = newline if newline >= 0 else len(self.text)
-            line = self.text[self.position : end].rstrip("\r")
-            shown = line.lstrip("\t") if heredoc.strip_tabs else line
-            for ending in heredoc.endings:
-                if shown == ending:
-                    self.position = min(end + 1, len(self.text))
-                    return "\n".join(lines)
-                if ending and re.fullmatch(re.escape(ending) + r"\s*\).*", shown):
-                    self.position += line.index(")")
-                    return "\n".join(lines)
-            lines.append(shown)
-            self.position = end + 1
-        self.position = len(self.text)
-        self.loose.append(start)  # the ending may have been misread
-        return "\n".join(lines)
 
     # -- words
 

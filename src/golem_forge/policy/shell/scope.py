@@ -17,7 +17,7 @@ from .quoting import Word
 Span = tuple[int, int]  # a range of commands, by index
 NOTHING: Span = (0, 0)
 
-_SKIPPED = names("! then do else elif time coproc nocorrect noglob always - --")
+_SKIPPED = names("! then do else elif coproc nocorrect noglob always - --")
 _OPENERS = {"if": "if", "while": "loop", "until": "loop", "for": "loop", "select": "loop", "foreach": "loop"}
 _OPENERS |= {"case": "case", "{": "{"}
 _CLOSERS = {"fi": "if", "done": "loop", "end": "loop", "esac": "case", "}": "{"}
@@ -27,7 +27,7 @@ _OWN_SCRIPT = frozenset((word,) for word in ("$0", "./$0", "$BASH_SOURCE"))
 _MAX_FRAMES = 40  # past this the text is `too_deep` anyway, and looking for fork bombs would take long
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Redirect:
     """`operator` without its descriptor; `body` is what a heredoc or herestring feeds."""
 

@@ -43,6 +43,7 @@ UNREADABLE = {
 
 SHELLS = frozenset(prefix + shell for prefix in ("", "/bin/", "/usr/bin/") for shell in ("bash", "sh", "zsh"))
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 
@@ -119,12 +120,10 @@ def _is_wrapped(words: tuple[str, ...]) -> bool:
 
 
 def _check_text(text: str) -> None:
-    for position, char in enumerate(text):
-        code = ord(char)
-        if char == "\n":
-            raise _UnreadableError("a newline", position)
-        if code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xDFFF:
-            raise _UnreadableError("a control character", position)
+    control = _CONTROL.search(text)
+    if control:
+        reason = "a newline" if control[0] == "\n" else "a control character"
+        raise _UnreadableError(reason, control.start())
     if len(text.encode()) > MAX_BYTES:
         raise _UnreadableError(f"longer than {MAX_BYTES} bytes", MAX_BYTES)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .names import names
-from .options import all_options, is_long, leading_options
+from .options import Option, all_options, is_long, leading_options
 from .strict import quote
 
 SHELLS = names("sh bash dash zsh ksh ash mksh rbash fish")
@@ -139,8 +139,7 @@ def reads_script_from_input(program: str, arguments: tuple[str, ...]) -> bool:
 def _regular(grammar: Grammar, arguments: tuple[str, ...]) -> Iterator[Hidden]:
     valued = grammar.short + grammar.script_short
     long_valued = grammar.long | ({grammar.script_long} if grammar.script_long else set())
-    options, index = leading_options(arguments, valued, frozenset(long_valued))
-    index = _skip_assignments(arguments, index)[0]
+    options, assignments, index = _options_and_assignments(arguments, valued, frozenset(long_valued))
     rest = arguments[index + grammar.before :]
     if grammar.script_short:
         more, _ = leading_options(rest, valued, frozenset(long_valued))
@@ -151,28 +150,35 @@ def _regular(grammar: Grammar, arguments: tuple[str, ...]) -> Iterator[Hidden]:
     if rest and grammar.joined:
         yield Hidden(script=" ".join(rest))
     elif rest:
-        assigned = _skip_assignments(arguments, 0)[1] if not options else ()
-        yield Hidden(words=rest, assignments=assigned)
+        yield Hidden(words=rest, assignments=assignments)
 
 
-def _skip_assignments(words: tuple[str, ...], index: int) -> tuple[int, tuple[tuple[str, str], ...]]:
-    found: list[tuple[str, str]] = []
-    while index < len(words) and (match := _ASSIGNMENT.fullmatch(words[index])):
-        found.append((match[1], match[2]))
+def _options_and_assignments(
+    arguments: tuple[str, ...], short_valued: str, long_valued: frozenset[str]
+) -> tuple[list[Option], tuple[tuple[str, str], ...], int]:
+    """Options and `NAME=value` words in any order, and the index of what follows them."""
+    options: list[Option] = []
+    assignments: list[tuple[str, str]] = []
+    index = 0
+    while index < len(arguments):
+        more, step = leading_options(arguments[index:], short_valued, long_valued)
+        options.extend(more)
+        index += step
+        match = _ASSIGNMENT.fullmatch(arguments[index]) if index < len(arguments) else None
+        if match is None:
+            break
+        assignments.append((match[1], match[2]))
         index += 1
-    return index, tuple(found)
+    return options, tuple(assignments), index
 
 
 def _env(arguments: tuple[str, ...]) -> Iterator[Hidden]:
     long_valued = _ENV.long | {_ENV.script_long}
-    options, index = leading_options(arguments, _ENV.short + _ENV.script_short, long_valued)
-    while index < len(arguments) and arguments[index] == "-":
-        index += 1
-    index, assignments = _skip_assignments(arguments, index)
+    options, assignments, index = _options_and_assignments(arguments, _ENV.short + _ENV.script_short, long_valued)
     rest = arguments[index:]
     for option in options:
         if (option.flag == "-S" or is_long(option.flag, "--split-string")) and option.value:
-            yield Hidden(script=" ".join([option.value, *map(quote, arguments[index - len(assignments) :])]))
+            yield Hidden(script=" ".join([option.value, *map(quote, rest)]), assignments=assignments)
     if rest or assignments:
         yield Hidden(words=rest, assignments=assignments)
 

@@ -17,9 +17,9 @@ from golem_forge.core.verdict import Verdict
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.rules.hosts import host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
-from golem_forge.policy.rules.match import segments_with_effects
+from golem_forge.policy.rules.match import CallView
 from golem_forge.policy.rules.model import PATH_VERBS, Kind, Origin, Rule
-from golem_forge.policy.shell import is_banned_prefix, prefix_choices
+from golem_forge.policy.shell import is_banned_prefix, prefix_choices, quote
 
 _MAX_CHOICES: Final = 4
 _MAX_SEGMENT_RULES: Final = 3
@@ -51,11 +51,15 @@ class Choice:
 
     def kept(self, lifetime: str) -> tuple[Rule, ...]:
         """The rules to store: this worker's for the session, this project's and worker's for always."""
-        scope = {"worker": glob_quoted(self.worker)}
-        if lifetime == "always":
-            scope["project"] = self.project
-        origin = Origin.REMEMBERED if lifetime == "always" else Origin.SESSION
-        return tuple(make_rule({**rule.to_yaml(), "scope": scope}, origin) for rule in self.rules)
+        if lifetime == "session":
+            return _for_worker(self.rules, self.worker)
+        scope = {"worker": glob_quoted(self.worker), "project": self.project}
+        return tuple(make_rule({**rule.to_yaml(), "scope": scope}, Origin.REMEMBERED) for rule in self.rules)
+
+
+def _for_worker(rules: tuple[Rule, ...], worker: str) -> tuple[Rule, ...]:
+    scope = {"worker": glob_quoted(worker)}
+    return tuple(make_rule({**rule.to_yaml(), "scope": scope}, Origin.SESSION) for rule in rules)
 
 
 Lifts = Callable[[tuple[Rule, ...]], bool]
@@ -71,9 +75,7 @@ def choices(
     would_lift: Lifts,
     remembered_file: str = "",
 ) -> tuple[Choice, ...]:
-    exact_call = Choice(
-        id="exact", label="this exact call, this session", keeps=Keeps.FINGERPRINT, worker=facts.worker
-    )
+    exact_call = Choice(id="exact", label="this exact call, this session", keeps=Keeps.FINGERPRINT, worker=facts.worker)
     if critical or explicit_ask:
         return (exact_call,)
     offered: list[Choice] = []
@@ -81,6 +83,9 @@ def choices(
         try:
             rules = tuple(make_rule(each, Origin.SESSION) for each in written)
         except ConfigError:  # e.g. a file name that cannot be written as a rule
+            continue
+        rules = _without_idle(rules, facts.worker, would_lift)
+        if facts.command is not None and len(rules) > _MAX_SEGMENT_RULES:
             continue
         always = bool(facts.project and remembered_file) and not session_only
         choice = Choice(
@@ -102,6 +107,15 @@ def choices(
     if not offered or (len(offered) == 1 and facts.command is None):
         offered.insert(0, exact_call)
     return tuple(offered[:_MAX_CHOICES])
+
+
+def _without_idle(rules: tuple[Rule, ...], worker: str, would_lift: Lifts) -> tuple[Rule, ...]:
+    """Leaves out what the call does not need, because rules that exist already cover that part of it."""
+    for rule in rules if len(rules) > 1 else ():
+        rest = tuple(other for other in rules if other is not rule)
+        if rest and would_lift(_for_worker(rest, worker)):
+            rules = rest
+    return rules
 
 
 _Candidate = tuple[str, str, tuple[dict[str, Any], ...], bool]
@@ -131,14 +145,13 @@ def _tool_candidate(facts: CallFacts) -> _Candidate:
 
 
 def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
-    assert facts.command is not None
     unmatched = [
         segment.words
-        for index, _, segment in segments_with_effects(facts, facts.command)
+        for index, _, segment, _ in CallView(facts).segments
         if index < len(bases) and bases[index].base is not Verdict.PRE_APPROVED
     ]
     commands = list(dict.fromkeys(unmatched))
-    if not commands or len(commands) > _MAX_SEGMENT_RULES:
+    if not commands:
         return
     exact = tuple({**_allowing(Kind.COMMAND, list(words)), "exact": True} for words in commands)
     yield "exact", "exactly " + " and ".join(_shown(words) for words in commands), exact, False
@@ -182,7 +195,12 @@ def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
     stem, dot, extension = name.rpartition(".")
     if stem and dot and extension:
         glob = f"{glob_quoted(directory)}/*.{glob_quoted(extension)}"
-        yield "extension", f"{what} {directory}/*.{extension}", ({**_allowing(Kind.PATH, glob), "access": verbs},), False
+        yield (
+            "extension",
+            f"{what} {directory}/*.{extension}",
+            ({**_allowing(Kind.PATH, glob), "access": verbs},),
+            False,
+        )
     glob = f"{glob_quoted(directory)}/**"
     yield "directory", f"{what} {directory}/**", ({**_allowing(Kind.PATH, glob), "access": verbs},), False
 
@@ -208,8 +226,7 @@ def _walls_suffice(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> bool:
     if facts.tool == "write_stdin":  # the process is already running; its walls were decided when it started
         return False
     return all(
-        not said.effect.marks and (said.effect.verb is Verb.EXEC or said.base is Verdict.PRE_APPROVED)
-        for said in bases
+        not said.effect.marks and (said.effect.verb is Verb.EXEC or said.base is Verdict.PRE_APPROVED) for said in bases
     )
 
 
@@ -223,6 +240,4 @@ def glob_quoted(text: str) -> str:
 
 
 def _shown(words: tuple[str, ...]) -> str:
-    from golem_forge.policy.shell.strict import quote
-
     return " ".join(quote(word) for word in words)

@@ -1,0 +1,60 @@
+"""One in-process call of `add`, as an async tool and as a sync one: our whole path beside what the peers do.
+
+A sync tool is handed to a thread, here and by the peers; a tool that is allowed to block the loop would be no match.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from benchmarks.harness import Call, Pace, race_calls
+from benchmarks.ours import session_with
+from benchmarks.peers import CALLS, OPENAI_AGENTS, TOOL_MANAGER
+from benchmarks.rows import Goal, Row, at_most, below_peer, row
+from benchmarks.subject import ANSWER, ARGS, KINDS, Function
+from golem_forge.core.call import ToolCall
+from golem_forge.tools.decorator import tool
+
+JOURNAL_OFF = "journal off"
+JOURNAL_ON = "journal on"
+GOALS: dict[tuple[str, str], Goal] = {
+    (JOURNAL_OFF, TOOL_MANAGER): at_most(0.5),
+    (JOURNAL_OFF, OPENAI_AGENTS): below_peer(),
+    (JOURNAL_ON, TOOL_MANAGER): below_peer(),
+}
+
+
+async def rows(pace: Pace) -> list[Row]:
+    found: list[Row] = []
+    for kind, function in KINDS.items():
+        async with AsyncExitStack() as stack:
+            calls = {
+                JOURNAL_OFF: whole_path(function, stack, journal=False),
+                JOURNAL_ON: whole_path(function, stack, journal=True),
+                **{name: await setup(function, stack) for name, setup in CALLS.items()},
+            }
+            for name, call in calls.items():
+                assert ANSWER in str(await call()), f"{name} did not add"
+            microseconds = {name: value * 1e6 for name, value in (await race_calls(calls, pace)).items()}
+        found += [
+            row(
+                f"one {kind} call, {journal} (µs)",
+                microseconds[journal],
+                peer=microseconds[peer],
+                peer_name=peer,
+                goal=GOALS.get((journal, peer)),
+            )
+            for journal in (JOURNAL_OFF, JOURNAL_ON)
+            for peer in CALLS
+        ]
+    return found
+
+
+def whole_path(function: Function, stack: AsyncExitStack, *, journal: bool) -> Call:
+    add = tool(name="add", needs_approval=False)(function)
+    path = stack.enter_context(session_with([add], journal=journal)).path
+
+    async def call() -> object:
+        return await path.call(ToolCall("add", ARGS))
+
+    return call

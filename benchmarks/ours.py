@@ -1,0 +1,30 @@
+"""Our side: a real session, wired as the product wires it, with a listener on its bus as a UI would be.
+
+Home and journal are in build/, on the disk the checkout is on: a journal in memory would flatter us.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.rows import BENCH_JSON
+from golem_forge.config.home import ForgeHome
+from golem_forge.tools.tool import Tool
+from golem_forge.workers.session import Session, open_session
+
+
+@contextmanager
+def session_with(tools: Iterable[Tool], *, journal: bool) -> Iterator[Session]:
+    BENCH_JSON.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BENCH_JSON.parent, prefix="bench-") as folder:
+        project, home = Path(folder, "project"), Path(folder, "home")
+        project.mkdir()
+        session = open_session(project, tools=tools, home=ForgeHome(home), journal=journal)
+        session.bus.on("*", lambda event: None)
+        try:
+            yield session
+        finally:
+            session.close()

@@ -1,0 +1,73 @@
+"""`forge log verify`: are the journals what was written? Names each line that was changed, cut, moved or inserted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from golem_forge.cli.log import HELP
+from golem_forge.cli.log.finding import ID_SHOWN, NotFound, home_with_sessions, session_id
+from golem_forge.cli.plain import complain, homely, one_line, parser, print_json
+from golem_forge.events.index import Index
+from golem_forge.events.journal_reader import Problem, Verification, verify
+from golem_forge.events.session_files import journal_path, list_journals, sessions_dir
+
+
+def run_verify(words: list[str]) -> int:
+    reader = parser("log verify", HELP)
+    reader.add_argument("session", nargs="?", default="all")
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    home = home_with_sessions()
+    try:
+        paths = [] if home is None else _journals(home, asked.session)
+    except NotFound as error:
+        complain("log", str(error))
+        return 4
+    if home is None or not paths:
+        complain("log", "no session was recorded yet.")
+        return 0
+    index = Index(home)
+    results = {path: _verified(index, path) for path in paths}
+    if asked.json:
+        print_json([_as_json(path, result) for path, result in results.items()])
+    else:
+        for path, result in results.items():
+            _print(path, result)
+    return 0 if all(result.ok for result in results.values()) else 1
+
+
+def _journals(home: Path, typed: str) -> list[Path]:
+    """Oldest first. A journal that is gone while what was kept beside it is there is one of them."""
+    kept = [path.with_suffix(".jsonl") for path in sorted(sessions_dir(home).glob("*.head"))]
+    lost = [path for path in kept if not path.exists()]
+    if typed == "all":
+        return [*lost, *reversed(list_journals(home))]
+    if found := [path for path in lost if path.stem.startswith(typed)]:
+        return found
+    return [journal_path(home, session_id(Index(home), typed))]
+
+
+def _verified(index: Index, path: Path) -> Verification:
+    if not path.exists():
+        return Verification(ok=False, lines=0, problems=[Problem(1, "the journal is missing (deleted)")], notes=[])
+    return verify(path, index.anchor(path.stem))
+
+
+def _print(path: Path, result: Verification) -> None:
+    for line, what in result.problems:
+        print(f"{homely(path)}:{line}: {one_line(what)}")
+    notes = "".join(f"; {note}" for note in result.notes)
+    state = "ok" if result.ok else "NOT ok"
+    print(f"{path.stem[:ID_SHOWN]}  {state}, {result.lines} lines{notes}")
+
+
+def _as_json(path: Path, result: Verification) -> dict[str, Any]:
+    return {
+        "session": path.stem,
+        "file": str(path),
+        "ok": result.ok,
+        "lines": result.lines,
+        "problems": [{"line": line, "what": what} for line, what in result.problems],
+        "notes": result.notes,
+    }

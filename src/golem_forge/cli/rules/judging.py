@@ -1,0 +1,156 @@
+"""Judging without running: a tool call or a command goes through resolve, validate, plan and judge, and ends there.
+
+Gives an Explained: the judgement, or the refusal that comes before one (no such tool, bad arguments, out of reach).
+Nothing is written, nobody is asked, no session exists; plans are closed at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.config.home import ForgeHome, forge_home
+from golem_forge.config.modes import ApprovalMode, Setting
+from golem_forge.config.program import Program, load_program
+from golem_forge.config.trust import TrustStore
+from golem_forge.core.call import Caller, ToolCall
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.verdict import Status, Verdict
+from golem_forge.orchestrator.gate import Gate
+from golem_forge.orchestrator.plan import make_plan
+from golem_forge.orchestrator.resolve import resolve
+from golem_forge.orchestrator.travel import Travel
+from golem_forge.orchestrator.validate import validate
+from golem_forge.policy.command_plan import command_plan
+from golem_forge.policy.judge import Judge, Judged
+from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.inputs import Arguments
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.tool import Definition, SourceKind, Tool
+from golem_forge.workers.catalog import build_catalog
+from golem_forge.workers.surroundings import DEFAULT_WORKER, approval_blocks, worker_sandbox
+
+COMMAND_TOOL: Final = "exec_command"
+_REFUSED: Final = frozenset({Status.SANDBOX_DENIED, Status.POLICY_DENIED})
+
+
+@dataclass(slots=True, kw_only=True)
+class Explained:
+    tool: str
+    args: dict[str, Any]
+    judged: Judged | None = None
+    outcome: RuleOutcome | None = None
+    """What the rules alone said."""
+    plan: Plan | None = None
+    refusal: ForgeError | None = None
+    """Ends the call before it is judged."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None: the input is bad, so there is nothing to judge. What can never run counts as blocked."""
+        if self.judged is not None:
+            return self.judged.decision.verdict
+        return Verdict.BLOCKED if self.refusal is not None and self.refusal.status in _REFUSED else None
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """Everything a judgement needs in one directory. Close it after use."""
+
+    home: ForgeHome
+    program: Program
+    catalog: Catalog
+    sandbox: Sandbox
+    rules: RuleBook
+    judge: Judge
+    mode: Setting[ApprovalMode]
+    worker: str
+    extra: tuple[Rule, ...] = ()
+    """Rules that are tried in addition to those in force."""
+    notices: list[str] = field(default_factory=list)
+
+    async def tool_call(self, name: str, args: Any) -> Explained:
+        travel = Travel(ToolCall(name, args), InterruptSignal(), InterruptSignal())
+        given = args if isinstance(args, dict) else {}
+        try:
+            travel.tool, raw = resolve(ToolCall(name, args, self._caller_of(name)), self.catalog)
+            travel.arguments = validate(travel.tool, raw)
+            travel.ctx = ToolContext(worker=self.worker, sandbox=self.sandbox)
+            await make_plan(travel, Gate())
+            explained = Explained(tool=travel.tool.name, args=travel.arguments.plain, plan=travel.plan)
+            judged = await self.judge.judge(travel.tool, travel.arguments, travel.plan, travel.ctx)
+            return self._weighed(travel.tool, explained, judged)
+        except ForgeError as error:
+            return Explained(tool=name, args=given, refusal=error)
+        finally:
+            travel.close()
+
+    async def command(self, text: str) -> Explained:
+        """As the tool that runs commands would have it judged."""
+        zone = self.sandbox.default_zone
+        plan = command_plan(text, self.sandbox, f"/{zone}" if zone else "/", _never)
+        tool = Tool(COMMAND_TOOL, "", execute=_never, source=SourceKind.NATIVE, definition=_no_definition)
+        args = {"cmd": text}
+        explained = Explained(tool=COMMAND_TOOL, args=args, plan=plan)
+        try:
+            judged = await self.judge.judge(
+                tool, Arguments(args, args), plan, ToolContext(worker=self.worker, sandbox=self.sandbox)
+            )
+        except ForgeError as error:
+            return Explained(tool=COMMAND_TOOL, args=args, plan=plan, refusal=error)
+        return self._weighed(tool, explained, judged)
+
+    def _weighed(self, tool: Tool, explained: Explained, judged: Judged) -> Explained:
+        if self.extra:
+            judged = self.judge.weigh(tool, judged.facts, judged.base, judged.decision.keys, extra=self.extra)
+        explained.judged = judged
+        explained.outcome = self.rules.evaluate(judged.facts, judged.bases, extra=self.extra)
+        return explained
+
+    def _caller_of(self, name: str) -> Caller:
+        """Whoever may call it: who asks changes what exists, never how strictly a call is judged."""
+        tool = self.catalog.get(self.catalog.aliases().get(name, name))
+        return Caller.HUMAN if tool is None or tool.mode.value != "llm" else Caller.LLM
+
+    def close(self) -> None:
+        self.sandbox.close()
+
+
+def open_bench(
+    directory: Path, *, worker: str = DEFAULT_WORKER, mode: ApprovalMode | None = None, extra: tuple[Rule, ...] = ()
+) -> Bench:
+    """Raises ConfigError for a configuration a session would not start with."""
+    home = forge_home()
+    trust = TrustStore(home)
+    program = load_program(directory, home, trusted=trust.trusted)
+    catalog = build_catalog()
+    notices: list[str] = []
+    blocks = approval_blocks(program, {tool.name: tool for tool in catalog}, notices)
+    sandbox = worker_sandbox(program, home, notices)
+    rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
+    chosen = program.mode(mode)
+    return Bench(
+        home=home,
+        program=program,
+        catalog=catalog,
+        sandbox=sandbox,
+        rules=rules,
+        judge=Judge(blocks, rules, chosen.value, str(program.root)),
+        mode=chosen,
+        worker=worker,
+        extra=extra,
+        notices=[*([program.notice] if program.notice else []), *notices],
+    )
+
+
+def _no_definition() -> Definition:
+    return Definition(digest="")
+
+
+def _never() -> None:
+    raise RuntimeError("a call that is only explained never runs")

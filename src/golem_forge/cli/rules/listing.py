@@ -1,0 +1,60 @@
+"""`forge rules list`: every rule there is, where it comes from, and whether it acts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.cli.log.states import local_time
+from golem_forge.cli.plain import columns, complain, parser, print_json
+from golem_forge.cli.rules import HELP
+from golem_forge.cli.rules.usage import Usage, rule_usage
+from golem_forge.config.home import ForgeHome, forge_home
+from golem_forge.config.program import find_root
+from golem_forge.config.trust import TrustStore
+from golem_forge.policy.rules import RuleBook, RuleLine
+
+_HEAD: Final = ("ID", "SOURCE", "VERDICT", "HITS", "LAST USED", "MATCHES", "SCOPE", "")
+_NEVER: Final = Usage()
+
+
+def run_list(words: list[str]) -> int:
+    reader = parser("rules list", HELP)
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    home = forge_home()
+    book = open_book(home, Path.cwd())
+    used = rule_usage(home.path)
+    lines = [(line, used.get(line.rule.id, _NEVER)) for line in book.list()]
+    if asked.json:
+        print_json([_as_json(line, usage) for line, usage in lines])
+        return 0
+    print(columns([_HEAD, *(_row(line, usage) for line, usage in lines)]))
+    for notice in book.notices:
+        complain("rules", notice)
+    return 0
+
+
+def open_book(home: ForgeHome, directory: Path) -> RuleBook:
+    """The rules as a session started in `directory` would have them."""
+    root = find_root(directory) or directory.resolve()
+    trust = TrustStore(home)
+    return RuleBook(home, project_root=root, project_trusted=lambda: trust.trusted(root))
+
+
+def _row(line: RuleLine, usage: Usage) -> tuple[str, ...]:
+    rule = line.rule
+    return (
+        rule.id,
+        rule.origin.value,
+        rule.verdict.value,
+        str(usage.hits),
+        local_time(usage.last) if usage.last else "never",
+        rule.describe(),
+        rule.scope.describe(),
+        f"inactive: {line.inactive}" if line.inactive else "",
+    )
+
+
+def _as_json(line: RuleLine, usage: Usage) -> dict[str, Any]:
+    return line.to_json() | {"hits": usage.hits, "lastUsed": usage.last or None, "rule": line.rule.to_yaml()}

@@ -1,0 +1,125 @@
+"""`forge trust [DIR]`: a person reads what a program's files say and agrees to exactly these bytes.
+
+Threat: the files come from strangers, and agreeing lets them loosen what is asked. Everything that trust covers is
+shown before the question, nothing in it can steer the terminal, and what is recorded is what was shown.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.plain import complain, homely, parser
+from golem_forge.core.visible import count_hidden, visible
+
+if TYPE_CHECKING:
+    from golem_forge.config.trust import TrustSnapshot, TrustStore
+
+HELP: Final = """usage: forge trust [DIR] [--yes | --show | --withdraw]
+
+Shows the text of the files that decide what the program in DIR (default: here) may loosen: its forge.yaml and
+everything in .forge. After a change it shows the difference to what was trusted. Then it asks.
+
+  --yes        agree without being asked
+  --show       only show: the files if they are trusted, else what is new in them
+  --withdraw   take the trust back
+
+Any changed byte of these files ends the trust until it is given again.
+Exit: 0 done, 2 usage or unreadable files, 3 not agreed, 4 nothing to trust here."""
+
+
+def run(words: list[str]) -> int:
+    reader = parser("trust", HELP)
+    reader.add_argument("dir", nargs="?", default=".")
+    choice = reader.add_mutually_exclusive_group()
+    for flag in ("--yes", "--show", "--withdraw"):
+        choice.add_argument(flag, action="store_true")
+    asked = reader.parse_args(words)
+
+    from golem_forge.config.home import forge_home
+    from golem_forge.config.trust import TrustStore
+
+    store = TrustStore(forge_home())
+    directory = Path(asked.dir)
+    root = _root(directory)
+    if asked.withdraw:
+        return _withdraw(store, root or directory.resolve())
+    if not directory.is_dir():
+        complain("trust", f"{homely(directory)} is not a directory; name the program's.")
+        return 2
+    if root is None:
+        complain(
+            "trust", f"nothing to trust in {homely(asked.dir)}: it has no forge.yaml (nor any above) and no .forge."
+        )
+        return 4
+    snapshot = store.snapshot(root)
+    if store.trusted(root):
+        if asked.show:
+            _show_files(snapshot)
+        print(f"{homely(root)} is trusted as it is.")
+        return 0
+    _show_news(store, root, snapshot)
+    if asked.show:
+        print(f"{homely(root)} is not trusted. `forge trust` asks for it.")
+        return 0
+    return _agree(store, root, snapshot, yes=asked.yes)
+
+
+def _root(directory: Path) -> Path | None:
+    from golem_forge.config.program import find_root
+
+    return find_root(directory) or (directory.resolve() if (directory / ".forge").is_dir() else None)
+
+
+def _withdraw(store: TrustStore, root: Path) -> int:
+    withdrawn = store.withdraw(root)
+    print(f"{homely(root)} is not trusted any more." if withdrawn else f"{homely(root)} was not trusted.")
+    return 0
+
+
+def _show_news(store: TrustStore, root: Path, snapshot: TrustSnapshot) -> None:
+    """The whole text the first time, afterwards what changed since."""
+    difference = store.changes(root)
+    if difference.count("--- /dev/null\n") >= len(snapshot.files):  # every file is new: plain text reads better
+        _show_files(snapshot)
+        return
+    print(f"changed since {homely(root)} was trusted:\n")
+    print(visible(difference) + "\n")
+
+
+def _show_files(snapshot: TrustSnapshot) -> None:
+    for name, text in snapshot.files.items():
+        print(f"── {visible(name)} " + "─" * 20)
+        print(visible(text.rstrip("\n")) + "\n")
+        if hidden := count_hidden(text):
+            print(f"! {hidden} control or invisible characters are shown as escapes\n")
+
+
+def _agree(store: TrustStore, root: Path, snapshot: TrustSnapshot, *, yes: bool) -> int:
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            complain("trust", "nobody can be asked here. Read the text above, then run `forge trust --yes`.")
+            return 3
+        if not _said_yes(f"Trust {homely(root)} with these files as they are? [y/N] "):
+            print("Not trusted. Nothing was changed.")
+            return 3
+    store.give(root, snapshot)
+    if not store.trusted(root):
+        complain("trust", "the files changed meanwhile, so they are not trusted. Run it again and read the difference.")
+        return 3
+    print(f"{homely(root)} is trusted: {len(snapshot.files)} {'file' if len(snapshot.files) == 1 else 'files'}.")
+    return 0
+
+
+def _said_yes(question: str) -> bool:
+    """What was typed before the question was there does not answer it; neither does the end of input."""
+    import contextlib
+
+    with contextlib.suppress(ImportError, OSError):
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,193 @@
+"""Index: finds sessions and calls quickly. SQLite at `FORGE_HOME/index.db`, rebuilt at any time from the journals.
+
+The journals are the truth. A database that is missing or corrupt is made anew; one that cannot be used (locked, disk
+full, read-only) is bypassed with a warning by an index in memory, built from the files for that one query. Nothing
+here can fail a session.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from golem_forge.events.anchors import Anchor
+from golem_forge.events.call_states import CallRecord, CallStates
+from golem_forge.events.index_refresh import SCHEMA, SCHEMA_VERSION, refresh
+from golem_forge.events.journal_reader import read
+from golem_forge.events.session_files import journal_path, make_private_dir
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_log = logging.getLogger(__name__)
+_BUSY_S = 0.25
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    id: str
+    created: str
+    updated: str
+    """The time of the last record."""
+    lines: int
+    calls: int
+    closed: bool
+    worker: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSummary:
+    id: str
+    session_id: str
+    tool: str
+    status: str
+    """Empty while the call is open."""
+    caller: str
+    worker: str
+    parent: str
+    proposed_at: str
+    duration_ms: float
+    error: str
+
+
+_SESSION_COLUMNS = (
+    "id, created, updated, lines, (SELECT count(*) FROM calls WHERE session_id = sessions.id), closed, worker, model"
+)
+_CALL_COLUMNS = "id, session_id, tool, status, caller, worker, parent, proposed_at, duration_ms, error"
+
+
+class Index:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def refresh(self) -> None:
+        """Brings the database up to date with the journals."""
+        self._ask(lambda connection: None)
+
+    def sessions(self, *, prefix: str = "", limit: int = 100) -> list[SessionSummary]:
+        """Newest activity first."""
+        rows = self._rows(
+            f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY updated DESC, id LIMIT ?",  # noqa: S608
+            (len(prefix), prefix, limit),
+        )
+        return [
+            SessionSummary(
+                id=id,
+                created=created,
+                updated=updated,
+                lines=lines,
+                calls=calls,
+                closed=bool(closed),
+                worker=worker,
+                model=model,
+            )
+            for id, created, updated, lines, calls, closed, worker, model in rows
+        ]
+
+    def calls(
+        self, *, session: str = "", tool: str = "", status: str = "", since: str = "", limit: int = 100
+    ) -> list[CallSummary]:
+        """Newest first. `session` may be a prefix; `since` is an ISO time."""
+        rows = self._rows(
+            f"SELECT {_CALL_COLUMNS} FROM calls "  # noqa: S608
+            "WHERE substr(session_id, 1, ?) = ? AND (? = '' OR tool = ?) AND (? = '' OR status = ?) "
+            "AND proposed_at >= ? "
+            "ORDER BY proposed_at DESC, n DESC LIMIT ?",
+            (len(session), session, tool, tool, status, status, since, limit),
+        )
+        return [_call_summary(row) for row in rows]
+
+    def call(self, prefix: str) -> CallRecord | None:
+        """Everything about the one call whose id starts so; None when there is none, ValueError when several."""
+        rows = self._rows("SELECT id, session_id FROM calls WHERE substr(id, 1, ?) = ? LIMIT 3", (len(prefix), prefix))
+        exact = [row for row in rows if row[0] == prefix] or rows
+        if not exact:
+            return None
+        if len(exact) > 1:
+            raise ValueError(f"several calls start with {prefix!r}: {', '.join(id for id, _ in exact)}")
+        call_id, session_id = exact[0]
+        records = (record for record in read(journal_path(self._home, session_id)) if record.get("call") == call_id)
+        return CallStates.from_records(records).calls.get(call_id)
+
+    def anchor(self, session_id: str) -> Anchor | None:
+        """The longest that this session's finished journal was ever seen to be, for `verify`."""
+        rows = self._rows("SELECT top_lines, top_hash FROM sessions WHERE id = ? AND top_lines > 0", (session_id,))
+        return Anchor(*rows[0]) if rows else None
+
+    def _rows(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._ask(lambda connection: connection.execute(sql, values).fetchall())
+
+    def _ask(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Answers from the database; if it is spoilt, from a new one; if that fails too, from memory."""
+        import sqlite3
+
+        for attempt in (1, 2):
+            try:
+                return self._answer(self._open_file(), query)
+            except (sqlite3.Error, OSError) as error:
+                busy = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+                if attempt == 2 or busy or not self._remove_file():
+                    _log.warning("the index cannot be used (%s); the journals are read instead", type(error).__name__)
+                    break
+                _log.warning("the index was unusable (%s) and is built anew", type(error).__name__)
+        return self._answer(_with_schema(sqlite3.connect(":memory:")), query)
+
+    def _answer(self, connection: sqlite3.Connection, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            refresh(connection, self._home)
+            return query(connection)
+        finally:
+            connection.close()
+
+    @property
+    def _path(self) -> Path:
+        return self._home / "index.db"
+
+    def _open_file(self) -> sqlite3.Connection:
+        import sqlite3
+
+        make_private_dir(self._home)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        connection = sqlite3.connect(self._path, timeout=_BUSY_S)
+        try:
+            return _with_schema(connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _remove_file(self) -> bool:
+        try:
+            for suffix in ("", "-journal", "-wal", "-shm"):
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
+
+
+def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != SCHEMA_VERSION:
+        connection.executescript(SCHEMA)
+    return connection
+
+
+def _call_summary(row: tuple[Any, ...]) -> CallSummary:
+    id, session_id, tool, status, caller, worker, parent, proposed_at, duration_ms, error = row
+    return CallSummary(
+        id=id,
+        session_id=session_id,
+        tool=tool,
+        status=status,
+        caller=caller,
+        worker=worker,
+        parent=parent,
+        proposed_at=proposed_at,
+        duration_ms=duration_ms,
+        error=error,
+    )

@@ -1,0 +1,153 @@
+"""Bringing the index up to date: only files whose size or time changed are read, and of those only what is new.
+
+What was read before still stands if the last line known is still where it was, with its hash; else the file is read
+from its beginning. Rows of deleted journals go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.events.chain import START, unseal
+from golem_forge.events.journal_reader import parse_body
+from golem_forge.events.session_files import is_held, list_journals
+
+if TYPE_CHECKING:
+    import sqlite3
+
+SCHEMA_VERSION: Final = 1
+SCHEMA: Final = f"""
+BEGIN;
+DROP TABLE IF EXISTS sessions;
+DROP TABLE IF EXISTS calls;
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, lines INTEGER, hash TEXT, created TEXT, updated TEXT,
+    closed INTEGER, worker TEXT, model TEXT, top_lines INTEGER, top_hash TEXT
+);
+CREATE TABLE calls (
+    id TEXT, session_id TEXT, n INTEGER, tool TEXT, status TEXT, caller TEXT, worker TEXT, parent TEXT,
+    proposed_at TEXT, duration_ms REAL, error TEXT, PRIMARY KEY (session_id, id)
+);
+CREATE INDEX calls_by_time ON calls (proposed_at);
+CREATE INDEX calls_by_id ON calls (id);
+PRAGMA user_version = {SCHEMA_VERSION};
+COMMIT;
+"""
+_BIGGEST_TAIL: Final = 16 * 1024 * 1024
+
+
+def refresh(connection: sqlite3.Connection, home: Path) -> None:
+    known = {row[0]: row[1:] for row in connection.execute("SELECT id, size, mtime_ns, lines, hash FROM sessions")}
+    changed = []
+    present = set()
+    for path in list_journals(home):
+        present.add(path.stem)
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            continue
+        if known.get(path.stem, ())[:2] != (stat.st_size, stat.st_mtime_ns):
+            changed.append((path, stat.st_mtime_ns))
+    gone = known.keys() - present
+    if not changed and not gone:
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        for session_id in gone:
+            connection.execute("DELETE FROM calls WHERE session_id = ?", (session_id,))
+            connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+        for path, mtime_ns in changed:
+            _read_in(connection, path, mtime_ns, known.get(path.stem))
+
+
+def _read_in(connection: sqlite3.Connection, path: Path, mtime_ns: int, known: tuple[Any, ...] | None) -> None:
+    session_id = path.stem
+    size, lines, hash = (known[0], known[2], known[3]) if known else (0, 0, START)
+    if not known or not _still_there(path, size, hash):
+        size, lines, hash = 0, 0, START
+        connection.execute("DELETE FROM calls WHERE session_id = ?", (session_id,))
+        connection.execute(
+            "INSERT INTO sessions VALUES (?, 0, 0, 0, '', '', '', 0, '', '', 0, '') ON CONFLICT (id) DO UPDATE "
+            "SET size = 0, lines = 0, hash = '', created = '', updated = '', closed = 0, worker = '', model = ''",
+            (session_id,),
+        )
+    last: Mapping[str, Any] = {}
+    for line in _new_lines(path, size):
+        size += len(line)
+        lines += 1
+        parts = unseal(line[:-1])
+        record = parse_body(parts[0]) if parts else None
+        if parts is None or record is None:
+            continue
+        hash = parts[1]
+        last = record
+        _take_in(connection, session_id, record)
+    if last:
+        connection.execute(
+            "UPDATE sessions SET updated = ?, closed = ? WHERE id = ?",
+            (str(last.get("ts", "")), last.get("type") == "closed", session_id),
+        )
+    # The size as read, not as it is: a torn or still growing last line makes the next refresh look again.
+    connection.execute(
+        "UPDATE sessions SET size = ?, mtime_ns = ?, lines = ?, hash = ? WHERE id = ?",
+        (size, mtime_ns, lines, hash, session_id),
+    )
+    if not is_held(path):  # a writer may still take back lines that a full disk cut short
+        connection.execute(
+            "UPDATE sessions SET top_lines = ?, top_hash = ? WHERE id = ? AND top_lines <= ?",
+            (lines, hash, session_id, lines),
+        )
+
+
+def _still_there(path: Path, size: int, hash: str) -> bool:
+    """Whether the line that ended at `size` is still the one with this hash."""
+    ending = f'"hash":"{hash}"}}\n'.encode()
+    if size < len(ending):
+        return False
+    with path.open("rb") as file:
+        file.seek(size - len(ending))
+        return file.read(len(ending)) == ending
+
+
+def _new_lines(path: Path, size: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(size)
+        while (line := file.readline(_BIGGEST_TAIL)).endswith(b"\n"):
+            yield line
+
+
+def _take_in(connection: sqlite3.Connection, session_id: str, record: Mapping[str, Any]) -> None:
+    kind, call_id = record.get("type"), record.get("call")
+    if kind in ("proposed", "begun"):
+        connection.execute(
+            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, '', ?, ?, ?, ?, 0, '')",
+            (
+                call_id,
+                session_id,
+                record.get("n"),
+                record.get("tool"),
+                record.get("caller", ""),
+                record.get("worker", ""),
+                record.get("parent", ""),
+                record.get("ts", ""),
+            ),
+        )
+    elif kind == "started":
+        connection.execute(
+            "UPDATE calls SET tool = ? WHERE session_id = ? AND id = ?", (record.get("tool"), session_id, call_id)
+        )
+    elif kind == "finished":
+        connection.execute(
+            "UPDATE calls SET status = ?, duration_ms = ?, error = ? WHERE session_id = ? AND id = ?",
+            (record.get("status", ""), record.get("ms", 0.0), str(record.get("error", "")), session_id, call_id),
+        )
+    elif kind == "session":
+        connection.execute("UPDATE sessions SET created = ? WHERE id = ?", (record.get("created", ""), session_id))
+    elif kind == "event" and record.get("event") == "sessionStarted":
+        data = record.get("data", {})
+        connection.execute(
+            "UPDATE sessions SET worker = ?, model = ? WHERE id = ?",
+            (str(data.get("worker", "")), str(data.get("model", "")), session_id),
+        )

@@ -1,0 +1,233 @@
+"""The questions that are open: who may answer them, who waits for them, and how each one ends exactly once.
+
+A question ends by a valid answer, by the last waiter giving up (timeout, cancel) or by the last adapter going away.
+Approvals with an equal fingerprint share one question; an answer that edits the arguments serves only the oldest of
+their waiters, the others get a question of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+from golem_forge.core.ids import new_id
+from golem_forge.events.answers import Answer, approval_answer, form_answer, input_answer, with_field_errors
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+
+NOBODY: Final = "nobody"
+INTERRUPT: Final = "interrupt"
+TIMEOUT: Final = "timeout"
+GONE: Final = "No one can answer: the UI is gone."
+TOO_MANY: Final = "too many pending approvals"
+MAX_OPEN: Final = 100
+
+EditCheck = Callable[[Mapping[str, Any]], Mapping[str, str]]
+"""Looks at edited arguments; gives the errors by field name, none if they are valid."""
+
+_log = logging.getLogger(__name__)
+
+
+class CancelSignal(Protocol):
+    """Anything with an awaitable `wait`, such as asyncio.Event."""
+
+    def wait(self) -> Awaitable[object]: ...
+
+
+class Kind:
+    """One kind of question: its events, which answers count, and what it comes to when nobody answers."""
+
+    def __init__(
+        self,
+        asks: str,
+        answered: str,
+        resolved: str,
+        judge: Callable[[Mapping[str, Any], Mapping[str, Any]], Answer | str],
+        refusal: Answer,
+    ) -> None:
+        self.asks = asks
+        self.answered = answered
+        self.resolved = resolved
+        self.judge = judge
+        self.refusal = refusal
+
+
+APPROVAL: Final = Kind("approvalRequired", "approvalResponse", "approvalResolved", approval_answer, {"approved": False})
+FORM: Final = Kind("formRequired", "formResponse", "formResolved", form_answer, {"action": "cancel"})
+INPUT: Final = Kind("inputPrompt", "userInput", "inputResolved", input_answer, {})
+
+
+class _Question:
+    def __init__(self, kind: Kind, wire: dict[str, Any], worker_id: str, check_edit: EditCheck | None) -> None:
+        self.kind = kind
+        self.wire = wire
+        self.worker_id = worker_id
+        self.check_edit = check_edit
+        self.waiters: list[asyncio.Future[Answer]] = []
+
+    @property
+    def id(self) -> str:
+        return str(self.wire["requestId"])
+
+
+class OpenQuestions:
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+        self._adapters: list[str] = []
+        self._open: dict[str, _Question] = {}
+        for kind in (APPROVAL, FORM, INPUT):
+            bus.on(kind.answered, lambda event, kind=kind: self._take(kind, event))  # type: ignore[misc]
+
+    @property
+    def attached(self) -> bool:
+        return bool(self._adapters)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def attach(self, name: str) -> Callable[[], None]:
+        self._adapters.append(name)
+        gone = False
+
+        def detach() -> None:
+            nonlocal gone
+            if gone:
+                return
+            gone = True
+            self._adapters.remove(name)
+            if not self._adapters:
+                for question in list(self._open.values()):
+                    self._settle(question, {**question.kind.refusal, "by": NOBODY, "reason": GONE}, shown_by=name)
+
+        return detach
+
+    def replay(self, handler: Callable[[Event], object]) -> None:
+        for question in list(self._open.values()):
+            handler(self._bus.make_event(question.kind.asks, question.wire, question.worker_id))
+
+    async def ask(
+        self,
+        kind: Kind,
+        wire: dict[str, Any],
+        *,
+        limit_s: float | None,
+        cancel: CancelSignal | None,
+        worker_id: str = "",
+        check_edit: EditCheck | None = None,
+    ) -> Answer:
+        if not self._adapters:
+            return {**kind.refusal, "by": NOBODY, "reason": GONE}
+        if sum(len(question.waiters) for question in self._open.values()) >= MAX_OPEN:
+            return {**kind.refusal, "by": NOBODY, "reason": TOO_MANY}
+        if cancel is not None and getattr(cancel, "is_set", bool)():
+            return {**kind.refusal, "by": INTERRUPT}
+        self._bus.bind_loop()
+        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        question = self._same(kind, wire)
+        if question is not None:
+            question.waiters.append(waiter)
+            question.wire["waiting"] = len(question.waiters)
+        else:
+            question = _Question(kind, wire, worker_id, check_edit)
+            question.waiters.append(waiter)
+            self._put(question)
+        return await self._outcome(waiter, limit_s, cancel)
+
+    def _same(self, kind: Kind, wire: Mapping[str, Any]) -> _Question | None:
+        fingerprint = wire.get("fingerprint")
+        if kind is not APPROVAL or not fingerprint:
+            return None
+        return next((one for one in self._open.values() if one.wire.get("fingerprint") == fingerprint), None)
+
+    def _put(self, question: _Question) -> None:
+        if question.id in self._open:
+            raise ValueError(f"request {question.id!r} is already open")
+        self._open[question.id] = question  # first, because a UI may answer before emit returns
+        try:
+            self._bus.emit(question.kind.asks, dict(question.wire), question.worker_id)
+        except ValueError:
+            del self._open[question.id]
+            raise
+
+    async def _outcome(
+        self, waiter: asyncio.Future[Answer], limit_s: float | None, cancel: CancelSignal | None
+    ) -> Answer:
+        cancelled = None if cancel is None else asyncio.ensure_future(cancel.wait())
+        awaited: set[asyncio.Future[Any]] = {waiter} if cancelled is None else {waiter, cancelled}
+        try:
+            await asyncio.wait(awaited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if not waiter.done():
+                if cancelled is not None and cancelled.done():
+                    self._give_up(waiter, {"by": INTERRUPT})
+                else:
+                    self._give_up(waiter, {"by": TIMEOUT, "reason": f"No answer within {limit_s:g} s."})
+            return waiter.result()
+        except asyncio.CancelledError:
+            if not waiter.done():
+                self._give_up(waiter, {"by": INTERRUPT})
+            raise
+        finally:
+            if cancelled is not None:
+                cancelled.cancel()
+
+    def _give_up(self, waiter: asyncio.Future[Answer], why: Answer) -> None:
+        question = next(one for one in self._open.values() if waiter in one.waiters)
+        answer = {**question.kind.refusal, **why}
+        if len(question.waiters) == 1:
+            self._settle(question, answer)
+        else:  # others still wait for the same card
+            question.waiters.remove(waiter)
+            question.wire["waiting"] = len(question.waiters)
+            waiter.set_result(answer)
+
+    def _take(self, kind: Kind, event: Event) -> None:
+        request_id = event.wire.get("requestId")
+        question = self._open.get(request_id) if isinstance(request_id, str) else None
+        if question is None or question.kind is not kind:
+            _log.debug("%s for %r ignored: no such request is open", event.type, request_id)
+            return
+        answer = kind.judge(question.wire, event.wire)
+        if isinstance(answer, str):
+            _log.debug("%s for %r is invalid and ignored: %s", event.type, request_id, answer)
+            return
+        if "args" in answer and question.check_edit is not None:
+            try:
+                errors = question.check_edit(answer["args"])
+            except Exception:
+                _log.exception("edited arguments could not be checked")
+                answer = {"approved": False, "reason": "The edited arguments could not be checked."}
+                errors = {}
+            if errors:
+                question.wire = with_field_errors(question.wire, errors)
+                self._bus.emit(kind.asks, dict(question.wire), question.worker_id)
+                return
+        only = self._adapters[0] if len(set(self._adapters)) == 1 else "ui"
+        self._settle(question, {**answer, "by": event.source or only})
+
+    def _settle(self, question: _Question, answer: Answer, shown_by: str = "") -> None:
+        """Ends a question. `shown_by`: who is named to the UIs, where it is not who answered."""
+        del self._open[question.id]
+        served, rest = question.waiters, []
+        if "args" in answer:
+            served, rest = question.waiters[:1], question.waiters[1:]
+        self._bus.emit(question.kind.resolved, _resolution(question, answer, shown_by), question.worker_id)
+        for waiter in served:
+            if not waiter.done():
+                waiter.set_result(dict(answer))
+        if rest:
+            wire = {**question.wire, "requestId": new_id(), "waiting": len(rest)}
+            again = _Question(question.kind, wire, question.worker_id, question.check_edit)
+            again.waiters = rest
+            self._put(again)
+
+
+def _resolution(question: _Question, answer: Answer, shown_by: str) -> dict[str, Any]:
+    resolution: dict[str, Any] = {"requestId": question.id}
+    if question.kind is FORM:
+        resolution["action"] = answer["action"]
+    elif question.kind is APPROVAL:
+        resolution |= {"approved": answer["approved"], "by": shown_by or answer["by"], "edited": "args" in answer}
+        resolution |= {key: answer[key] for key in ("choice", "reason") if key in answer}
+    return resolution

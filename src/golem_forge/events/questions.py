@@ -1,0 +1,164 @@
+"""RuntimeUI: what the runtime uses to tell UIs what happens and to ask them.
+
+The `show_…`, `update_…` and `end_session` methods return at once; they take fields as keywords, or a mapping with wire
+names. `request_approval`, `request_form` and `get_user_input` emit a question and await the answer with its id; any
+number may be open. They fail closed: with no adapter attached they are at once denied, cancelled, InputUnavailable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from golem_forge.core.ids import new_id
+from golem_forge.events.answers import Answer
+from golem_forge.events.bus import EventBus
+from golem_forge.events.clock import iso
+from golem_forge.events.envelope import Event
+from golem_forge.events.open_questions import (
+    APPROVAL,
+    FORM,
+    GONE,
+    INPUT,
+    INTERRUPT,
+    CancelSignal,
+    EditCheck,
+    OpenQuestions,
+)
+from golem_forge.events.types import ApprovalRequired, EventData, FormRequired, UserInput, to_wire
+from golem_forge.events.wire import camel
+
+
+class InputUnavailable(Exception):
+    """No input will come. `by` says why: `nobody` can answer, `timeout`, or `interrupt`."""
+
+    def __init__(self, reason: str, by: str) -> None:
+        super().__init__(reason)
+        self.by = by
+
+
+class RuntimeUI:
+    def __init__(self, bus: EventBus) -> None:
+        self.bus = bus
+        self._questions = OpenQuestions(bus)
+
+    # ---- adapters
+
+    def attach(self, name: str) -> Callable[[], None]:
+        """Registers a UI that can answer; gives the function that says it is gone."""
+        return self._questions.attach(name)
+
+    @property
+    def attached(self) -> bool:
+        """Whether anyone can answer."""
+        return self._questions.attached
+
+    @property
+    def open_count(self) -> int:
+        return len(self._questions)
+
+    def replay_open(self, handler: Callable[[Event], object]) -> None:
+        """Gives a UI that has just attached every open question again: same ids, original order."""
+        self._questions.replay(handler)
+
+    # ---- telling
+
+    def show_message(self, message: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+        """`{role, content, timestamp?, attachments?}`"""
+        self.bus.emit("message", {"message": {**(message or {}), **fields}})
+
+    def show_status(self, status: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+        self._tell("status", status, fields)
+
+    def show_tool_started(
+        self, tool_call_id: str, tool_name: str, args: Any, caller: str = "llm", **fields: Any
+    ) -> None:
+        wire = {"toolCallId": tool_call_id, "toolName": tool_name, "args": args, "caller": caller}
+        self._tell("toolStarted", wire, fields)
+
+    def show_tool_result(self, result: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+        self._tell("toolResult", result, fields)
+
+    def show_progress(
+        self, tool_call_id: str, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        wire = {"toolCallId": tool_call_id, "progress": progress}
+        self._tell("toolProgress", wire, {"total": total, "message": message})
+
+    def update_worker(self, worker: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+        self._tell("workerUpdate", worker, fields)
+
+    def update_plan(self, plan: list[dict[str, Any]], explanation: str | None = None) -> None:
+        self._tell("planUpdated", {"plan": plan}, {"explanation": explanation})
+
+    def show_diff(self, diff: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+        self._tell("diffContent", diff, fields)
+
+    def end_session(self, reason: str, message: str | None = None) -> None:
+        self._tell("sessionEnd", {"reason": reason}, {"message": message})
+
+    def _tell(self, type: str, wire: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> None:
+        worker_id = fields.get("worker_id") or (wire or {}).get("workerId") or ""
+        given = {camel(name): value for name, value in fields.items() if value is not None or name == "decision"}
+        self.bus.emit(type, {**(wire or {}), **given}, worker_id)
+
+    # ---- asking
+
+    async def request_approval(
+        self,
+        request: ApprovalRequired | Mapping[str, Any],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        cancel: CancelSignal | None = None,
+        check_edit: EditCheck | None = None,
+        worker_id: str = "",
+    ) -> Answer:
+        """`{approved, by, choice?, args?, reason?, stop?}`.
+
+        `by` is the UI that answered, `timeout`, `interrupt` (cancelled), or `nobody` when no one could.
+        """
+        wire = _question(request)
+        wire.setdefault("waiting", 1)
+        if timeout is not None:
+            wire.setdefault("expiresAt", iso(time.time() + timeout))
+        return await self._questions.ask(
+            APPROVAL, wire, limit_s=timeout, cancel=cancel, check_edit=check_edit, worker_id=worker_id
+        )
+
+    async def request_form(
+        self,
+        form: FormRequired | Mapping[str, Any],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        cancel: CancelSignal | None = None,
+        worker_id: str = "",
+    ) -> Answer:
+        """`{action, by, values?}`; nobody there, timeout and cancel all give `cancel`."""
+        return await self._questions.ask(FORM, _question(form), limit_s=timeout, cancel=cancel, worker_id=worker_id)
+
+    async def get_user_input(
+        self,
+        prompt: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        cancel: CancelSignal | None = None,
+    ) -> UserInput:
+        request_id = new_id()
+        wire = {"requestId": request_id, "prompt": prompt}
+        answer = await self._questions.ask(INPUT, wire, limit_s=timeout, cancel=cancel)
+        if "content" not in answer:
+            by = answer["by"]
+            raise InputUnavailable("interrupted" if by == INTERRUPT else answer.get("reason", GONE), by)
+        return UserInput(request_id=request_id, content=answer["content"], attachments=answer.get("attachments"))
+
+
+def _question(request: EventData | Mapping[str, Any]) -> dict[str, Any]:
+    wire = to_wire(request) if isinstance(request, EventData) else dict(request)
+    if not wire.get("requestId"):
+        wire["requestId"] = new_id()
+    return wire
+
+
+def create_runtime_ui(bus: EventBus) -> RuntimeUI:
+    return RuntimeUI(bus)

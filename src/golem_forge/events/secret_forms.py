@@ -1,0 +1,52 @@
+"""The spellings under which a known value may turn up: as it is, JSON-escaped, URL-quoted, and in base64.
+
+Base64 writes a value differently at each of the three places it can have in a group of three bytes; the characters
+that do not depend on its neighbours are found inside any longer encoded text (`user:password` of a header).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+_MIN_CORE = 8
+"""Shorter pieces of base64 would also be found in ordinary words."""
+
+
+def forms(value: str) -> set[str]:
+    found = {value}
+    stripped = value.strip()
+    for text in {value, stripped} - {""}:
+        found |= {
+            json.dumps(text)[1:-1],
+            json.dumps(text, ensure_ascii=False)[1:-1],
+            json.dumps(text)[1:-1].replace("/", "\\/"),
+        }
+        raw = text.encode("utf-8", "surrogatepass")
+        for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+            found |= {quoted, _lower_escapes(quoted)}
+        found |= _base64_forms(raw)
+    if stripped:
+        found.add(stripped)
+    return found
+
+
+def _lower_escapes(quoted: str) -> str:
+    head, *rest = quoted.split("%")
+    return head + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
+
+
+def _base64_forms(raw: bytes) -> set[str]:
+    found = set()
+    for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
+        whole = encode(raw).decode()
+        found |= {text for text in (whole, whole.rstrip("=")) if len(text) >= _MIN_CORE}
+        for before in range(3):
+            encoded = encode(bytes(before) + raw).decode().rstrip("=")
+            first = (before * 8 + 5) // 6  # characters that also hold bits of what stands before
+            whole_chars = (before + len(raw)) * 8 // 6  # the last one may also hold bits of what follows
+            core = encoded[first:whole_chars]
+            if len(core) >= _MIN_CORE:
+                found.add(core)
+    return found

@@ -1,0 +1,62 @@
+"""StreamRedactor: redaction of output that arrives in pieces. A value split across two pieces is still found.
+
+`feed` gives what can be shown now and keeps back only an end that could be the beginning of something to take out
+(at most twice the longest such spelling); `finish` gives the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from golem_forge.events.redaction import Redactor
+
+
+class StreamRedactor:
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def feed(self, chunk: str) -> str:
+        text = self._held + chunk
+        cut = self._safe_end(text)
+        self._held = text[cut:]
+        return self._redactor.text(text[:cut])
+
+    def finish(self) -> str:
+        text, self._held = self._held, ""
+        return self._redactor.text(text)
+
+    def _safe_end(self, text: str) -> int:
+        """The first place from which on the text could still become something to take out."""
+        secrets = self._redactor.secret_spans(text)
+        paths = self._redactor.path_spans(text)
+        secret_places = {place for one in self._redactor.secrets for place in _beginnings(text, one)}
+        # What follows a path decides whether it is one, and a `.` needs one character more.
+        path_places = {
+            place
+            for one in self._redactor.paths
+            for ending in ("\0", ".\0")
+            for place in _beginnings(text, one + ending)
+        }
+        cut = min(
+            min((place for place in secret_places if not _inside(place, secrets)), default=len(text)),
+            min((place for place in path_places if not _inside(place, secrets + paths)), default=len(text)),
+        )
+        while (divided := _inside(cut, secrets + paths)) is not None:
+            cut = divided
+        return cut
+
+
+def _inside(place: int, spans: list[tuple[int, int]]) -> int | None:
+    """The beginning of the span that this place would divide."""
+    return next((start for start, end in spans if start < place < end), None)
+
+
+def _beginnings(text: str, spelling: str) -> Iterator[int]:
+    """Every place from which the rest of `text` is a beginning (not the whole) of `spelling`."""
+    first = spelling[0]
+    place = text.find(first, max(0, len(text) - len(spelling) + 1))
+    while place >= 0:
+        if spelling.startswith(text[place:]):
+            yield place
+        place = text.find(first, place + 1)

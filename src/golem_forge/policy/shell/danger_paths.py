@@ -1,0 +1,120 @@
+"""Dangers to files: deletion, permissions, devices, secrets and start-up files."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from .danger_model import Context
+from .lenient import FoundCommand
+from .names import names
+from .operands import file_words, secret_by_shape, spellings
+from .options import has_long, plain_operands, short_letters
+from .roots import is_raw_device, is_root_like
+
+_WRITES = names("> >> >| >! >>| >>! >& &> &>> <>")
+_DELETERS = names("rm unlink shred rmdir")
+_LAST_IS_WRITTEN = names("cp mv install ln rsync")
+_ALL_WRITTEN = names("tee truncate shred sponge touch")
+_FORMATTERS = names("wipefs blkdiscard mke2fs mkswap")
+
+_STARTUP = re.compile(
+    r"(^|/)(\.(bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin"
+    r"|zlogout|kshrc|xprofile|xinitrc|xsessionrc)|\.config/fish/.*|\.config/autostart/.*|\.config/systemd/.*"
+    r"|\.ssh/(authorized_keys|rc)|Library/LaunchAgents/.*)$"
+    r"|^/+etc/(profile(\.d/.*)?|bash\.bashrc|zsh/.*|rc\.local|environment|cron.*|systemd/.*|init\.d/.*)$"
+    r"|^/+var/spool/cron/.*$"
+)
+_OTHERS_WRITE = re.compile(r"[0-7]*[2367]|(.*,)?[ug]*[ao][ugoa]*[+=][rxXst]*w.*")
+
+
+def rm_force(command: FoundCommand, context: Context) -> bool:
+    if command.program != "rm":
+        return False
+    return "f" in short_letters(command.arguments) or has_long(command.arguments, "--force")
+
+
+def delete_many(command: FoundCommand, context: Context) -> bool:
+    if command.program == "find":
+        return "-delete" in command.arguments
+    through = {"find", "xargs", "parallel", "fd", "fdfind"} & set(command.via)
+    return command.program in _DELETERS and bool(through)
+
+
+def perm_recursive(command: FoundCommand, context: Context) -> bool:
+    if command.program not in ("chmod", "chown", "chgrp"):
+        return False
+    if "R" not in short_letters(command.arguments) and not has_long(command.arguments, "--recursive", 3):
+        return False
+    operands = plain_operands(command.arguments)
+    if any(is_root_like(context.seen_from_here(path)) for path in operands):
+        return True
+    # A mode like `-w` looks like a flag, but only takes rights away.
+    return command.program == "chmod" and any(_OTHERS_WRITE.fullmatch(word) for word in operands[:1])
+
+
+def wipe_root(command: FoundCommand, context: Context) -> bool:
+    arguments = command.arguments
+    if command.program == "find":
+        deletes = "-delete" in arguments or any(
+            flag in arguments and "rm" in arguments for flag in ("-exec", "-execdir", "-ok", "-okdir")
+        )
+        return deletes and any(is_root_like(context.seen_from_here(path)) for path in _find_roots(arguments))
+    if command.program != "rm":
+        return False
+    recursive = short_letters(arguments) & {"r", "R"} or has_long(arguments, "--recursive")
+    return bool(recursive) and any(is_root_like(context.seen_from_here(path)) for path in plain_operands(arguments))
+
+
+def _find_roots(arguments: tuple[str, ...]) -> Iterator[str]:
+    for word in arguments:
+        if word.startswith("-") and word not in ("-H", "-L", "-P"):
+            return
+        yield word
+
+
+def wipe_device(command: FoundCommand, context: Context) -> bool:
+    if command.program.startswith("mkfs") or command.program in _FORMATTERS:
+        return True
+    return any(is_raw_device(context.seen_from_here(path)) for path in written_paths(command))
+
+
+def written_paths(command: FoundCommand) -> Iterator[str]:
+    """The files a command writes, as far as its words tell."""
+    yield from (redirect.target for redirect in command.redirects if redirect.operator in _WRITES)
+    operands = plain_operands(command.arguments)
+    program = command.program
+    if program == "dd":
+        yield from (word[3:] for word in command.arguments if word.startswith("of="))
+    elif program in _ALL_WRITTEN or (program == "sed" and _edits_in_place(command.arguments)):
+        yield from operands
+    elif program in _LAST_IS_WRITTEN:
+        yield from operands[-1:]
+        for index, word in enumerate(command.arguments):
+            if word == "-t":
+                yield from command.arguments[index + 1 : index + 2]
+            elif word.startswith("--target-directory="):
+                yield word.partition("=")[2]
+
+
+def _edits_in_place(arguments: tuple[str, ...]) -> bool:
+    return has_long(arguments, "--in-place") or any(
+        word.startswith("-") and not word.startswith("--") and "i" in word for word in arguments
+    )
+
+
+def writes_startup_file(command: FoundCommand, context: Context) -> bool:
+    return any(
+        _STARTUP.search(posixpath.normpath(context.seen_from_here(path))) for path in written_paths(command) if path
+    )
+
+
+def secret_read(command: FoundCommand, context: Context) -> bool:
+    sources = [redirect.target for redirect in command.redirects if redirect.operator in ("<", "<>")]
+    for word in (*file_words(command.program, command.arguments), *sources):
+        for path in spellings(word):
+            normal = posixpath.normpath(context.seen_from_here(path)) if path else ""
+            if normal and (context.is_secret(normal) or secret_by_shape(normal)):
+                return True
+    return False

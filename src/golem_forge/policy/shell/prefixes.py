@@ -1,0 +1,103 @@
+"""Command prefixes as rules: which are too wide to be offered or saved, and which ones fit a given command."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from .names import names
+from .wrappers import SHELLS, WRAPPERS, hidden_commands
+
+_ALONE = names(
+    "git rm mv cp chmod chown dd find xargs awk gawk mawk sed perl ruby node nodejs deno bun php lua pip pip3 npm"
+    " npx yarn pnpm uv uvx cargo go make docker podman kubectl terraform aws gcloud ssh scp rsync curl wget tee"
+    " eval forge"
+)
+_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript)[0-9.]*")
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+
+# Subcommands that run whatever is named after them.
+_RUNNERS: dict[str, frozenset[str]] = {
+    "npm": names("run run-script exec x"),
+    "yarn": names("run exec dlx"),
+    "pnpm": names("run exec dlx"),
+    "bun": names("run x"),
+    "deno": names("run task"),
+    "uv": names("run tool"),
+    "poetry": names("run"),
+    "hatch": names("run"),
+    "pdm": names("run"),
+    "pipx": names("run"),
+    "bundle": names("exec"),
+    "go": names("run tool"),
+    "docker": names("run exec"),
+    "podman": names("run exec"),
+    "kubectl": names("run exec"),
+}
+_INFORMING = names("--version --help -V -h")
+
+# Programs that have subcommands, and the subcommands that have subcommands themselves.
+_ONE_WORD = names(
+    "git hg svn jj npm npx yarn pnpm bun deno pip pip3 pipx uv uvx poetry hatch pdm conda mamba cargo rustup go"
+    " make just task docker podman kubectl helm terraform tofu systemctl brew apt apt-get dnf apk dotnet mvn"
+    " gradle bundle gem rake rails mix composer flutter dart swift zig nix"
+)
+_TWO_WORDS = names("aws gcloud az gh glab")
+_GROUPS: dict[str, frozenset[str]] = {
+    "docker": names("compose container image volume network system buildx builder"),
+    "podman": names("compose container image volume network system"),
+    "git": names("stash remote submodule worktree"),
+    "npm": names("config"),
+    "uv": names("pip"),
+    "go": names("mod"),
+    "kubectl": names("config"),
+    "terraform": names("state"),
+    "rustup": names("toolchain"),
+}
+_SUBCOMMAND = re.compile(r"[A-Za-z0-9][\w:.@/-]*")
+
+
+def is_banned_prefix(words: tuple[str, ...]) -> bool:
+    """Would a rule for everything that begins with `words` allow nearly anything?"""
+    if not words:
+        return True
+    program, arguments = posixpath.basename(words[0]), words[1:]
+    if set(arguments) & _INFORMING:
+        return False
+    options_only = all(word.startswith("-") for word in arguments)
+    if len(arguments) == 1 and arguments[0] in _RUNNERS.get(program, ()):
+        return True
+    if program in ("docker", "podman") and arguments in (("compose", "run"), ("compose", "exec")):
+        return True
+    if program in SHELLS or _INTERPRETER.fullmatch(program):
+        # `python -m pip` is as wide as `pip`
+        is_module = _PYTHON.fullmatch(program) is not None and arguments[:1] == ("-m",)
+        return options_only or (is_module and is_banned_prefix(arguments[1:]))
+    if program in WRAPPERS and program != "find":
+        hidden = list(hidden_commands(program, arguments))
+        return options_only or all(not inner.script and is_banned_prefix(inner.words) for inner in hidden)
+    return program in _ALONE and options_only
+
+
+def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The prefixes worth offering for a command, narrow to wide; none if every one would be too wide."""
+    if not words or ("/" in words[0] and not words[0].startswith("/")):
+        return []
+    program = posixpath.basename(words[0])
+    if _PYTHON.fullmatch(program):
+        prefix = words[:3] if words[1:2] == ("-m",) else ()
+    elif program in _ONE_WORD or program in _TWO_WORDS:
+        prefix = _subcommand_prefix(program, words)
+    elif program in WRAPPERS or program in SHELLS or _INTERPRETER.fullmatch(program):
+        prefix = ()
+    else:
+        prefix = words[:1]
+    return [prefix] if prefix and not is_banned_prefix(prefix) else []
+
+
+def _subcommand_prefix(program: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    second = words[1] if len(words) > 1 else ""
+    is_group = second in _GROUPS.get(program, ()) or second in _RUNNERS.get(program, ())
+    length = 3 if program in _TWO_WORDS or is_group else 2
+    fits = len(words) >= length and all(_SUBCOMMAND.fullmatch(word) for word in words[1:length])
+    return words[:length] if fits else ()

@@ -1,0 +1,50 @@
+"""Paths that nobody empties on purpose, and devices that nobody writes to: judged from the words alone."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from fnmatch import fnmatchcase
+
+from .names import names
+
+_TOP_LEVEL = names(
+    "bin boot dev etc home lib lib32 lib64 libx32 media mnt nix opt proc root run sbin srv sys tmp usr var"
+    " Applications Library System Users Volumes private"
+)
+_HARMLESS_DEVICES = names("null zero full random urandom tty fd pts shm")
+
+_HOME = re.compile(r"(?:~(?:[A-Za-z_][\w-]*)?|\$HOME|\$\{HOME[^}]*\})(/.*)?", re.DOTALL)
+_EVERYTHING = re.compile(r"[*.?]*")
+
+
+def joined(path: str, here: str) -> str:
+    """`path` seen from the directory `here`, both as written."""
+    if not here or path.startswith(("/", "~", "$")):
+        return path
+    return f"{here}/{path}"
+
+
+def is_root_like(path: str) -> bool:
+    """`/`, a home directory or a top-level system directory, or all that is in one."""
+    home = _HOME.fullmatch(path)
+    if home:
+        return _EVERYTHING.fullmatch(posixpath.normpath(home[1] or "/").lstrip("/")) is not None
+    if not path.startswith("/"):
+        return False
+    parts = posixpath.normpath("/" + path.lstrip("/")).strip("/").split("/")
+    if _EVERYTHING.fullmatch(parts[0]):
+        return len(parts) == 1 or _EVERYTHING.fullmatch(parts[1]) is not None
+    top = [name for name in _TOP_LEVEL if fnmatchcase(name, parts[0])]
+    if len(parts) == 1:
+        return bool(top)
+    # What lies in /tmp is anyone's to throw away.
+    return len(parts) == 2 and _EVERYTHING.fullmatch(parts[1]) is not None and bool(set(top) - {"tmp"})
+
+
+def is_raw_device(path: str) -> bool:
+    """A device whose content would be overwritten."""
+    parts = posixpath.normpath("/" + path.lstrip("/")).split("/")
+    if not path.startswith("/") or parts[1] != "dev" or len(parts) < 3:
+        return False
+    return parts[2] not in _HARMLESS_DEVICES and not parts[2].startswith("std")

@@ -1,0 +1,62 @@
+"""Reach: the sandbox a file tool works in, and what an embedder says about its zones' consent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.nearest import nearest
+from golem_forge.core.verdict import Verdict
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import Target
+from golem_forge.tools.context import ToolContext
+
+ZoneApproval = Mapping[str, Mapping[str, Verdict | str]]
+"""Zone name → `write` or `delete` → verdict."""
+_VERBS = {"write": Verb.WRITE, "delete": Verb.DELETE}
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    sandbox: Sandbox | None = None
+    """None: the one of each call's context."""
+    overrides: Mapping[tuple[str, Verb], Verdict] = field(default_factory=dict)
+
+    def target(self, path: str, access: Verb, ctx: ToolContext, *, follow_last: bool = True) -> Target:
+        sandbox = self.sandbox or ctx.sandbox or Sandbox(has_block=False)
+        return sandbox.target(path, access, follow_last=follow_last)
+
+    def effect(self, target: Target) -> Effect:
+        """What the call does there. An override replaces the zone's consent, never its `blocked`, nor any mark."""
+        effect = target.effect()
+        said = self.overrides.get((target.zone.name, target.access)) if target.zone else None
+        if said is None or effect.zone_verdict is Verdict.BLOCKED:
+            return effect
+        return replace(effect, zone_verdict=said)
+
+
+def checked_overrides(sandbox: Sandbox | None, zone_approval: ZoneApproval) -> dict[tuple[str, Verb], Verdict]:
+    """Raises ConfigError for a zone, a verb or a verdict that does not exist."""
+    overrides: dict[tuple[str, Verb], Verdict] = {}
+    problems: list[str] = []
+    for zone, verdicts in zone_approval.items():
+        if sandbox is not None and zone not in sandbox.zones:
+            problems.append(f"zone_approval: no zone '{zone}'{_meant(zone, sandbox.zones)}")
+        for verb, verdict in verdicts.items():
+            if verb not in _VERBS:
+                problems.append(f"zone_approval.{zone}: no '{verb}' there; only write and delete ask for consent")
+            elif verdict not in tuple(Verdict):
+                known = [each.value for each in Verdict]
+                problems.append(f"zone_approval.{zone}.{verb}: '{verdict}' is no verdict{_meant(str(verdict), known)}")
+            else:
+                overrides[zone, _VERBS[verb]] = Verdict(verdict)
+    if problems:
+        raise ConfigError(*problems)
+    return overrides
+
+
+def _meant(word: str, known: Mapping[str, object] | list[str]) -> str:
+    close = nearest(word, known)
+    return f"; did you mean '{close}'?" if close else f". There are: {', '.join(sorted(known)) or 'none'}"

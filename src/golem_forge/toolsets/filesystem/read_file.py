@@ -1,0 +1,110 @@
+"""read_file: a text file by lines. The caller reads `L<n>: text`; the value holds the raw text of the same lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.effects import Verb
+from golem_forge.core.errors import ToolFailed
+from golem_forge.core.result import ToolResult
+from golem_forge.sandbox import files
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.tool import NeedsApproval, Tool
+from golem_forge.toolsets.content import decode, has_binary_name, looks_binary, media_type
+from golem_forge.toolsets.filesystem.reach import Reach
+from golem_forge.toolsets.filesystem.shape import file_tool, path_field, reading_plan
+from golem_forge.toolsets.numbered import PAGE_BYTES, bare, closing_note, first_line, offset_field, split_lines
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from golem_forge.sandbox.target import Target
+
+DEFAULT_LIMIT: Final = 2000
+_LONGEST_LINE: Final = 2000
+_DESCRIPTION: Final = (
+    "Read a text file. Lines come back numbered as `L<n>: text`, up to `limit` lines or 30 KiB at a time; the last "
+    "line says where to continue. A very long line is shown whole when it is the only one asked for (`limit: 1`)."
+)
+
+
+def read_file_tool(reach: Reach, needs_approval: NeedsApproval | None = None) -> Tool:
+    return file_tool(
+        "read_file",
+        _DESCRIPTION,
+        label="Read file",
+        arguments=_arguments,
+        planner=_plan,
+        reach=reach,
+        needs_approval=needs_approval,
+        read_only=True,
+    )
+
+
+def _arguments() -> type[BaseModel]:
+    from pydantic import Field, create_model
+
+    return create_model(
+        "read_file",
+        path=path_field("The file"),
+        offset=offset_field("read"),
+        limit=(int, Field(default=DEFAULT_LIMIT, ge=1, le=10_000, description="How many lines at most.")),
+    )
+
+
+def _plan(reach: Reach, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = reach.target(args["path"], Verb.READ, ctx)
+    target.must_be_file()
+    offset, limit = args.get("offset", 1), args.get("limit", DEFAULT_LIMIT)
+    return reading_plan(reach, target, lambda: _read(target, offset, limit))
+
+
+def _read(target: Target, offset: int, limit: int) -> ToolResult:
+    data = files.read_bytes(target)
+    if has_binary_name(target.name) or looks_binary(data):
+        kind = media_type(target.name, binary=True)
+        text = f"'{target.virtual}' is binary ({kind}, {len(data)} bytes). Use file_info, or attach it."
+        raise ToolFailed(text, code="BINARY_FILE")
+    decoded = decode(data)
+    lines = split_lines(decoded.text)
+    total = len(lines)
+    first = first_line(offset, total)
+    shown = _numbered(lines[first - 1 : first - 1 + limit], first)
+    last = first - 1 + len(shown)
+    raw = lines[first - 1 : last]
+    shortened = len(raw) > 1 and any(len(bare(line)) > _LONGEST_LINE for line in raw)
+    note = closing_note(first, last, total)
+    value = {
+        "kind": "file_content",
+        "path": target.virtual,
+        "content": "".join(raw),
+        "size": len(data),
+        "start_line": first if total else 0,
+        "end_line": last,
+        "total_lines": total,
+        "truncated": bool(note) or shortened,
+        "encoding": decoded.encoding,
+        "lossy": decoded.lossy,
+    }
+    return ToolResult(value=value, text="\n".join([*shown, note] if note else shown) or "(empty file)")
+
+
+def _numbered(lines: list[str], first: int) -> list[str]:
+    """As many of the lines as fit a page. One alone is shown whole, whatever its length."""
+    if len(lines) == 1:
+        return [f"L{first}: {bare(lines[0])}"]
+    shown: list[str] = []
+    room = PAGE_BYTES
+    for number, line in enumerate(lines, first):
+        row = f"L{number}: {_shortened(bare(line))}"
+        room -= len(row.encode()) + 1
+        if room < 0:
+            break
+        shown.append(row)
+    return shown
+
+
+def _shortened(line: str) -> str:
+    over = len(line) - _LONGEST_LINE
+    return line if over <= 0 else f"{line[:_LONGEST_LINE]}…[+{over} chars]"

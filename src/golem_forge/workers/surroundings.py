@@ -1,0 +1,68 @@
+"""What a directory means for a worker: its zones and what its files say about approval. Nothing is run or recorded.
+
+`open_session` builds on this, and so do `forge rules explain` and `forge doctor`, which must see what a session would.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.config.program import Program
+from golem_forge.core.errors import ConfigError
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
+from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.zones import Mode, ZoneSpec, check_zones
+from golem_forge.tools.tool import Tool
+
+DEFAULT_WORKER = "default"
+NO_ZONE_HERE = "No zone here: this is your home directory or an ancestor of it. Start forge in a project directory."
+
+
+def approval_blocks(program: Program, tools: Mapping[str, Tool], notices: list[str]) -> ApprovalBlocks:
+    """The program's `approval` block, held against the tools there are. Unknown names become notices."""
+    block = ApprovalBlock(default=program.approval.default, tools=program.approval.tools)
+    errors, unknown = check_block(block, tools)
+    if errors:
+        raise ConfigError(*errors)
+    notices += unknown
+    return ApprovalBlocks(program=block)
+
+
+def worker_sandbox(program: Program, home: ForgeHome, notices: list[str]) -> Sandbox:
+    """The zones of the built-in worker, opened; none in the home directory of a person."""
+    if is_home_without_program(program):
+        notices.append(NO_ZONE_HERE)
+        return Sandbox(has_block=False, builtin_worker=True)
+    try:
+        return open_sandbox(zone_specs(program), forge_home=home.path, home=Path.home(), builtin_worker=True)
+    except ConfigError as error:
+        raise ConfigError(*(zone_problems(program, home) or error.problems)) from None
+
+
+def zone_problems(program: Program, home: ForgeHome) -> list[str]:
+    """Why the zones cannot be used, each with the line that says so (`forge.yaml:5: …`)."""
+    origins = {zone.name: zone.origin for zone in program.zones}
+    found = check_zones(zone_specs(program), forge_home=home.path, home=Path.home())
+    return [f"{origins[problem.zone]}: {problem.text}" for problem in found]
+
+
+def is_home_without_program(program: Program) -> bool:
+    person = Path(os.path.realpath(Path.home()))
+    return program.file is None and (program.root == person or program.root in person.parents)
+
+
+def zone_specs(program: Program) -> list[ZoneSpec]:
+    return [
+        ZoneSpec(
+            name=zone.name,
+            path=zone.path,
+            mode=Mode(zone.mode),
+            write=zone.write,
+            delete=zone.delete,
+            unprotect=program.unprotect,
+        )
+        for zone in program.zones
+    ]

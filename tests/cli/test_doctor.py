@@ -1,0 +1,120 @@
+"""`forge doctor`: what works, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from golem_forge._version import __version__
+
+
+def findings(ended, about):
+    return [each for each in ended.json["findings"] if each["about"] == about]
+
+
+def test_all_is_well_in_an_empty_project(shell):
+    ended = shell("doctor")
+    assert ended.code == 0, ended.out
+    assert f"forge {__version__}" in ended.out and "PROBLEM" not in ended.out
+    assert "/workspace (rw)" in ended.out and "write ask, delete ask" in ended.out
+    assert "walls are not part of this version yet" in ended.out
+    assert "Everything that is needed works." in ended.out
+    assert not shell.forge_home.exists(), "looking changes nothing"
+
+
+def test_json(shell):
+    ended = shell("doctor", "--json")
+    assert ended.code == 0 and ended.json["ok"] is True
+    about = {each["about"] for each in ended.json["findings"]}
+    assert {"version", "python", "libraries", "FORGE_HOME", "program", "zone", "rules", "journal", "tools"} <= about
+    assert {"walls", "bubblewrap", "ripgrep", "go", "chromium"} <= about
+    assert all(each["fix"] for each in ended.json["findings"] if each["state"] == "problem")
+
+
+def test_paths_are_shown_from_home(shell):
+    project = shell.home / "src" / "app"
+    project.mkdir(parents=True)
+    ended = shell("doctor", cwd=project)
+    assert "~/src/app" in ended.out and str(shell.home) not in ended.out
+
+
+@pytest.mark.parametrize(
+    ("mode", "state"), [(0o700, "ok"), (0o750, "note"), (0o755, "note"), (0o777, "problem"), (0o770, "problem")]
+)
+def test_a_home_that_is_too_open(shell, mode, state):
+    shell.forge_home.mkdir()
+    shell.forge_home.chmod(mode)
+    ended = shell("doctor", "--json")
+    (found,) = findings(ended, "FORGE_HOME")
+    assert found["state"] == state
+    assert (found["fix"] == "chmod 700 ~/.forge") is (state != "ok")
+    assert ended.code == (1 if state == "problem" else 0)
+
+
+def test_a_home_that_is_a_file(shell):
+    shell.forge_home.write_text("")
+    ended = shell("doctor", "--json")
+    assert ended.code == 1
+    assert (
+        findings(ended, "FORGE_HOME")[0]["state"] == "problem" and findings(ended, "journal")[0]["state"] == "problem"
+    )
+
+
+def test_a_program_and_its_trust(shell):
+    shell.write("forge.yaml", "approval: {mode: approve_all}\n")
+    shell.write(".forge/rules.yaml", "version: 1\nrules: []\n")
+    ended = shell("doctor", "--json")
+    assert ended.code == 0
+    (trust,) = findings(ended, "trust")
+    assert trust["state"] == "note" and "approve_all" in trust["text"] and "forge trust" in trust["fix"]
+    assert findings(ended, "rules")[0]["state"] == "note"
+    shell("trust", "--yes")
+    ended = shell("doctor", "--json")
+    assert findings(ended, "trust")[0]["state"] == "ok" and findings(ended, "rules")[0]["state"] == "ok"
+    assert "approve_all (forge.yaml:1)" in findings(ended, "approval")[0]["text"]
+
+
+def test_a_broken_forge_yaml(shell):
+    shell.write("forge.yaml", "aproval: {}\nsandbox: {zones: {a: {}}}\n")
+    ended = shell("doctor", "--json")
+    assert ended.code == 1
+    texts = [each["text"] for each in findings(ended, "program")]
+    assert any("forge.yaml:1" in text and "'approval'" in text for text in texts) and len(texts) == 2
+
+
+def test_zones_with_problems(shell):
+    shell.write("forge.yaml", "sandbox:\n  zones:\n    docs: {path: ./docs, mode: ro}\n")
+    ended = shell("doctor", "--json")
+    assert ended.code == 1
+    wrong = [each for each in findings(ended, "zone") if each["state"] == "problem"]
+    assert wrong[0]["text"].startswith("forge.yaml:3: ") and "does not exist" in wrong[0]["text"]
+    (shell.project / "docs").mkdir()
+    ended = shell("doctor")
+    assert ended.code == 0 and "/docs (ro)" in ended.out and "read only" in ended.out
+
+
+def test_in_the_home_directory_there_is_no_zone(shell):
+    ended = shell("doctor", "--json", cwd=shell.home)
+    assert ended.code == 0 and findings(ended, "zones")[0]["state"] == "note"
+
+
+def test_broken_rules(shell):
+    shell.write_home("rules.yaml", "version: 1\nrules:\n  - {command: [ls], verdit: ask}\n")
+    ended = shell("doctor", "--json")
+    assert ended.code == 1
+    assert "~/.forge/rules.yaml:3" in findings(ended, "rules")[0]["text"]
+
+
+def test_names_in_the_approval_block(shell):
+    shell.write("forge.yaml", "approval: {tools: {raed_file: ask, write_file: blocked}}\n")
+    ended = shell("doctor", "--json")
+    assert ended.code == 0
+    assert any(each["state"] == "note" and "'read_file'" in each["text"] for each in findings(ended, "approval"))
+
+
+@pytest.mark.parametrize("words", [["x"], ["--nonsense"]])
+def test_usage(shell, words):
+    assert shell("doctor", *words).code == 2
+
+
+def test_help_names_the_exit_codes(shell):
+    assert "Exit: 0 everything" in shell("doctor", "--help").out

@@ -1,0 +1,322 @@
+"""`forge rules`: check, explain, list and revoke, as a person types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+EXPLAIN = ("rules", "explain")
+
+
+def rules(*lines: str) -> str:
+    return "version: 1\nrules:\n" + "".join(f"  - {line}\n" for line in lines)
+
+
+BLOCK_PUSH = "{command: [git, push], verdict: blocked, reason: releases are made by people}"
+ALLOW_STATUS = "{command: [git, [status, log]], verdict: preApproved}"
+
+
+# explain
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        pytest.param(["git", "push"], 3, id="A53-argv"),
+        pytest.param(["git push"], 3, id="A53-text"),
+        pytest.param(["ls", "-1"], 0, id="A27-proven"),
+        pytest.param(["cat a | wc -l"], 0, id="A27-pipe"),
+        pytest.param(["cat", "/etc/passwd"], 3, id="A28-outside"),
+        pytest.param(["echo $HOME"], 3, id="A28-opaque"),
+        pytest.param(["rm", "-rf", "x"], 3, id="A29-danger"),
+        pytest.param(["rm", "-rf", "/"], 4, id="A30-argv"),
+        pytest.param(["rm -rf /"], 4, id="A30-text"),
+        pytest.param(["echo", "rm -rf /"], 0, id="A30-quoted-word"),
+    ],
+)
+def test_explain_exit_code_is_the_verdict(shell, words, code):
+    shell.write("a", "x\n")
+    ended = shell(*EXPLAIN, "--", *words)
+    assert ended.code == code, ended.out + ended.err
+    assert "decided by" in ended.out and "→" in ended.out
+
+
+def test_explain_runs_nothing_and_writes_nothing_A53(shell):
+    shell.write("a.txt", "one\n")
+    before = shell.everything()
+    shell(*EXPLAIN, "--", "touch", "made")
+    shell(*EXPLAIN, "--", "touch made; rm a.txt")
+    shell(*EXPLAIN, "write_file", '{"path": "a.txt", "content": "two"}')
+    shell(*EXPLAIN, "delete_file", '{"path": "a.txt"}')
+    assert shell.everything() == before
+    assert not shell.forge_home.exists()
+
+
+def test_explain_names_the_deciding_rule_with_its_place_A53(shell):
+    shell.write_home("rules.yaml", rules(ALLOW_STATUS, BLOCK_PUSH))
+    for words in (["git", "push"], ["git push"], ["git -C d push"]):
+        ended = shell(*EXPLAIN, "--", *words)
+        assert ended.code == 4
+        deciding = next(line for line in ended.out.splitlines() if line.startswith("decided by"))
+        assert "releases are made by people" in deciding and "~/.forge/rules.yaml:4" in deciding
+    assert shell(*EXPLAIN, "--", "git", "status", "-s").code == 0
+
+
+def test_explain_shows_segments_and_sources(shell):
+    shell.write_home("rules.yaml", rules(ALLOW_STATUS))
+    ended = shell(*EXPLAIN, "--json", "--", "git status && make")
+    told = ended.json
+    assert ended.code == 3
+    assert [(part["text"], part["verdict"]) for part in told["segments"]] == [
+        ("git status", "preApproved"),
+        ("make", "ask"),
+    ]
+    assert {source["source"] for source in told["decision"]["sources"]} == {"base", "rules"}
+    assert told["decision"]["decidedBy"]["source"] == "base"
+    assert told["verdict"] == "ask" and told["mode"] == "interactive"
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "says"),
+    [
+        ('{"path": "a.txt"}', 0, "read /workspace/a.txt"),
+        ('{"path": "/elsewhere/a.txt"}', 4, "ZONE_ACCESS_DENIED"),
+        ('{"path": ".env"}', 3, "secret_path"),
+        ('{"path": 7}', 2, "path"),
+        ("{}", 2, "path"),
+        ('{"path": ', 2, "not valid JSON"),
+        ('{"path": "a.txt", "colour": 1}', 2, "unknown argument"),
+    ],
+)
+def test_explain_a_tool_call(shell, call, code, says):
+    shell.write("a.txt", "x")
+    shell.write(".env", "KEY=1")
+    ended = shell(*EXPLAIN, "read_file", call)
+    assert ended.code == code, ended.out + ended.err
+    assert says in ended.out
+
+
+def test_explain_an_unknown_tool_names_the_nearest(shell):
+    ended = shell(*EXPLAIN, "read_fil", "{}")
+    assert ended.code == 2 and "read_file" in ended.out
+
+
+def test_explain_a_write_is_judged_by_its_zone(shell):
+    assert shell(*EXPLAIN, "write_file", '{"path": "n.txt", "content": "x"}').code == 3
+    (shell.project / "out").mkdir()
+    shell.write(
+        "forge.yaml",
+        "sandbox:\n  zones:\n    workspace: {path: ./out, approval: {write: preApproved, delete: blocked}}\n",
+    )
+    shell("trust", "--yes")
+    assert shell(*EXPLAIN, "write_file", '{"path": "n.txt", "content": "x"}').code == 0
+    shell.write("out/old.txt", "x")
+    assert shell(*EXPLAIN, "delete_file", '{"path": "old.txt"}').code == 4
+
+
+def test_explain_in_a_mode(shell):
+    strict = shell(*EXPLAIN, "--mode", "strict", "--json", "--", "ls")
+    assert strict.code == 3 and strict.json["decision"]["decidedBy"]["id"] == "strict"
+    told = shell(*EXPLAIN, "--mode", "approve_all", "--", "make")
+    assert told.code == 3 and "would run: the mode approves" in told.out
+    told = shell(*EXPLAIN, "--mode", "auto_deny", "--", "make")
+    assert told.code == 3 and "would be denied" in told.out
+
+
+def test_explain_for_a_worker(shell):
+    shell.write_home(
+        "rules.yaml", rules("{command: [make], exact: true, scope: {worker: main/*}, verdict: preApproved}")
+    )
+    assert shell(*EXPLAIN, "--", "make").code == 3
+    assert shell(*EXPLAIN, "--worker", "main/coder", "--", "make").code == 0
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--"], ["--", ""], ["read_file", "{}", "--", "ls"], ["--mode", "mild", "--", "ls"], ["a", "b", "c"]]
+)
+def test_explain_usage(shell, words):
+    ended = shell(*EXPLAIN, *words)
+    assert ended.code == 2 and ended.err
+
+
+def test_a_word_after_the_dashes_is_never_an_option(shell):
+    ended = shell(*EXPLAIN, "--", "ls", "--help")
+    assert ended.out.startswith("exec_command  ls --help")
+
+
+def test_explain_refuses_a_broken_rules_file_A24(shell):
+    shell.write_home("rules.yaml", "version: 1\nrules:\n  - {command: [ls], verdit: ask}\n")
+    ended = shell(*EXPLAIN, "--", "ls")
+    assert ended.code == 2
+    assert "rules.yaml:3" in ended.err and "'verdict'" in ended.err
+
+
+def test_nothing_steers_the_terminal(shell):
+    ended = shell(*EXPLAIN, "--", "echo", "\x1b[2J\u202e")
+    assert "\x1b" not in ended.out and r"\x1b[2J" in ended.out
+
+
+# check
+
+
+def test_check_without_files(shell):
+    ended = shell("rules", "check")
+    assert ended.code == 0 and "no rules files" in ended.out
+
+
+def test_check_a_failing_example_A54(shell):
+    shell.write_home(
+        "rules.yaml",
+        "version: 1\nrules:\n  - command: [git, status]\n    verdict: preApproved\n    match:\n      - git push\n",
+    )
+    ended = shell("rules", "check")
+    assert ended.code == 1
+    assert "~/.forge/rules.yaml:6" in ended.out and "git push" in ended.out
+
+
+def test_check_named_files(shell):
+    good = shell.write("good.yaml", rules(ALLOW_STATUS))
+    bad = shell.write("bad.yaml", rules("{command: [rm], verdict: blocked}"))
+    assert shell("rules", "check", str(good)).code == 0
+    ended = shell("rules", "check", str(good), str(bad))
+    assert ended.code == 1
+    assert "good.yaml: 1 rule" in ended.out and "bad.yaml:3" in ended.out and "reason" in ended.out
+
+
+def test_check_a_project_file_by_the_rules_for_projects_A26(shell):
+    text = rules("{command: [rm, -rf, build], exact: true, accept: [rm_force], verdict: preApproved}")
+    shell.write("mine.yaml", text)
+    shell.write(".forge/rules.yaml", text)
+    assert shell("rules", "check", "mine.yaml").code == 0
+    ended = shell("rules", "check")
+    assert ended.code == 1 and ".forge/rules.yaml:3" in ended.out and "accept" in ended.out
+
+
+def test_check_cases(shell):
+    shell.write_home("rules.yaml", rules(ALLOW_STATUS, BLOCK_PUSH))
+    shell.write("a.txt", "x")
+    shell.write(
+        "cases.yaml",
+        "- {call: git status -s, verdict: preApproved}\n"
+        "- {call: git push, verdict: blocked}\n"
+        "- call: {tool: read_file, args: {path: a.txt}}\n"
+        "  verdict: preApproved\n"
+        "- {call: {tool: read_file, args: {path: /outside}}, verdict: blocked}\n",
+    )
+    ended = shell("rules", "check", "--cases", "cases.yaml")
+    assert ended.code == 0, ended.out
+    assert "4 of 4 cases hold" in ended.out
+
+    shell.write("cases.yaml", "- {call: git status, verdict: preApproved}\n- {call: git push, verdict: ask}\n")
+    ended = shell("rules", "check", "--cases", "cases.yaml")
+    assert ended.code == 1
+    assert "cases.yaml:2: 'git push': expected ask, got blocked" in ended.out
+
+
+def test_check_cases_try_files_that_are_not_in_force(shell):
+    shell.write("candidate.yaml", rules(ALLOW_STATUS))
+    shell.write("cases.yaml", "- {call: git log, verdict: preApproved}\n")
+    assert shell("rules", "check", "--cases", "cases.yaml").code == 1
+    assert shell("rules", "check", "candidate.yaml", "--cases", "cases.yaml").code == 0
+    shell.write(".forge/rules.yaml", rules(ALLOW_STATUS))
+    assert shell("rules", "check", "--cases", "cases.yaml").code == 0, "an untrusted project's file can be checked too"
+    assert shell(*EXPLAIN, "--", "git log").code == 3, "and still does not act"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("call: x\n", "cases.yaml:1: expected a list"),
+        ("- {call: ls, verdict: maybe}\n", "cases.yaml:1: verdict"),
+        ("\n- {cal: ls, verdict: ask}\n", "cases.yaml:2: unknown key 'cal'; did you mean 'call'?"),
+        ("- {call: {tool: read_file, arg: {}}, verdict: ask}\n", "did you mean 'args'?"),
+        ("- {call: [ls], verdict: ask}\n", "cases.yaml:1: call"),
+        ("- ls\n- {call: ls, verdict: ask}\n", "cases.yaml:1: expected a case"),
+        ("- [\n", "cases.yaml:"),
+    ],
+)
+def test_check_cases_that_cannot_be_read(shell, text, says):
+    shell.write("cases.yaml", text)
+    ended = shell("rules", "check", "--cases", "cases.yaml")
+    assert ended.code == 1 and says in ended.out
+
+
+# list and revoke
+
+
+def test_list_shows_every_source_and_why_one_is_inactive(shell):
+    shell.write_home("rules.yaml", "builtin_off: [fork_bomb]\n" + rules(BLOCK_PUSH))
+    shell.write_home("remembered.yaml", rules("{command: [make], exact: true, verdict: preApproved}"))
+    shell.write(".forge/rules.yaml", rules(ALLOW_STATUS))
+    ended = shell("rules", "list", "--json")
+    assert ended.code == 0
+    by_source = {line["source"]: line for line in ended.json}
+    assert by_source.keys() == {"builtin", "user", "remembered", "project"}
+    assert by_source["user"]["matches"] == "command git push" and by_source["user"]["hits"] == 0
+    assert by_source["user"]["reason"] == "releases are made by people"
+    assert "not trusted" in by_source["project"]["inactive"]
+    assert next(line for line in ended.json if line["id"] == "fork_bomb")["inactive"] == "builtin_off"
+    plain = shell("rules", "list")
+    assert plain.code == 0 and "inactive: the project is not trusted" in plain.out
+    assert "command git status|log" in plain.out
+
+
+def test_list_counts_hits_from_the_journals(shell):
+    shell.write_home("rules.yaml", rules('{path: "/workspace/**", access: [write], verdict: preApproved}'))
+    for name in ("a", "b"):
+        done = shell("call", "write_file", "--path", f"{name}.txt", "--content", "x")
+        assert done.code == 0, done.err
+    told = next(line for line in shell("rules", "list", "--json").json if line["source"] == "user")
+    assert told["hits"] == 2 and told["lastUsed"].endswith("Z")
+
+
+def test_revoke_a_remembered_rule_A42(shell):
+    remembered = shell.write_home("remembered.yaml", rules("{command: [make], exact: true, verdict: preApproved}"))
+    assert shell(*EXPLAIN, "--", "make").code == 0
+    id_ = next(line["id"] for line in shell("rules", "list", "--json").json if line["source"] == "remembered")
+    ended = shell("rules", "revoke", id_)
+    assert ended.code == 0 and id_ in ended.out
+    assert "make" not in remembered.read_text()
+    assert shell(*EXPLAIN, "--", "make").code == 3
+    again = shell("rules", "revoke", id_)
+    assert again.code == 1 and "forge rules list" in again.err
+
+
+def test_revoke_all_remembered(shell):
+    assert "revoked 0" in shell("rules", "revoke", "--remembered").out
+    shell.write_home(
+        "remembered.yaml",
+        rules(*(f"{{command: [{name}], exact: true, verdict: preApproved}}" for name in ("make", "tox"))),
+    )
+    assert "revoked 2" in shell("rules", "revoke", "--remembered").out
+    assert all(line["source"] == "builtin" for line in shell("rules", "list", "--json").json)
+
+
+def test_revoke_points_to_what_was_written_by_hand(shell):
+    path = shell.write_home("rules.yaml", rules(BLOCK_PUSH))
+    before = path.read_text()
+    id_ = next(line["id"] for line in shell("rules", "list", "--json").json if line["source"] == "user")
+    ended = shell("rules", "revoke", id_)
+    assert ended.code == 1 and "~/.forge/rules.yaml:3" in ended.err
+    assert path.read_text() == before
+    builtin = shell("rules", "revoke", "wipe_root")
+    assert builtin.code == 1 and "builtin_off: [wipe_root]" in builtin.err
+
+
+@pytest.mark.parametrize("words", [["revoke"], ["revoke", "x", "--remembered"], ["lost"], [], ["list", "x"]])
+def test_usage(shell, words):
+    ended = shell("rules", *words)
+    assert ended.code == 2 and (ended.err or not words)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["explain", "--help"], ["check", "-h"]])
+def test_help_names_the_exit_codes(shell, words):
+    ended = shell("rules", *words)
+    assert ended.code == 0 and "Exit: 0 preApproved, 3 ask, 4 blocked" in ended.out
+
+
+def test_json_is_for_programs(shell):
+    ended = shell(*EXPLAIN, "nothing_like_it", "{}", "--json")
+    assert ended.code == 2
+    assert json.loads(ended.out)["status"] == "tool_not_found"

@@ -1,0 +1,93 @@
+"""`forge trust`: what is shown is what is trusted, and any changed byte ends it."""
+
+from __future__ import annotations
+
+import pytest
+
+RULES = "version: 1\nrules:\n  - {command: [git, status], verdict: preApproved}\n"
+
+
+def test_nothing_to_trust(shell):
+    ended = shell("trust")
+    assert ended.code == 4
+    assert "no forge.yaml" in ended.err and ended.out == ""
+
+
+def test_without_a_terminal_nobody_agrees(shell):
+    shell.write("forge.yaml", "approval: {mode: strict}\n")
+    ended = shell("trust")
+    assert ended.code == 3
+    assert "approval: {mode: strict}" in ended.out
+    assert "forge trust --yes" in ended.err
+    assert not shell.forge_home.exists()
+
+
+def test_yes_trusts_and_a_changed_byte_ends_it_A19(shell):
+    shell.write("forge.yaml", "approval: {mode: strict}\n")
+    shell.write(".forge/rules.yaml", RULES)
+    asks = shell("rules", "explain", "--", "git", "status")
+    assert asks.code == 3 and ".forge/rules.yaml: ignored" in asks.err
+
+    given = shell("trust", "--yes")
+    assert given.code == 0 and "is trusted: 2 files" in given.out
+    assert RULES.strip() in given.out
+    assert shell("rules", "explain", "--mode", "interactive", "--", "git", "status").code == 0
+
+    shell.write(".forge/rules.yaml", RULES + "# \n")
+    again = shell("rules", "explain", "--mode", "interactive", "--", "git", "status")
+    assert again.code == 3 and "not trusted" in again.err
+    shown = shell("trust", "--show")
+    assert shown.code == 0
+    assert "+# " in shown.out and "approval" not in shown.out, "only the difference is shown"
+
+
+def test_rules_without_a_forge_yaml_can_be_trusted(shell):
+    shell.write(".forge/rules.yaml", RULES)
+    assert shell("trust", "--yes").code == 0
+    assert shell("rules", "explain", "--", "git", "status").code == 0
+
+
+def test_withdraw(shell):
+    shell.write("forge.yaml", "")
+    shell("trust", "--yes")
+    assert "is trusted as it is" in shell("trust").out
+    assert "not trusted any more" in shell("trust", "--withdraw").out
+    assert "was not trusted" in shell("trust", "--withdraw").out
+    assert shell("trust").code == 3
+
+
+def test_trust_reaches_the_program_from_below(shell):
+    shell.write("forge.yaml", "")
+    below = shell.project / "src" / "deep"
+    below.mkdir(parents=True)
+    assert shell("trust", "--yes", cwd=below).code == 0
+    assert "is trusted as it is" in shell("trust", "--show").out
+    assert shell("trust", str(shell.project), cwd=shell.home).code == 0
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 3), ("", 3), ("yes please", 3)])
+def test_the_question_on_a_terminal(shell, on_terminal, typed, code):
+    shell.write("forge.yaml", "approval: {mode: auto_deny}\n")
+    ended, screen = on_terminal(["trust"], (r"\[y/N\] ", typed))
+    assert ended == code
+    assert "approval: {mode: auto_deny}" in screen
+    assert shell("trust", "--show").out.rstrip().endswith("is trusted as it is.") is (code == 0)
+
+
+def test_nothing_in_the_files_steers_the_terminal(shell):
+    shell.write(".forge/note", "\x1b[2J\u202egnp.exe")
+    shown = shell("trust", "--show")
+    assert "\x1b" not in shown.out and "\u202e" not in shown.out
+    assert r"\x1b[2J\u202e" in shown.out and "2 control or invisible characters" in shown.out
+
+
+@pytest.mark.parametrize("words", [["--yes", "--show"], ["--nonsense"], ["a", "b"], ["no-such-directory"]])
+def test_usage(shell, words):
+    shell.write("forge.yaml", "")
+    ended = shell("trust", *words)
+    assert ended.code == 2 and ended.err
+
+
+def test_help_names_the_exit_codes(shell):
+    ended = shell("trust", "--help")
+    assert ended.code == 0 and "Exit: 0 done" in ended.out

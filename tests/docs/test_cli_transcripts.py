@@ -1,0 +1,53 @@
+"""Every transcript in docs/cli.md is what the commands print."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent.parent / "docs" / "cli.md"
+
+_spec = importlib.util.spec_from_file_location("transcripts", HERE / "transcripts.py")
+assert _spec and _spec.loader
+transcripts = importlib.util.module_from_spec(_spec)
+sys.modules["transcripts"] = transcripts
+_spec.loader.exec_module(transcripts)
+
+
+def test_the_page_shows_what_forge_prints(tmp_path):
+    steps = transcripts.steps_of(PAGE.read_text())
+    assert {step.command.split()[1] for step in steps if step.command.startswith("forge ")} >= {
+        *("call", "tools", "rules", "log", "trust", "doctor")
+    }
+    printed = transcripts.run_steps(steps, tmp_path, Path(sys.executable).with_name("forge"))
+    wrong = [
+        f"docs/cli.md:{step.line}: $ {step.command}\n--- the page says\n"
+        + "\n".join(step.expected)
+        + f"\n--- printed\n{said}"
+        for step, said in zip(steps, printed, strict=True)
+        if not transcripts.matches(step.expected, said)
+    ]
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "fits"),
+    [
+        (("a",), "a\n", True),
+        (("a",), "a\nb\n", False),
+        (("a…c",), "abbbc\n", True),
+        (("a…c",), "ab\nc\n", False),
+        (("a", "…", "z"), "a\nb\nc\nz\n", True),
+        (("a", "…", "z"), "a\nz\n", True),
+        (("…",), "", True),
+        ((), "", True),
+        ((), "x\n", False),
+        (("(a)*",), "(a)*\n", True),
+    ],
+)
+def test_the_checker_itself(expected, printed, fits):
+    assert transcripts.matches(expected, printed) is fits

@@ -1,0 +1,97 @@
+"""Transcripts in documentation, run for real.
+
+A ```console block holds commands (`$ forge …`, further lines of one `> …`) and what they print. All blocks of a page
+run in one shell, in order, in a new project directory with an empty home; stderr is printed like stdout. In what is
+expected, `…` stands for any text within a line, and a line that is only `…` for any number of lines.
+
+    python tests/docs/transcripts.py docs/cli.md       prints the page's commands with what they really print
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_END = "\x1eend of command\x1e"
+
+
+@dataclass(frozen=True)
+class Step:
+    line: int
+    command: str
+    expected: tuple[str, ...]
+
+
+def steps_of(page: str) -> list[Step]:
+    steps: list[Step] = []
+    for block in _BLOCK.finditer(page):
+        first = page.count("\n", 0, block.start(1)) + 1
+        command: list[str] = []
+        expected: list[str] = []
+        start = first
+        for offset, text in enumerate(block.group(1).splitlines()):
+            if text.startswith("$ "):
+                if command:
+                    steps.append(Step(start, "\n".join(command), tuple(expected)))
+                command, expected, start = [text[2:]], [], first + offset
+            elif text.startswith("> ") and not expected:
+                command.append(text[2:])
+            else:
+                expected.append(text)
+        if command:
+            steps.append(Step(start, "\n".join(command), tuple(expected)))
+    return steps
+
+
+def run_steps(steps: list[Step], folder: Path, forge: Path) -> list[str]:
+    """What each command printed."""
+    home, project = folder / "home", folder / "home" / "notes"
+    project.mkdir(parents=True)
+    script = "exec 2>&1\n" + "".join(
+        f"{step.command}\nforge_status=$?; printf '%s' '{_END}'; (exit $forge_status)\n" for step in steps
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_", "PYTHON"))}
+    environ = kept | {
+        "HOME": str(home),
+        "FORGE_HOME": str(home / ".forge"),
+        "PATH": f"{forge.parent}:{os.environ['PATH']}",
+        "PYTHONUNBUFFERED": "1",  # so that both streams come in the order a terminal would show
+        "TZ": "UTC",
+    }
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=project, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=55
+    )
+    printed = done.stdout.decode().split(_END)
+    return printed[: len(steps)]
+
+
+def matches(expected: tuple[str, ...], printed: str) -> bool:
+    pattern = "".join(r"(?:[^\n]*\n)*?" if line == "…" else _line(line) + "\n" for line in expected)
+    text = printed.rstrip("\n")
+    return re.fullmatch(pattern, text + "\n" if text else "") is not None
+
+
+def _line(line: str) -> str:
+    return ".*".join(re.escape(part) for part in line.split("…"))
+
+
+def main(page: Path) -> int:
+    steps = steps_of(page.read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        for step, printed in zip(
+            steps, run_steps(steps, Path(folder), Path(sys.executable).with_name("forge")), strict=True
+        ):
+            first, *rest = step.command.split("\n")
+            print("\n".join([f"$ {first}", *(f"> {line}" for line in rest)]))
+            print(printed.rstrip("\n"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,60 @@
+"""Journals to test with: a small session, and a writer in a process of its own that can be killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from golem_forge.core.decision import AnsweredBy, Decision, Source
+from golem_forge.core.verdict import Risk, Verdict
+from golem_forge.events.journal import Journal
+
+ZONE = Source(source="zone", verdict=Verdict.PRE_APPROVED, id="workspace", reason="reads are fine")
+ALLOWED = Decision(verdict=Verdict.PRE_APPROVED, sources=(ZONE,), decided_by=ZONE)
+ASKED = Decision(
+    verdict=Verdict.ASK,
+    sources=(Source(source="floor", verdict=Verdict.ASK, id="opaque", file="rules.yaml", line=3),),
+    risk=Risk.HIGH,
+    risk_reasons=("exec",),
+    answered_by=AnsweredBy.PERSON,
+    remembered="session",
+    message="ok",
+    asked_at="2026-01-01T00:00:00.000Z",
+    compute_keys=lambda: ("f" * 64, "a" * 16),
+)
+
+
+def small_session(home: Path, session_id: str = "s1", calls: int = 3, tool: str = "read_file") -> Path:
+    """A closed session of `calls` finished calls: line 1 the header, four lines a call, `closed`."""
+    with Journal.create(home, session_id) as journal:
+        for number in range(calls):
+            journal.propose(f"c{number}", tool, {"path": f"/workspace/{number}"}, "llm", "main")
+            journal.decide(f"c{number}", ALLOWED)
+            journal.start(f"c{number}", tool, {"path": f"/workspace/{number}"})
+            journal.finish(f"c{number}", "success", 1.5)
+    return journal.path
+
+
+def python(code: str, *args: str) -> subprocess.Popen[str]:
+    """Runs a script that can import what this file imports."""
+    preamble = """
+        import os, signal, sys
+        from pathlib import Path
+        from golem_forge.core.decision import Decision
+        from golem_forge.core.verdict import Verdict
+        from golem_forge.events.journal import Journal
+        from golem_forge.events.journal_errors import *
+        from golem_forge.events.recovery import reopen
+        ALLOWED = Decision(verdict=Verdict.PRE_APPROVED)
+        home = Path(sys.argv[1])
+    """
+    script = textwrap.dedent(preamble) + textwrap.dedent(code)
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -1,0 +1,301 @@
+"""The journal's writer: what it keeps, when it is on disk, and that no record means no run (invariants 9 and 11)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.events.call_states import CallStates
+from golem_forge.events.decision_record import full_decision
+from golem_forge.events.envelope import Event
+from golem_forge.events.journal import MAX_VALUE, Journal
+from golem_forge.events.journal_errors import JournalError, SessionExists, SessionInUse
+from golem_forge.events.journal_reader import read, verify
+from golem_forge.events.redaction import Redactor
+
+from .journals import ALLOWED, ASKED, python, small_session
+
+
+def records(journal: Journal) -> list[dict[str, Any]]:
+    return list(read(journal.path))
+
+
+def test_each_line_is_an_object_that_ends_with_the_hash_over_the_one_before(tmp_path: Path) -> None:
+    path = small_session(tmp_path)
+    previous = "0" * 64
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        record = json.loads(line)
+        assert next(iter(record)) == "n" and list(record)[-1] == "hash"
+        assert record["n"] == number
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", record["ts"])
+        body = line[: line.rindex(b',"hash":"')]
+        assert record["hash"] == sha256(previous.encode() + body).hexdigest()
+        previous = record["hash"]
+
+
+def test_the_first_line_names_version_session_and_creation(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path)
+    header = records(journal)[0]
+    assert (header["type"], header["version"], header["sessionId"]) == ("session", 1, journal.session_id)
+    assert header["created"].endswith("Z")
+    assert re.fullmatch(r"[0-9a-f]{32}", journal.session_id)
+
+
+def test_file_and_directory_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        journal = Journal.create(tmp_path / "home")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(journal.path.parent.stat().st_mode) == 0o700
+    journal.close()
+    assert stat.S_IMODE(journal.path.with_suffix(".head").stat().st_mode) == 0o600
+
+
+def test_a_directory_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    (tmp_path / "sessions").mkdir(mode=0o755)
+    Journal.create(tmp_path)
+    assert stat.S_IMODE((tmp_path / "sessions").stat().st_mode) == 0o700
+
+
+def test_proposed_and_decided_wait_and_start_puts_all_of_it_on_disk(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path)
+    journal.propose("c1", "Read-File", {"path": "/w/a"}, "human", "main", parent="p1")
+    journal.decide("c1", ALLOWED)
+    assert len(records(journal)) == 1
+    journal.start("c1", "read_file", {"path": "/w/a", "limit": 10}, "f" * 64)
+    proposed, decided, started = records(journal)[1:]
+    assert (proposed["tool"], proposed["args"], proposed["caller"]) == ("Read-File", {"path": "/w/a"}, "human")
+    assert (proposed["worker"], proposed["parent"]) == ("main", "p1")
+    assert full_decision(decided["decision"]) == ALLOWED.to_json()
+    assert (started["tool"], started["args"]) == ("read_file", {"path": "/w/a", "limit": 10})
+    assert started["fingerprint"] == "f" * 64
+    journal.finish("c1", "execution_failed", 12.3456, "it broke", "out-1", {"lines": 3})
+    finished = records(journal)[-1]
+    assert (finished["status"], finished["ms"], finished["error"]) == ("execution_failed", 12.346, "it broke")
+    assert (finished["outputHandle"], finished["summary"]) == ("out-1", {"lines": 3})
+
+
+def test_a_quick_call_takes_two_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal.create(tmp_path)
+    writes: list[int] = []
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: writes.append(len(data)) or real(fd, data))  # type: ignore[func-returns-value]
+    journal.propose("c1", "t", {})
+    journal.decide("c1", ALLOWED)
+    journal.start("c1", "t", {})
+    journal.finish("c1", "success")
+    assert len(writes) == 2
+
+
+@pytest.mark.parametrize("decision", [ALLOWED, ASKED], ids=["preApproved", "asked"])
+def test_a_decision_comes_back_whole(tmp_path: Path, decision: Any) -> None:
+    journal = Journal.create(tmp_path)
+    journal.decide("c1", decision)
+    journal.flush()
+    assert full_decision(records(journal)[-1]["decision"]) == decision.to_json()
+
+
+def test_begin_says_the_same_as_three_records(tmp_path: Path) -> None:
+    one, two = Journal.create(tmp_path, "one"), Journal.create(tmp_path, "two")
+    one.propose("c", "read", {"a": 1}, "mcp", "main/sub", "p")
+    one.decide("c", ALLOWED)
+    one.start("c", "read_file", {"a": 1}, "f1")
+    two.begin("c", "read_file", {"a": 1}, ALLOWED, "mcp", "main/sub", "p", requested="read", fingerprint="f1")
+    states = [CallStates.from_records(records(journal)).calls["c"] for journal in (one, two)]
+    for state in states:
+        state.proposed_at = state.started_at = "then"
+    assert states[0] == states[1]
+    assert states[0].requested == "read" and states[0].tool == "read_file"
+
+
+def test_arguments_as_json_text_are_kept_as_their_value_and_unreadable_ones_as_a_digest(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path, redact=Redactor().value)
+    journal.propose("c1", "t", '{"api_key": "swordfish", "n": 1}')
+    journal.propose("c2", "t", '{"api_key": "swordfish"')
+    journal.flush()
+    assert "swordfish" not in journal.path.read_text()
+    first, second = records(journal)[1:]
+    assert first["args"]["n"] == 1
+    assert second["args"].startswith("[unreadable 23 chars sha256:")
+
+
+def test_a45_secrets_reach_no_record(tmp_path: Path) -> None:
+    redactor = Redactor()
+    redactor.add_secret("KEY", "hunter2hunter2")
+    journal = Journal.create(tmp_path, redact=redactor.value)
+    journal.propose("c1", "t", {"deep": [{"x": "a hunter2hunter2 b"}], "password": "swordfish"})
+    journal.start("c1", "t", {"hunter2hunter2": 1})
+    journal.finish("c1", "execution_failed", 1.0, "hunter2hunter2 is wrong", summary="hunter2hunter2")
+    journal.note("hunter2hunter2")
+    journal.close()
+    text = journal.path.read_text()
+    assert "hunter2" not in text and "swordfish" not in text
+    assert text.count("[secret KEY]") == 5
+
+
+@pytest.mark.parametrize(
+    "text", ['"}\n{"n":99', '","hash":"' + "0" * 64 + '"}\n', "\u2028\x00\x1b\ud800", "é→😀", "\\"], ids=ascii
+)
+def test_no_text_can_break_out_of_its_line(tmp_path: Path, text: str) -> None:
+    journal = Journal.create(tmp_path)
+    journal.propose(text, text, {text: text}, text, text, text)
+    journal.start(text, text, {text: text}, text)
+    journal.finish(text, "success", 1.0, text, text, text)
+    journal.note(text, more=text)
+    journal.record_event(Event("status", {"type": "info", "message": text}, None, 0, 0.0, "", text))
+    journal.close()
+    checked = verify(journal.path)
+    assert (checked.ok, checked.lines) == (True, 7)
+
+
+def test_what_is_too_long_is_kept_as_a_digest_and_summaries_are_cut(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path)
+    journal.propose("c1", "t", {"x": "y" * (MAX_VALUE + 1)})
+    journal.finish("c1", "input_invalid", error="e" * 100_000, summary={"s": "z" * 100_000})
+    assert journal.path.stat().st_size < 10_000
+    assert records(journal)[1]["args"].startswith("[too long to record: ")
+    assert verify(journal.path).ok
+
+
+def test_many_records_without_a_flush_are_written_all_the_same(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path)
+    for number in range(200):
+        journal.note(f"note {number}")
+    assert len(records(journal)) > 100
+    journal.close()
+    assert [record["text"] for record in read(journal.path) if record["type"] == "note"][-1] == "note 199"
+
+
+def test_events_are_on_disk_at_once_except_those_that_ride_with_their_call(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path)
+    assert journal.record_event(Event("message", {"message": {}}, None, 0, 0.0)) == 1
+    assert [record.get("seq") for record in records(journal)] == [None, 1]
+    assert journal.record_event(Event("toolStarted", {"toolCallId": "c"}, None, 0, 0.0)) == 2
+    assert len(records(journal)) == 2
+    journal.begin("c", "t", {}, ALLOWED)
+    assert [record["type"] for record in records(journal)] == ["session", "event", "event", "begun"]
+
+
+def test_a_second_writer_is_told_that_the_session_is_in_use(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path, "s1")
+    other = python(
+        """
+        for attempt in (lambda: reopen(home, "s1"), lambda: Journal.create(home, "s1")):
+            try:
+                attempt()
+            except SessionInUse as error:
+                print(error)
+        """,
+        str(tmp_path),
+    )
+    out, err = other.communicate(timeout=30)
+    assert out.count("session is in use") == 2, err
+    with pytest.raises(SessionInUse):
+        Journal.create(tmp_path, "s1")
+    journal.close()
+    with pytest.raises(SessionExists):
+        Journal.create(tmp_path, "s1")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "", "x" * 200, "a\n"])
+def test_a_session_id_cannot_leave_its_directory(tmp_path: Path, name: str) -> None:
+    if name == "":
+        assert Journal.create(tmp_path, name).path.parent == tmp_path / "sessions"
+        return
+    with pytest.raises(ValueError, match="not a session id"):
+        Journal.create(tmp_path, name)
+
+
+def test_a_closed_journal_takes_nothing_more(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path)
+    journal.close()
+    journal.close()
+    with pytest.raises(JournalError, match="closed"):
+        journal.start("c1", "t", {})
+
+
+def test_sync_writes_the_same(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, sync=True) as journal:
+        journal.begin("c", "t", {}, ALLOWED)
+    assert verify(journal.path).ok
+
+
+FULL_DISK = """
+    import resource
+    journal = Journal.create(home, "s1")
+    journal.begin("c1", "t", {}, ALLOWED)
+    limit = journal.path.stat().st_size + 150
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    for call in ("c2", "c3"):
+        journal.propose(call, "t", {"x": "y" * 300})
+        try:
+            journal.start(call, "t", {})
+            print("started", call)
+        except JournalError as error:
+            print("refused", call, error.code)
+    try:
+        journal.finish("c1", "success")
+    except JournalError:
+        print("finish failed")
+    print("size", journal.path.stat().st_size, limit - 150)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    journal.begin("c4", "t", {}, ALLOWED)
+    print("started c4")
+    journal.finish("c4", "success")
+    journal.close()
+"""
+
+
+def test_no_room_means_no_run_and_what_waited_is_written_later(tmp_path: Path) -> None:
+    process = python(FULL_DISK, str(tmp_path))
+    out, err = process.communicate(timeout=30)
+    lines = out.splitlines()
+    assert lines[:3] == ["refused c2 JOURNAL_UNAVAILABLE", "refused c3 JOURNAL_UNAVAILABLE", "finish failed"], err
+    assert lines[3].split()[1] == lines[3].split()[2], "the file is cut back to its last whole line"
+    assert lines[4] == "started c4"
+    path = tmp_path / "sessions" / "s1.jsonl"
+    assert verify(path).ok
+    calls = CallStates.from_records(read(path)).calls
+    assert {id: call.state.value for id, call in calls.items()} == {
+        "c1": "finished",
+        "c2": "never_started",
+        "c3": "never_started",
+        "c4": "finished",
+    }
+
+
+def test_a_full_file_system_refuses_the_start(tmp_path: Path) -> None:
+    mount = tmp_path / "small"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mount)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        journal = Journal.create(mount)
+        ballast = mount / "ballast"
+        with pytest.raises(OSError):  # noqa: PT011  filling it is the point
+            ballast.write_bytes(b"x" * 100_000)
+        with pytest.raises(JournalError, match="No space left"):
+            journal.start("c1", "t", {"x": "y" * 10_000})
+        ballast.unlink()
+        journal.start("after", "t", {})
+        journal.close()
+        assert verify(journal.path).ok
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_journal_that_cannot_be_created_says_so(tmp_path: Path) -> None:
+    (tmp_path / "sessions").write_text("a file where a directory should be")
+    with pytest.raises(JournalError, match="could not be created"):
+        Journal.create(tmp_path)

@@ -1,0 +1,388 @@
+"""RuntimeUI: questions and answers, ui.md §3, §4 and §12 cases 5, 6 and 7."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from golem_forge.events.bus import EventBus, create_ui_event_bus
+from golem_forge.events.envelope import Event
+from golem_forge.events.questions import InputUnavailable, RuntimeUI, create_runtime_ui
+from golem_forge.events.redaction import Redactor
+
+CHOICES = [
+    {"id": "exact", "label": "this call", "scope": "session"},
+    {"id": "tool", "label": "this tool", "scope": "session"},
+    {"id": "forever", "label": "always", "scope": "always"},
+]
+
+
+def request(fingerprint: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "type": "tool_call", "description": "d", "tool": "t", "args": {"n": 1}, "payload": "p", "effects": [],
+        "risk": "high", "riskReasons": [], "why": {}, "choices": CHOICES, "fingerprint": fingerprint, "argsKey": "k",
+        "previouslyDenied": 0, "warnings": [], "workerPath": [], **more,
+    }  # fmt: skip
+
+
+def form(**more: Any) -> dict[str, Any]:
+    return {"source": "s", "title": "t", "message": "m", "fields": [], "workerPath": [], **more}
+
+
+class Recorded:
+    """A bus with a RuntimeUI and everything that was emitted."""
+
+    def __init__(self) -> None:
+        self.bus: EventBus = create_ui_event_bus()
+        self.ui: RuntimeUI = create_runtime_ui(self.bus)
+        self.events: list[Event] = []
+        self.bus.on("*", self.events.append)
+
+    def of(self, type: str) -> list[dict[str, Any]]:
+        return [dict(event.wire) for event in self.events if event.type == type]
+
+    def ids(self, type: str = "approvalRequired") -> list[str]:
+        return [wire["requestId"] for wire in self.of(type)]
+
+    def answer(self, request_id: str, source: str = "", **data: Any) -> None:
+        self.bus.emit("approvalResponse", {"requestId": request_id, "approved": True, **data}, source=source)
+
+    async def ask(self, *requests: dict[str, Any], **options: Any) -> list[asyncio.Task[dict[str, Any]]]:
+        tasks = [asyncio.create_task(self.ui.request_approval(one, **options)) for one in requests]
+        await asyncio.sleep(0)
+        return tasks
+
+
+@pytest.fixture
+async def room() -> Recorded:
+    return Recorded()
+
+
+async def test_without_an_adapter_everything_fails_closed_at_once(room: Recorded) -> None:
+    denied = await room.ui.request_approval(request())
+    assert (denied["approved"], denied["by"]) == (False, "nobody")
+    assert (await room.ui.request_form(form()))["action"] == "cancel"
+    with pytest.raises(InputUnavailable):
+        await room.ui.get_user_input("?")
+    assert room.events == []
+
+
+async def test_an_approval_is_answered_by_its_id_and_resolved_once(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    room.answer(room.ids()[0], "terminal", choice="tool", reason="fine")
+    assert await task == {"approved": True, "by": "terminal", "choice": "tool", "reason": "fine"}
+    room.answer(room.ids()[0], "web", approved=False)
+    assert room.of("approvalResolved") == [
+        {"requestId": room.ids()[0], "approved": True, "by": "terminal", "edited": False, "choice": "tool",
+         "reason": "fine"}
+    ]  # fmt: skip
+
+
+async def test_case_5_another_id_is_ignored_and_logged_at_debug(
+    room: Recorded, caplog: pytest.LogCaptureFixture
+) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    with caplog.at_level(logging.DEBUG):
+        room.answer("another")
+    await asyncio.sleep(0)
+    assert not task.done()
+    assert "no such request is open" in caplog.text
+    assert room.ui.open_count == 1
+    room.answer(room.ids()[0])
+    assert (await task)["approved"] is True
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"choice": "unheard"}, {"approved": "yes"}, {"approved": 1}, {"args": [1]}, {"remember": "year"}, {"stop": True}],
+    ids=str,
+)
+async def test_an_invalid_answer_leaves_the_request_open(room: Recorded, data: dict[str, Any]) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    room.answer(room.ids()[0], **data)
+    await asyncio.sleep(0)
+    assert not task.done()
+    assert room.of("approvalResolved") == []
+    room.answer(room.ids()[0], approved=False)
+    assert (await task)["approved"] is False
+
+
+async def test_remember_picks_the_narrowest_choice_of_its_scope(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    room.answer(room.ids()[0], remember="session")
+    assert (await task)["choice"] == "exact"
+
+
+async def test_a_denial_may_stop_the_turn_and_its_reason_is_bounded(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    room.answer(room.ids()[0], approved=False, stop=True, reason="x" * 5000, args={"n": 2})
+    answer = await task
+    assert answer["stop"] is True
+    assert len(answer["reason"]) == 2000
+    assert "args" not in answer
+
+
+async def test_case_5_identical_requests_share_one_card_and_get_one_answer_each(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    tasks = await room.ask(*(request("f1") for _ in range(3)))
+    assert len(room.ids()) == 1
+    again: list[Event] = []
+    room.ui.replay_open(again.append)
+    assert [event.wire["waiting"] for event in again] == [3]
+    room.answer(room.ids()[0])
+    assert [answer["approved"] for answer in await asyncio.gather(*tasks)] == [True] * 3
+    assert len(room.of("approvalResolved")) == 1
+
+
+async def test_case_5_different_requests_are_answered_in_reverse_order(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    first, second = await room.ask(request("f1"), request("f2"))
+    one, two = room.ids()
+    room.answer(two, reason="second")
+    assert (await second)["reason"] == "second"
+    assert not first.done()
+    room.answer(one, approved=False, reason="first")
+    assert (await first)["reason"] == "first"
+
+
+async def test_an_edit_answers_only_the_oldest_of_identical_requests(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    first, second, third = await room.ask(*(request("f1") for _ in range(3)))
+    room.answer(room.ids()[0], args={"n": 2})
+    assert (await first)["args"] == {"n": 2}
+    assert room.of("approvalResolved")[0]["edited"] is True
+    assert len(room.ids()) == 2 and room.ids()[0] != room.ids()[1]
+    assert room.of("approvalRequired")[1]["waiting"] == 2
+    room.answer(room.ids()[1])
+    assert (await second)["approved"] and (await third)["approved"]
+    assert "args" not in await second
+
+
+async def test_an_invalid_edit_keeps_the_card_with_the_error_at_its_field(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    fields = [{"name": "n", "type": "number"}, {"name": "m", "type": "text"}]
+
+    def check(args: Any) -> dict[str, str]:
+        return {} if isinstance(args["n"], int) else {"n": "expected integer"}
+
+    (task,) = await room.ask(request(fields=fields), check_edit=check)
+    room.answer(room.ids()[0], args={"n": "x"})
+    await asyncio.sleep(0)
+    assert not task.done()
+    shown = room.of("approvalRequired")[1]
+    assert shown["requestId"] == room.ids()[0]
+    assert shown["fields"] == [{"name": "n", "type": "number", "error": "expected integer"}, fields[1]]
+    assert shown["warnings"] == ["n: expected integer"]
+    room.answer(room.ids()[0], args={"n": 3})
+    assert (await task)["args"] == {"n": 3}
+
+
+async def test_a_check_that_raises_denies(room: Recorded) -> None:
+    room.ui.attach("terminal")
+
+    def check(args: Any) -> dict[str, str]:
+        raise RuntimeError
+
+    (task,) = await room.ask(request(), check_edit=check)
+    room.answer(room.ids()[0], args={"n": 3})
+    assert (await task)["approved"] is False
+
+
+async def test_case_6_a_ui_that_attaches_later_gets_open_questions_again_in_order(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    first, second = await room.ask(request("f1"), request("f2"))
+    asked = asyncio.create_task(room.ui.get_user_input("name?"))
+    await asyncio.sleep(0)
+    before = room.bus.seq
+    again: list[Event] = []
+    room.ui.attach("web")
+    room.ui.replay_open(again.append)
+    assert [event.wire["requestId"] for event in again] == [*room.ids(), *room.ids("inputPrompt")]
+    assert [event.type for event in again] == ["approvalRequired", "approvalRequired", "inputPrompt"]
+    assert room.bus.seq == before
+    for request_id in room.ids():
+        room.answer(request_id, "web")
+    assert (await first)["by"] == (await second)["by"] == "web"
+    room.bus.emit("userInput", {"requestId": room.ids("inputPrompt")[0], "content": "Ada", "attachments": ["a.png"]})
+    answer = await asked
+    assert (answer.content, answer.attachments) == ("Ada", ["a.png"])
+    assert room.ids("inputResolved") == room.ids("inputPrompt")
+
+
+async def test_a_replayed_question_is_redacted_like_the_first_one() -> None:
+    redactor = Redactor()
+    bus = create_ui_event_bus(redact=redactor.value)
+    ui = create_runtime_ui(bus)
+    ui.attach("terminal")
+    task = asyncio.create_task(ui.request_approval(request(args={"api_key": "swordfish"})))
+    await asyncio.sleep(0)
+    again: list[Event] = []
+    ui.replay_open(again.append)
+    assert "swordfish" not in again[0].to_json()
+    task.cancel()
+
+
+async def test_edited_credentials_reach_the_runtime_as_typed() -> None:
+    bus = create_ui_event_bus(redact=Redactor().value)
+    ui = create_runtime_ui(bus)
+    ui.attach("terminal")
+    ids: list[str] = []
+    bus.on("approvalRequired", lambda event: ids.append(event.data.request_id))
+    task = asyncio.create_task(ui.request_approval(request()))
+    await asyncio.sleep(0)
+    bus.emit("approvalResponse", {"requestId": ids[0], "approved": True, "args": {"api_key": "swordfish"}})
+    assert (await task)["args"] == {"api_key": "swordfish"}
+
+
+async def test_case_7_closing_the_only_ui_denies_what_is_open(room: Recorded) -> None:
+    detach = room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    filled = asyncio.create_task(room.ui.request_form(form()))
+    typed = asyncio.create_task(room.ui.get_user_input("?"))
+    await asyncio.sleep(0)
+    detach()
+    detach()
+    assert await task == {"approved": False, "by": "nobody", "reason": "No one can answer: the UI is gone."}
+    assert (await filled)["action"] == "cancel"
+    with pytest.raises(InputUnavailable, match=r"No one can answer: the UI is gone\."):
+        await typed
+    assert room.of("approvalResolved")[0]["by"] == "terminal"
+    assert not room.ui.attached
+
+
+async def test_case_7_closing_one_ui_denies_nothing_while_another_is_there(room: Recorded) -> None:
+    leave = room.ui.attach("terminal")
+    room.ui.attach("web")
+    (task,) = await room.ask(request())
+    leave()
+    await asyncio.sleep(0)
+    assert not task.done()
+    room.answer(room.ids()[0], "web")
+    assert (await task)["by"] == "web"
+
+
+async def test_case_7_a_timeout_denies_with_its_text_and_sets_expires_at(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (whole,) = await room.ask(request(), timeout=1)
+    (part,) = await room.ask(request(), timeout=0.05)
+    assert room.of("approvalRequired")[0]["expiresAt"].endswith("Z")
+    assert await part == {"approved": False, "by": "timeout", "reason": "No answer within 0.05 s."}
+    assert await whole == {"approved": False, "by": "timeout", "reason": "No answer within 1 s."}
+    assert [wire["by"] for wire in room.of("approvalResolved")] == ["timeout", "timeout"]
+    assert room.ui.open_count == 0
+
+
+async def test_one_waiter_timing_out_leaves_the_card_to_the_others(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (patient,) = await room.ask(request("f1"))
+    (hasty,) = await room.ask(request("f1"), timeout=0.02)
+    assert (await hasty)["by"] == "timeout"
+    assert room.of("approvalResolved") == []
+    room.answer(room.ids()[0])
+    assert (await patient)["approved"] is True
+
+
+async def test_the_cancel_signal_withdraws_every_kind_of_question(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    signal = asyncio.Event()
+    (task,) = await room.ask(request(), cancel=signal)
+    filled = asyncio.create_task(room.ui.request_form(form(), cancel=signal))
+    typed = asyncio.create_task(room.ui.get_user_input("?", cancel=signal))
+    await asyncio.sleep(0)
+    signal.set()
+    assert await task == {"approved": False, "by": "interrupt"}
+    assert (await filled)["by"] == "interrupt"
+    with pytest.raises(InputUnavailable) as caught:
+        await typed
+    assert caught.value.by == "interrupt"
+    assert [wire["by"] for wire in room.of("approvalResolved")] == ["interrupt"]
+    shown = len(room.events)
+    assert (await room.ui.request_approval(request(), cancel=signal))["by"] == "interrupt"
+    assert len(room.events) == shown
+
+
+async def test_cancelling_the_asking_task_resolves_its_card(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [wire["by"] for wire in room.of("approvalResolved")] == ["interrupt"]
+
+
+async def test_at_most_a_hundred_wait(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    tasks = await room.ask(*(request(f"f{number}") for number in range(101)))
+    assert await tasks[100] == {"approved": False, "by": "nobody", "reason": "too many pending approvals"}
+    assert len(room.ids()) == 100
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_request_without_a_required_field_is_refused_and_not_left_open(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    broken = request()
+    del broken["risk"]
+    with pytest.raises(ValueError, match="'risk'"):
+        await room.ui.request_approval(broken)
+    assert room.ui.open_count == 0
+
+
+async def test_an_answer_given_while_the_card_is_being_shown_counts(room: Recorded) -> None:
+    room.ui.attach("callback")
+    room.bus.on("approvalRequired", lambda event: room.answer(event.data.request_id))
+    assert (await room.ui.request_approval(request()))["approved"] is True
+
+
+async def test_a_form_gives_its_values(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    for action, values in (("accept", {"a": 1}), ("decline", None), ("cancel", None)):
+        task = asyncio.create_task(room.ui.request_form(form()))
+        await asyncio.sleep(0)
+        request_id = room.ids("formRequired")[-1]
+        room.bus.emit("formResponse", {"requestId": request_id, "action": "maybe"})
+        room.bus.emit("formResponse", {"requestId": request_id, "action": action, "values": {"a": 1}})
+        answer = await task
+        assert (answer["action"], answer.get("values")) == (action, values)
+    assert [wire["action"] for wire in room.of("formResolved")] == ["accept", "decline", "cancel"]
+
+
+@pytest.mark.parametrize(
+    ("show", "type", "wire"),
+    [
+        (lambda ui: ui.show_message({"role": "user", "content": "x"}), "message",
+         {"message": {"role": "user", "content": "x"}}),
+        (lambda ui: ui.show_message(role="user", content="x"), "message",
+         {"message": {"role": "user", "content": "x"}}),
+        (lambda ui: ui.show_status({"type": "info", "message": "m"}), "status", {"type": "info", "message": "m"}),
+        (lambda ui: ui.show_status(type="info", message="m"), "status", {"type": "info", "message": "m"}),
+        (lambda ui: ui.show_tool_started("c", "t", {}, parent_call_id="p"), "toolStarted",
+         {"toolCallId": "c", "toolName": "t", "args": {}, "caller": "llm", "parentCallId": "p"}),
+        (lambda ui: ui.show_tool_result(tool_call_id="c", tool_name="t", args={}, status="tool_not_found",
+                                        duration_ms=1.5, decision=None, truncated=False), "toolResult",
+         {"toolCallId": "c", "toolName": "t", "args": {}, "status": "tool_not_found", "durationMs": 1.5,
+          "decision": None, "truncated": False}),
+        (lambda ui: ui.show_progress("c", 1, 2), "toolProgress", {"toolCallId": "c", "progress": 1, "total": 2}),
+        (lambda ui: ui.update_worker(worker_id="w", name="n", task="t", status="running", depth=0), "workerUpdate",
+         {"workerId": "w", "name": "n", "task": "t", "status": "running", "depth": 0}),
+        (lambda ui: ui.update_plan([{"step": "s", "status": "pending"}]), "planUpdated",
+         {"plan": [{"step": "s", "status": "pending"}]}),
+        (lambda ui: ui.show_diff(request_id="r", path="/p", modified="m", is_new=True), "diffContent",
+         {"requestId": "r", "path": "/p", "modified": "m", "isNew": True}),
+        (lambda ui: ui.end_session("completed"), "sessionEnd", {"reason": "completed"}),
+    ],
+)  # fmt: skip
+async def test_what_the_runtime_shows(
+    room: Recorded, show: Callable[[RuntimeUI], None], type: str, wire: dict[str, Any]
+) -> None:
+    show(room.ui)
+    assert room.of(type) == [wire]

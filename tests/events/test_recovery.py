@@ -1,0 +1,158 @@
+"""After a crash: what is known of each call, and that nothing is repeated (invariant 11, workers.md §11)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from golem_forge.events.bus import create_ui_event_bus
+from golem_forge.events.call_states import CallState, CallStates
+from golem_forge.events.journal import Journal
+from golem_forge.events.journal_errors import JournalDamaged, SessionNotFound
+from golem_forge.events.journal_reader import events_after, read, verify
+from golem_forge.events.recovery import reopen
+
+from .journals import ALLOWED, python, small_session
+
+KILLED = """
+    journal = Journal.create(home, "s1")
+    journal.begin("done", "t", {}, ALLOWED)
+    journal.finish("done", "success", 3.0)
+    for call in ("asked", "running", "lost"):
+        journal.propose(call, "t", {"call": call})
+        journal.decide(call, ALLOWED)
+        if call == "asked":
+            journal.flush()
+        elif call == "running":
+            journal.start(call, "t", {"call": call})
+    print("ready", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL) if sys.argv[2] == "self" else sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("killer", ["self", "other"])
+def test_kill_9_in_the_middle_of_a_batch_leaves_every_state_known(tmp_path: Path, killer: str) -> None:
+    process = python(KILLED, str(tmp_path), killer)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    if killer == "other":
+        process.send_signal(signal.SIGKILL)
+    assert process.wait(timeout=30) == -signal.SIGKILL
+    process.communicate()
+    path = tmp_path / "sessions" / "s1.jsonl"
+    assert verify(path).ok
+    before = CallStates.from_records(read(path))
+    assert [(call.id, call.state) for call in before.calls.values()] == [
+        ("done", CallState.FINISHED),
+        ("asked", CallState.NEVER_STARTED),
+        ("running", CallState.AMBIGUOUS),
+    ], "a call that only waited in memory was never seen; no effect of it can exist"
+
+    reopened = reopen(tmp_path, "s1")
+    assert [(call.id, call.status, call.error) for call in reopened.interrupted] == [
+        ("asked", "interrupted", "interrupted before it started"),
+        ("running", "interrupted", "may have run before the crash"),
+    ]
+    reopened.journal.close()
+    after = CallStates.from_records(read(path))
+    assert not after.by_state(CallState.AMBIGUOUS) and not after.by_state(CallState.NEVER_STARTED)
+    assert after.calls["done"].status == "success"
+    assert verify(path).ok
+    assert reopen(tmp_path, "s1").interrupted == [], "recovered once, not again"
+
+
+def test_a_killed_writer_frees_the_session(tmp_path: Path) -> None:
+    process = python(KILLED, str(tmp_path), "other")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
+    reopen(tmp_path, "s1").journal.close()
+
+
+def test_numbers_and_chain_go_on_after_reopening(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path, "s1")
+    bus = create_ui_event_bus(recorder=journal.record_event)
+    bus.emit("status", {"type": "info", "message": "one"})
+    journal.close()
+    again = reopen(tmp_path, "s1").journal
+    bus.record_with(again.record_event, again.flush, seq=again.seq)
+    bus.emit("status", {"type": "info", "message": "two"})
+    again.close()
+    assert [event.seq for event in events_after(again.path)] == [1, 2]
+    assert [record["type"] for record in read(again.path)] == [
+        "session", "event", "closed", "resumed", "event", "closed",
+    ]  # fmt: skip
+    assert verify(again.path).ok
+
+
+def test_cards_left_open_on_the_screen_are_closed(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path, "s1")
+    bus = create_ui_event_bus(recorder=journal.record_event)
+    for call in ("done", "silent", "open"):
+        bus.emit("toolStarted", {"toolCallId": call, "toolName": "t", "args": {"a": 1}, "caller": "llm"}, "w1")
+        journal.begin(call, "t", {"a": 1}, ALLOWED)
+        result = {"toolCallId": call, "toolName": "t", "args": {}, "status": "success", "durationMs": 1,
+                  "decision": None, "truncated": False}  # fmt: skip
+        if call == "done":
+            bus.emit("toolResult", result)
+        if call != "open":
+            journal.finish(call, "success", 2.5)
+    bus.emit("inputPrompt", {"requestId": "i1", "prompt": "?"})
+    bus.emit("formRequired", {"requestId": "f1", "source": "s", "title": "t", "message": "m", "fields": [],
+                              "workerPath": []})  # fmt: skip
+    journal.release()
+    again = reopen(tmp_path, "s1").journal
+    again.close()
+    added = [(event.type, event.data) for event in events_after(again.path, journal.seq)]
+    assert [type for type, _ in added] == ["toolResult", "toolResult", "inputResolved", "formResolved"]
+    silent, left_open = added[0][1], added[1][1]
+    assert (silent.tool_call_id, silent.status, silent.duration_ms, silent.error) == ("silent", "success", 2.5, None)
+    assert (left_open.status, left_open.error) == ("interrupted", "may have run before the crash")
+    assert added[3][1].action == "cancel"
+    assert [event.seq for event in events_after(again.path)] == list(range(1, again.seq + 1))
+
+
+def test_a_torn_last_line_is_cut_off_and_noted(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path, "s1")
+    journal.begin("c1", "t", {}, ALLOWED)
+    journal.release()
+    with journal.path.open("ab") as file:
+        file.write(b'{"n":3,"ts":"20')
+    reopened = reopen(tmp_path, "s1")
+    reopened.journal.close()
+    assert [call.id for call in reopened.interrupted] == ["c1"]
+    assert next(record for record in read(journal.path) if record["type"] == "resumed")["tornBytes"] == 15
+    assert verify(journal.path).ok
+
+
+def test_a_tampered_session_is_not_resumed(tmp_path: Path) -> None:
+    path = small_session(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"success", b"skipped", 1))
+    with pytest.raises(JournalDamaged, match="line 5") as caught:
+        reopen(tmp_path, "s1")
+    assert caught.value.line == 5
+    with pytest.raises(JournalDamaged):
+        reopen(tmp_path, "s1")
+
+
+def test_a_shortened_session_is_not_resumed(tmp_path: Path) -> None:
+    path = small_session(tmp_path)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:5]))
+    with pytest.raises(JournalDamaged, match="lines 6 to 14 are missing"):
+        reopen(tmp_path, "s1")
+
+
+def test_what_does_not_exist_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(SessionNotFound, match="forge sessions list"):
+        reopen(tmp_path, "nothing")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    path = small_session(tmp_path)
+    os.symlink(path, path.with_name("s2.jsonl"))
+    with pytest.raises(OSError, match="symbolic"):
+        reopen(tmp_path, "s2")

@@ -1,0 +1,280 @@
+"""Redaction: secrets by value in every spelling, credentials by name, host paths, and values split across chunks."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import string
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from golem_forge.events.redaction import Redactor
+from golem_forge.events.stream_redaction import StreamRedactor
+
+SECRET = 'pa"ss wörd/ü+1\\x'
+
+
+def redactor(**secrets: str) -> Redactor:
+    made = Redactor()
+    for name, value in secrets.items():
+        assert made.add_secret(name, value) is None
+    return made
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        SECRET,
+        json.dumps(SECRET)[1:-1],
+        json.dumps(SECRET, ensure_ascii=False)[1:-1],
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote(SECRET, safe="").lower().replace("w%c3%b6rd", "w%c3%b6rd"),
+        quote_plus(SECRET),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.urlsafe_b64encode(SECRET.encode()).decode(),
+        base64.b64encode(SECRET.encode()).decode().rstrip("="),
+    ],
+)
+def test_every_spelling_of_a_secret_is_found(spelled: str) -> None:
+    shown = redactor(KEY=SECRET).text(f"before {spelled} after")
+    assert shown == "before [secret KEY] after"
+
+
+@given(before=st.binary(max_size=9), after=st.binary(max_size=9))
+def test_a_secret_inside_longer_base64_is_found(before: bytes, after: bytes) -> None:
+    secret = "correct-horse-battery"
+    encoded = base64.b64encode(before + secret.encode() + after).decode()
+    assert "[secret KEY]" in redactor(KEY=secret).text(f"Basic {encoded}")
+
+
+def test_the_longest_secret_wins() -> None:
+    made = redactor(SHORT="abcd1234", LONG="abcd1234-and-more")
+    assert made.text("x abcd1234-and-more y abcd1234") == "x [secret LONG] y [secret SHORT]"
+
+
+def test_short_and_endless_secrets_are_refused_with_a_reason() -> None:
+    made = Redactor()
+    assert "PIN: shorter than 4 characters" in str(made.add_secret("PIN", "123"))
+    assert "shorter" in str(made.add_secret("BLANK", "      "))
+    assert "longer than" in str(made.add_secret("BIG", "x" * 100_000))
+    assert made.text("123") == "123"
+
+
+def test_a_secret_from_a_file_is_found_without_its_last_newline() -> None:
+    assert redactor(KEY="hunter2hunter2\n").text("it is hunter2hunter2.") == "it is [secret KEY]."
+
+
+def test_values_keys_and_nested_places() -> None:
+    made = redactor(KEY="hunter2hunter2")
+    value = {"a": [{"b": ("x hunter2hunter2", 1)}], "hunter2hunter2": {"c": None}, "n": 5}
+    assert made.value(value) == {"a": [{"b": ("x [secret KEY]", 1)}], "[secret KEY]": {"c": None}, "n": 5}
+    assert value["a"] == [{"b": ("x hunter2hunter2", 1)}], "the original is not touched"
+
+
+@pytest.mark.parametrize("with_secrets", [False, True])
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"path": "/w/a", "n": 1, "deep": {"list": [1, 2.5, None, True, "x"]}}, [1, "two"], "text", 7, None, ("a",)],
+    ids=repr,
+)
+def test_a_value_with_nothing_to_hide_is_the_same_object(value: Any, with_secrets: bool) -> None:
+    made = redactor(KEY="hunter2hunter2") if with_secrets else Redactor()
+    assert made.value(value) is value
+    assert made.value(value) is value
+
+
+def mark(text: str) -> str:
+    return f"[redacted {len(text)} chars sha256:{sha256(text.encode()).hexdigest()[:8]}]"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "api_key",
+        "apikey",
+        "apiKey",
+        "API_KEY",
+        "APIKey",
+        "x-api-key",
+        "token",
+        "accessToken",
+        "access_token",
+        "auth_token",
+        "refresh_token",
+        "secret",
+        "client_secret",
+        "clientSecret",
+        "password",
+        "passwd",
+        "Password",
+        "userPassword",
+        "db_password",
+        "authorization",
+        "Authorization",
+        "private_key",
+        "privateKey",
+        "credential",
+        "credentials",
+        "cookie",
+        "Cookie",
+        "set-cookie",
+        "passphrase",
+        "secret_key",
+        "AWS_SECRET_ACCESS_KEY",
+        "token_value",
+        "passwordHash",
+    ],
+)
+def test_arguments_named_like_a_credential(name: str) -> None:
+    assert Redactor().value({name: "swordfish"}) == {name: mark("swordfish")}
+    assert Redactor().value({"deep": [{name: "ü"}]}) == {"deep": [{name: mark("ü")}]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "max_tokens",
+        "tokens",
+        "secretary",
+        "tokenizer",
+        "passwordless",
+        "keyboard",
+        "monkey",
+        "author",
+        "authority",
+        "path",
+        "compass",
+    ],
+)
+def test_names_that_only_look_alike_are_left(name: str) -> None:
+    value = {name: "plain"}
+    assert Redactor().value(value) is value
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"password": 1234}, {"password": mark("1234")}),
+        ({"token_count": 5}, {"token_count": 5}),
+        ({"password": None, "token": True, "secret": ""}, {"password": None, "token": True, "secret": ""}),
+        ({"credentials": {"user": "u"}}, {"credentials": mark('{"user":"u"}')}),
+        ({"cookie": ["a", "b"]}, {"cookie": mark('["a","b"]')}),
+    ],
+    ids=repr,
+)
+def test_credentials_that_are_not_text(value: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert Redactor().value(value) == shown
+
+
+def test_redacting_twice_changes_nothing_more() -> None:
+    made = redactor(KEY="hunter2hunter2")
+    once = made.value({"api_key": "hunter2hunter2", "password": "other", "x": "hunter2hunter2"})
+    assert once == {"api_key": "[secret KEY]", "password": mark("other"), "x": "[secret KEY]"}
+    assert made.value(once) is once
+
+
+def test_a_value_that_contains_itself_ends() -> None:
+    loop: dict[str, Any] = {"password": "swordfish"}
+    loop["left"] = loop["right"] = loop
+    assert "swordfish" not in repr(redactor(KEY="hunter2hunter2").value(loop))
+    deep: Any = "hunter2hunter2"
+    for _ in range(5000):
+        deep = [deep]
+    assert "hunter2" not in json.dumps(redactor(KEY="hunter2hunter2").value(deep))
+
+
+def test_odd_types() -> None:
+    made = redactor(KEY="hunter2hunter2")
+    assert made.value(b"x hunter2hunter2") == "x [secret KEY]"
+    assert made.value({"s": {"hunter2hunter2"}}) == {"s": ["[secret KEY]"]}
+    plain = {"b": b"\xff\x00", 3: "x"}
+    assert made.value(plain) == plain
+    assert made.value({("t", 1): "hunter2hunter2"}) == {("t", 1): "[secret KEY]"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/srv/app/x.py", "/workspace/x.py"),
+        ("in /srv/app.", "in /workspace."),
+        ("-I/srv/app/include", "-I/workspace/include"),
+        ("file:///srv/app/a", "file:///workspace/a"),
+        ("'/srv/app': denied", "'/workspace': denied"),
+        ("/srv/app2 /srv/app-old /srv/app.txt /srv/apple", "/srv/app2 /srv/app-old /srv/app.txt /srv/apple"),
+        ("/srv/app/data/x", "/data/x"),
+        ("%2Fsrv%2Fapp%2Fx", "/workspace%2Fx"),
+        ("/srv/app", "/workspace"),
+    ],
+)
+def test_host_paths_become_virtual_ones(text: str, shown: str) -> None:
+    made = Redactor()
+    assert made.add_path("/srv/app/", "/workspace") is None
+    assert made.add_path("/srv/app/data", "/data") is None
+    assert made.text(text) == shown
+
+
+@pytest.mark.parametrize("host", ["/", "", "relative/path"])
+def test_a_path_that_is_no_place_is_refused(host: str) -> None:
+    assert Redactor().add_path(host, "/workspace") is not None
+
+
+def test_long_text() -> None:
+    made = redactor(KEY="hunter2hunter2")
+    made.add_path("/srv/app", "/workspace")
+    clean = "nothing to see here\n" * 5000
+    assert made.text(clean) is clean
+    assert made.text(clean + "hunter2hunter2 /srv/app/x" + clean) == clean + "[secret KEY] /workspace/x" + clean
+
+
+def feed(made: Redactor, chunks: list[str]) -> str:
+    stream = StreamRedactor(made)
+    return "".join([stream.feed(chunk) for chunk in chunks]) + stream.finish()
+
+
+def stream_redactor() -> Redactor:
+    made = redactor(A="abcabd", B="abcabdabc", C="bdabcx", KEY="hunter2hunter2")
+    made.add_path("/srv/app", "/w")
+    return made
+
+
+@given(st.text(alphabet="abcdx/srvp. 2hunte", max_size=60), st.lists(st.integers(0, 60), max_size=8))
+@example("xabcabdabcabx", [3])
+@example("abcabdabcx", list(range(10)))
+@example("/srv/app.x /srv/app. /srv/app", list(range(30)))
+@settings(max_examples=400, deadline=None)
+def test_chunks_give_what_the_whole_would(text: str, places: list[int]) -> None:
+    made = stream_redactor()
+    cuts = sorted({0, len(text), *(place for place in places if place <= len(text))})
+    chunks = [text[start:end] for start, end in itertools.pairwise(cuts)]
+    assert feed(made, chunks) == made.text(text)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
+def test_a_secret_split_across_chunks_is_found(size: int) -> None:
+    text = "one hunter2hunter2 two hunter2hunter hunter2hunter2hunter2hunter2 /srv/app/x end"
+    chunks = [text[start : start + size] for start in range(0, len(text), size)]
+    assert feed(stream_redactor(), chunks) == ("one [secret KEY] two hunter2hunter [secret KEY][secret KEY] /w/x end")
+
+
+def test_a_stream_holds_back_no_more_than_it_must() -> None:
+    stream = StreamRedactor(redactor(KEY="hunter2hunter2"))
+    assert stream.feed("plain text") == "plain text"
+    assert stream.feed(" the hun") == " the "
+    assert stream.feed("ger") == "hunger"
+    held = sum(len(stream.feed(letter)) for letter in string.ascii_letters * 50)
+    assert held > len(string.ascii_letters) * 50 - 30
+
+
+@pytest.mark.parametrize("chunk", ["x" * 100_000, "hunter2" * 5000])
+def test_what_a_stream_holds_is_bounded(chunk: str) -> None:
+    stream = StreamRedactor(redactor(KEY="hunter2hunter2"))
+    shown = "".join(stream.feed(chunk) for _ in range(3))
+    assert len(stream.finish()) <= 2 * len("hunter2hunter2") + len("[secret KEY]")
+    assert "hunter2hunter2" not in shown

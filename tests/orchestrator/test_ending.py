@@ -1,0 +1,193 @@
+"""Timeouts and interruption: the Outcome comes within a second, whatever the tool does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from golem_forge import ToolCall, ToolContext, tool
+
+
+async def timed(path: Any, name: str) -> tuple[Any, float]:
+    before = time.monotonic()
+    outcome = await path.call(ToolCall(name, {}))
+    return outcome, time.monotonic() - before
+
+
+@tool(needs_approval=False, timeout=0.2)
+async def sleeps() -> str:
+    await asyncio.sleep(30)
+    return "late"
+
+
+@tool(needs_approval=False, timeout=0.2)
+def blocks() -> str:
+    time.sleep(3)
+    return "late"
+
+
+@tool(needs_approval=False, timeout=0.2)
+async def ignores_cancel() -> str:
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        try:
+            await asyncio.sleep(1)
+        except asyncio.CancelledError:
+            continue
+    return "late"
+
+
+@pytest.mark.parametrize("name", ["sleeps", "blocks", "ignores_cancel"])
+async def test_a_timeout_returns_within_a_second(make_path: Any, name: str) -> None:
+    path = make_path(sleeps, blocks, ignores_cancel)
+    outcome, took = await timed(path, name)
+    assert outcome.status == "timeout"
+    assert "timed out after 0.2 s" in outcome.error
+    assert took < 1.2
+    assert asyncio.current_task().cancelling() == 0, "the caller's task is unharmed"  # type: ignore[union-attr]
+
+
+async def test_what_was_left_behind_is_said(make_path: Any) -> None:
+    path = make_path(blocks, ignores_cancel)
+    assert "left to finish alone" in (await timed(path, "blocks"))[0].error
+    assert "left behind" in (await timed(path, "ignores_cancel"))[0].error
+
+
+@pytest.mark.parametrize("name", ["sleeps", "blocks", "ignores_cancel"])
+async def test_an_interrupt_returns_within_a_second(make_path: Any, name: str) -> None:
+    path = make_path(sleeps, blocks, ignores_cancel)
+    for one in path.catalog:
+        one.timeout = 20
+    try:
+        asyncio.get_running_loop().call_later(0.1, path.signal.interrupt)
+        outcome, took = await timed(path, name)
+    finally:
+        for one in path.catalog:
+            one.timeout = 0.2
+    assert outcome.status == "interrupted"
+    assert took < 1.2
+    path.signal.reset()
+
+
+async def test_an_idle_timeout_is_reset_by_progress(make_path: Any) -> None:
+    @tool(needs_approval=False, idle_timeout=0.3)
+    async def busy(*, ctx: ToolContext) -> str:
+        for step in range(5):
+            await asyncio.sleep(0.15)
+            ctx.report_progress(step)
+        return "done"
+
+    @tool(needs_approval=False, idle_timeout=0.3)
+    async def silent() -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    path = make_path(busy, silent)
+    assert (await timed(path, "busy"))[0].status == "success"
+    outcome, took = await timed(path, "silent")
+    assert outcome.status == "timeout"
+    assert "no progress for 0.3 s" in outcome.error
+    assert took < 1.3
+
+
+async def test_after_an_interrupt_nothing_starts_until_it_is_reset(make_path: Any) -> None:
+    runs = 0
+
+    @tool(needs_approval=False)
+    def count() -> int:
+        nonlocal runs
+        runs += 1
+        return runs
+
+    path = make_path(count)
+    path.signal.interrupt()
+    assert (await timed(path, "count"))[0].status == "interrupted"
+    assert runs == 0
+    path.signal.reset()
+    assert (await timed(path, "count"))[0].status == "success"
+
+
+async def test_cancelling_the_caller_cancels_the_call_and_is_passed_on(make_path: Any) -> None:
+    ended = asyncio.Event()
+
+    @tool(needs_approval=False)
+    async def waits() -> str:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.set()
+        return "late"
+
+    path = make_path(waits)
+    task = asyncio.ensure_future(path.call(ToolCall("waits", {})))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_a_tools_own_timeout_inside_works(make_path: Any) -> None:
+    @tool(needs_approval=False, timeout=5)
+    async def inner_timeout() -> str:
+        try:
+            async with asyncio.timeout(0.05):
+                await asyncio.sleep(10)
+        except TimeoutError:
+            return "own timeout"
+        return "late"
+
+    outcome, _ = await timed(make_path(inner_timeout), "inner_timeout")
+    assert outcome.text == "own timeout"
+
+
+async def test_a_tool_that_interrupts_its_own_session_ends_cleanly(make_path: Any) -> None:
+    @tool(needs_approval=False)
+    async def stops(*, ctx: ToolContext) -> str:
+        ctx.cancel.interrupt()
+        return "said"
+
+    path = make_path(stops)
+    outcome, _ = await timed(path, "stops")
+    assert outcome.status in ("success", "interrupted")
+    path.signal.reset()
+    await asyncio.sleep(0.05)  # nothing may hit a later await of this task
+
+
+async def test_sync_tools_run_off_the_loop_and_keep_their_context(make_path: Any) -> None:
+    import contextvars
+
+    marker = contextvars.ContextVar("marker", default="none")
+
+    @tool(needs_approval=False)
+    def thread_name() -> str:
+        return f"{threading.current_thread().name} {marker.get()}"
+
+    marker.set("here")
+    outcome, _ = await timed(make_path(thread_name), "thread_name")
+    assert outcome.text == "forge-tool here"
+
+
+async def test_too_many_stuck_threads_is_an_outcome_not_a_hang(make_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from golem_forge.tools import threads
+
+    monkeypatch.setattr(threads, "MAX_THREADS", threads._alive + 1)
+    monkeypatch.setattr(threads, "_idle", [])
+    release = threading.Event()
+
+    @tool(needs_approval=False, timeout=0.1, read_only=True)
+    def stuck() -> str:
+        release.wait(10)
+        return "late"
+
+    path = make_path(stuck)
+    first, _ = await timed(path, "stuck")
+    second, _ = await timed(path, "stuck")
+    release.set()
+    assert first.status == "timeout"
+    assert second.status == "execution_failed"
+    assert "no further sync tool can start" in second.error

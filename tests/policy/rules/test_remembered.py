@@ -1,0 +1,102 @@
+"""remembered.yaml: merged, revoked, and safe with two writers at once (A41, A42)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from golem_forge.core.errors import ConfigError
+from golem_forge.policy.rules import Origin, Rule, make_rule, remember, revoke, revoke_all
+
+from .conftest import Place
+
+RULE = {"command": ["cargo", "test"], "verdict": "preApproved", "scope": {"project": "/srv/app", "worker": "main"}}
+
+
+def rule(**changes: object) -> Rule:
+    return make_rule({**RULE, **changes}, Origin.SESSION)
+
+
+def test_a41_always_twice_is_one_entry(place: Place) -> None:
+    [first] = remember(place.home, [rule()])
+    [second] = remember(place.home, [rule()])
+    assert first.id == second.id and first.origin is Origin.REMEMBERED
+    lines = [line for line in place.book().list() if line.rule.origin is Origin.REMEMBERED]
+    assert [line.rule.id for line in lines] == [first.id]
+    assert place.home.remembered.stat().st_mode & 0o777 == 0o600
+    assert place.home.remembered.read_text().count("cargo") == 1
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from golem_forge.config.home import ForgeHome
+from golem_forge.policy.rules import Origin, make_rule, remember
+name = sys.argv[2]
+sys.stdin.readline()
+for number in range(15):
+    remember(ForgeHome(Path(sys.argv[1])), [
+        make_rule({"tool": f"{name}{number}", "verdict": "preApproved"}, Origin.SESSION)])
+"""
+
+
+def test_a41_two_processes_at_once_keep_both(place: Place) -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(place.home.path), name], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for name in ("a", "b")
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write(b"go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        assert writer.wait(50) == 0, writer.communicate()[1]
+    kept = {line.rule.tool for line in place.book().list() if line.rule.origin is Origin.REMEMBERED}
+    assert kept == {f"{name}{number}" for name in "ab" for number in range(15)}
+    assert sorted(path.name for path in place.home.path.iterdir()) == ["remembered.lock", "remembered.yaml"]
+
+
+def test_a42_a_revoke_acts_on_the_next_call(place: Place) -> None:
+    [kept] = remember(place.home, [rule()])
+    book = place.book()
+    facts = place.command("cargo test", project="/srv/app")
+    assert place.lifted(book, facts) == "runs"
+    assert revoke(place.home, [kept.id, "unknown"]) == (kept.id,)
+    assert place.lifted(book, facts) == "asks"
+    assert revoke(place.home, [kept.id]) == ()
+    remember(place.home, [rule()])
+    assert place.lifted(book, facts) == "runs"
+    assert revoke_all(place.home) == 1
+    assert place.lifted(book, facts) == "asks"
+
+
+@pytest.mark.parametrize("odd", ["é\u2028\x7f\x85", 'it\'s "x": #y', "\U0001f600", "- [a]", "a\nb\tc", "\ufeff"])
+def test_any_word_survives_the_file(place: Place, odd: str) -> None:
+    remember(place.home, [rule(command=["tool", odd], exact=True)])
+    [line] = [line for line in place.book().list() if line.rule.origin is Origin.REMEMBERED]
+    assert line.rule.command == (("tool",), (odd,))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"command": ["git"]}, {"accept": ["rm_force"]}, {"verdict": "ask"}, {"command": ["python3", "-c"]}],
+)
+def test_what_may_not_be_saved_is_refused_and_nothing_changes(place: Place, changes: dict[str, object]) -> None:
+    remember(place.home, [rule()])
+    before = place.home.remembered.read_bytes()
+    with pytest.raises(ConfigError):
+        remember(place.home, [make_rule({**RULE, **changes}, Origin.USER)])
+    assert place.home.remembered.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_read_is_never_overwritten(place: Place) -> None:
+    place.write(place.home.remembered, "rules: [")
+    with pytest.raises(ConfigError):
+        remember(place.home, [rule()])
+    with pytest.raises(ConfigError):
+        revoke_all(place.home)
+    assert place.home.remembered.read_text() == "rules: ["

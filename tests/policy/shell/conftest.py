@@ -1,0 +1,70 @@
+"""A small machine for the analysers: two zones, system programs, one toolchain, one link."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+import pytest
+
+from golem_forge.policy.shell import Operand, Program
+from golem_forge.policy.shell.names import names
+
+SECRET_NAMES = [".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".netrc", ".npmrc", "credentials.json"]
+LINKS = {"/workspace/link": "/workspace/deep/down", "/workspace/out": "/etc"}
+SYSTEM = names(
+    "ls cat tac rev nl paste head tail wc cut tr grep egrep fgrep find sed sort uniq stat file du df basename"
+    " dirname realpath readlink md5sum sha1sum sha256sum sha512sum cksum cmp comm diff echo printf date pwd true"
+    " false whoami id uname which seq expr git lsof bash sh cargo make"
+)
+
+
+def is_secret(path: str) -> bool:
+    parts = [part.lower() for part in path.split("/")]
+    if any(part in (".ssh", ".aws", ".gnupg") for part in parts):
+        return True
+    if parts[-1].endswith((".example", ".sample", ".template", ".pub")):
+        return False
+    return any(fnmatchcase(parts[-1], name) for name in SECRET_NAMES)
+
+
+class World:
+    """`zsh` and `tac` come from a toolchain before the system's; `rg` is the one Forge ships."""
+
+    def program(self, name: str) -> Program | None:
+        base = posixpath.basename(name)
+        if name == "rg":
+            return Program("/forge/bin/rg", system=False, zone=False, shipped=True)
+        if name in ("zsh", "tac"):
+            return Program(f"/opt/tools/bin/{name}", system=False, zone=False)
+        if "/" not in name:
+            return Program(f"/usr/bin/{name}", system=True, zone=False) if name in SYSTEM else None
+        if not name.startswith("/"):
+            return None
+        folder = posixpath.dirname(name)
+        if folder in ("/bin", "/usr/bin") and base in SYSTEM:
+            return Program(f"/usr/bin/{base}", system=True, zone=False)
+        return Program(name, system=False, zone=folder.startswith(("/workspace", "/scratch")))
+
+    def operand(self, path: str, cwd: str) -> Operand:
+        if not path or path.startswith("~"):
+            return Operand("bad", path)
+        full = posixpath.normpath(posixpath.join(cwd, path))
+        for link, target in LINKS.items():
+            if full == link or full.startswith(link + "/"):
+                full = target + full[len(link) :]
+        zone = full.split("/")[1]
+        if zone not in ("workspace", "scratch"):
+            return Operand("outside", full)
+        return Operand("inside", full, "/host" + full, secret=is_secret(full))
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(scope="session")
+def secret() -> Callable[[str], bool]:
+    return is_secret

@@ -1,0 +1,91 @@
+"""Prefixes: which are banned, which are offered (A52)."""
+
+from __future__ import annotations
+
+import pytest
+
+from golem_forge.policy.shell import is_banned_prefix, prefix_choices
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "bash", "sh", "zsh", "dash", "ksh", "bash -c", "sh -lc", "python", "python3", "python3.12", "python -c",
+        "python3 -m",
+        "perl -e", "node -e", "ruby -e", "node", "deno", "php", "busybox", "env", "sudo", "doas", "su", "nice",
+        "ionice", "nohup",
+        "setsid", "stdbuf", "timeout", "timeout 5", "time", "watch", "command", "builtin", "exec", "eval", "trap",
+        "xargs",
+        "xargs -n1", "parallel", "find", "flock", "flock f", "chroot", "chroot d", "unshare", "ssh", "ssh host",
+        "script", "sudo -u root",
+        "sudo bash", "env A=1", "env python -c", "timeout 5 git", "git", "rm", "mv", "cp", "chmod", "chown", "dd",
+        "awk", "sed", "pip",
+        "npm", "npx", "yarn", "pnpm", "uv", "uvx", "cargo", "go", "make", "docker", "kubectl", "terraform", "aws",
+        "gcloud", "scp",
+        "rsync", "curl", "wget", "tee", "forge", "npm run", "python -m pip", "/usr/bin/python3 -c", "rm -rf",
+        "git -C", "docker run",
+        "uv run",
+    ],
+)  # fmt: skip
+def test_banned(text: str) -> None:
+    assert is_banned_prefix(tuple(text.split()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["git log", "npm run build", "python -m pytest", "docker compose ps", "pytest", "cargo test", "make test", "ls",
+    "bash x.sh",
+     "python x.py", "git --version", "node --version", "timeout 5 pytest", "env A=1 pytest", "go test",
+     "sudo -u x pytest", "rm build",
+     "bash -c ls"],
+)  # fmt: skip
+def test_not_banned(text: str) -> None:
+    assert not is_banned_prefix(tuple(text.split()))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pytest -q tests/a.py", "pytest"),  # A52
+        ("python3 -c x", None),  # A52
+        ("git log --oneline", "git log"),
+        ("npm run build -- --x", "npm run build"),
+        ("npm test", "npm test"),
+        ("python -m pytest -q", "python -m pytest"),
+        ("docker compose ps -a", "docker compose ps"),
+        ("docker ps", "docker ps"),
+        ("cargo test --all", "cargo test"),
+        ("make", None),
+        ("make test", "make test"),
+        ("gh pr view 3", "gh pr view"),
+        ("uv run pytest", "uv run pytest"),
+        ("git", None),
+        ("git -C d log", None),
+        ("npm run", None),
+        ("npm run -s", None),
+        ("rm a", None),
+        ("cp a b", None),
+        ("python x.py", None),
+        ("python", None),
+        ("python -m", None),
+        ("python -m pip install x", None),
+        ("bash x.sh", None),
+        ("bash -c ls", None),
+        ("sudo ls", None),
+        ("timeout 5 pytest", None),
+        ("find . -newer x", None),
+        ("./run.sh a", None),
+        ("/usr/bin/git log -3", "/usr/bin/git log"),
+        ("node x.js", None),
+        ("ruff check .", "ruff"),
+        ("cargo +nightly test", None),
+    ],
+)
+def test_choices(text: str, expected: str | None) -> None:
+    choices = prefix_choices(tuple(text.split()))
+    assert choices == ([] if expected is None else [tuple(expected.split())])
+    assert not any(is_banned_prefix(choice) for choice in choices)
+
+
+def test_no_words_no_choice() -> None:
+    assert prefix_choices(()) == []

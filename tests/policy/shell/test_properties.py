@@ -1,0 +1,133 @@
+"""What must hold for any text at all."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from golem_forge.policy.shell import (
+    CommandWorld,
+    Opaque,
+    Parsed,
+    canonical_text,
+    find_commands,
+    find_dangers,
+    is_banned_prefix,
+    matches_lenient,
+    parse_strict,
+    prefix_choices,
+    prove,
+    quote,
+)
+from golem_forge.policy.shell.names import names
+
+FRAGMENTS = sorted(
+    names(
+        "ls cat grep find . -name .env x a/b ../c rm -rf -f / sudo bash sh -c -lc env xargs echo printf sed -n 1,5p"
+        " head -5 sort rg -g -e | || && ; & ( ) { } $( ` ' \" \\ $ $HOME ${x ${ $(( )) <( >( < > >> << <<E E <<<"
+        " 2>&1 >/dev/null 2>/dev/null /dev/sda /etc/shadow proc/1/environ # ~ * ? [ ] = A=1 PATH=x if then fi for"
+        " do done case in esac function f() curl base64 -d cd src .ssh id_rsa .e* @.env --include=.env"
+        " --color=auto date +%s %n uniq git push --force : , -- - ! time tr which seq"
+    )
+)
+text_of_fragments = st.lists(
+    st.tuples(st.sampled_from([*FRAGMENTS, "\n", "\t", "\\\n", "\0", "é"]), st.sampled_from(["", " ", " ", " "])),
+    max_size=14,
+).map(lambda parts: "".join(word + gap for word, gap in parts))
+plain_words = st.lists(
+    st.sampled_from([word for word in FRAGMENTS if not set(word) & set("'\"")]).map(lambda word: f"'{word}'"),
+    max_size=6,
+)
+PROGRAMS = "ls cat head tail wc cut tr grep rg find sed sort uniq stat du echo printf date diff basename which cd"
+table_programs = st.sampled_from(sorted(names(PROGRAMS)))
+readable = st.lists(
+    st.tuples(table_programs, plain_words).map(lambda pair: " ".join([pair[0], *pair[1]])), min_size=1, max_size=3
+).map(" && ".join)
+any_text = st.one_of(st.text(max_size=80), text_of_fragments, readable)
+many = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@many
+@given(any_text)
+def test_no_text_breaks_an_analyser(world: CommandWorld, secret: Callable[[str], bool], text: str) -> None:
+    parsed = parse_strict(text)
+    assert isinstance(parsed, Parsed | Opaque)
+    if isinstance(parsed, Parsed):
+        prove(parsed, world, "/workspace")
+        for segment in parsed.segments:
+            assert not any(is_banned_prefix(choice) for choice in prefix_choices(segment.words))
+    found = find_commands(text)
+    matches_lenient(("git", "push"), found)
+    assert all(command.words or command.assignments or command.redirects for command in found.commands)
+    find_dangers(text, is_secret=secret)
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(any_text)
+def test_nothing_dangerous_is_proven(world: CommandWorld, secret: Callable[[str], bool], text: str) -> None:
+    parsed = parse_strict(text)
+    if isinstance(parsed, Parsed) and prove(parsed, world, "/workspace").proven:
+        assert find_dangers(text, is_secret=secret) == ()
+
+
+@many
+@given(any_text)
+def test_the_detector_sees_every_command_the_parser_sees(text: str) -> None:
+    parsed = parse_strict(text)
+    if isinstance(parsed, Parsed):
+        found = {command.words for command in find_commands(text).commands}
+        assert {segment.words for segment in parsed.segments} <= found
+
+
+@many
+@given(any_text)
+def test_canonical_text_is_a_fixpoint(text: str) -> None:
+    parsed, once = parse_strict(text), canonical_text(text)
+    assert canonical_text(once) == once
+    if isinstance(parsed, Parsed) and len(once.encode()) <= 16384:
+        assert parse_strict(once) == parsed
+
+
+@many
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=40))
+def test_quoting_round_trip(word: str) -> None:
+    parsed = parse_strict("echo " + quote(word))
+    assert isinstance(parsed, Parsed)
+    assert parsed.segments[0].words == ("echo", word)
+    assert find_commands("echo " + quote(word)).commands[0].words == ("echo", word)
+
+
+SHELL_CHARACTERS = "ab1=-+,.:/@%!_ '\"$`\\&|;<>(){}[]*?~^#é"
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(SHELL_CHARACTERS, max_size=14))
+def test_real_shells_read_the_same_words(dump: Path, text: str) -> None:
+    """Every segment starts with a program that prints its own words: shell and parser must agree on them."""
+    parsed = parse_strict(f"dump {text}")
+    if isinstance(parsed, Opaque) or any(segment.words[0] != "dump" for segment in parsed.segments):
+        return
+    expected = [list(segment.words[1:]) for segment in parsed.segments[-1:]]
+    for shell in ("bash", "sh"):
+        run = subprocess.run(
+            [shutil.which(shell) or shell, "-c", f"dump {text}"],
+            env={"PATH": str(dump), "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            check=True,
+        )
+        assert [words.split("\x1f")[1:] for words in run.stdout.decode().splitlines()] in (expected, [])
+
+
+@pytest.fixture(scope="session")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bin")
+    program = folder / "dump"
+    program.write_text("#!/bin/sh\nfor word; do printf '\\037%s' \"$word\"; done\necho\n")
+    program.chmod(0o755)
+    return folder

@@ -1,0 +1,336 @@
+"""Fingerprints, memory, the request and its answers: A32 to A51 of the approval specification."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from golem_forge import ToolCall, tool
+from golem_forge.policy.fingerprint import args_key, fingerprint
+
+ZEROS = "0" * 64
+
+
+def test_a32_fingerprint_vectors() -> None:
+    assert args_key("exec_command", {"cmd": "ls"}) == "0b7ef44f485c1f14"
+    assert args_key("apply_patch", {"b": 1, "a": 2}) == "7cd465b00be48034"
+    assert args_key("t", {}) == "14b5e6951226399e"
+    assert args_key("t", {"é": "ü"}) == "47f1ad38b51edd8e"
+    assert args_key("t", {"n": 1.0}) == "6188dc40cc8661a4"
+    assert (
+        fingerprint(tool="t", definition=ZEROS, args={}, worker="main", targets=[])
+        == "2fd210a774471cc4608aae7fe3f853676b8723bf64657aeb2e27bc540cdb98e0"
+    )
+    assert (
+        fingerprint(
+            tool="exec_command",
+            definition=ZEROS,
+            args={"cmd": "ls"},
+            worker="main",
+            targets=["cwd /srv/app", "exec /usr/bin/ls"],
+        )
+        == "e2540ab5cfadd5fb65a648a983ae46e0e64b02b5465916103a4390765ae87978"
+    )
+
+
+def test_a33_key_order_does_not_matter_everything_else_does() -> None:
+    def mark(**changes: Any) -> str:
+        base: dict[str, Any] = {
+            "tool": "t",
+            "definition": ZEROS,
+            "args": {"a": {"x": 1, "y": 2}, "b": 3},
+            "worker": "main",
+            "targets": ["write /srv/a"],
+        }
+        return fingerprint(**{**base, **changes})
+
+    same = mark(args={"b": 3, "a": {"y": 2, "x": 1}})
+    assert mark() == same == mark(args={"a": {"x": 1.0, "y": 2}, "b": -0.0 + 3})
+    others = [
+        mark(args={"a": {"x": 1, "y": 2}, "b": 4}),
+        mark(worker="main/a"),
+        mark(definition="1" * 64),
+        mark(targets=["write /srv/b"]),
+        mark(tool="u"),
+    ]
+    assert len({*others, mark()}) == 6
+
+
+@tool
+def deploy(n: int = 5, note: str = "") -> str:
+    """Deploy."""
+    deploy_runs.append(n)
+    return f"deployed {n}"
+
+
+deploy_runs: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    deploy_runs.clear()
+
+
+async def call(path: Any, **args: Any) -> Any:
+    return await path.call(ToolCall("deploy", args))
+
+
+async def test_a_session_approval_covers_the_same_call_and_no_other(make_path: Any, asked: Any) -> None:
+    ask = asked({"approved": True, "remember": "session"})
+    path = make_path(deploy, ask=ask)
+    assert (await call(path, n=1)).decision.remembered == "session"
+    second = await call(path, n=1)
+    assert (second.decision.answered_by, second.decision.cached, len(ask)) == ("memory", True, 1)
+    await call(path, n=2)
+    assert len(ask) == 2
+
+
+async def test_a35_a_denial_is_counted_and_asked_again(make_path: Any, asked: Any) -> None:
+    ask = asked({"approved": False}, {"approved": True})
+    path = make_path(deploy, ask=ask)
+    assert (await call(path)).status == "approval_denied"
+    assert (await call(path)).status == "success"
+    assert [request.previously_denied for request in ask] == [0, 1]
+
+
+async def test_a36_a_grant_for_one_tool_never_covers_another(make_path: Any, asked: Any) -> None:
+    @tool
+    def remove(n: int = 5, note: str = "") -> str:
+        return "removed"
+
+    ask = asked({"approved": True, "remember": "session"})
+    path = make_path(deploy, remove, ask=ask)
+    await call(path)
+    await path.call(ToolCall("remove", {}))
+    assert [request.tool for request in ask] == ["deploy", "remove"]
+
+
+async def test_a37_a_grant_belongs_to_its_worker(own_home: Any, asked: Any) -> None:
+    from golem_forge import ApprovalController, Orchestrator
+
+    ask = asked({"approved": True, "remember": "session"})
+    controller = ApprovalController("interactive", ask)
+    for worker in ("main/a", "main/a", "main/b"):
+        await call(Orchestrator([deploy], approval=controller, worker=worker))
+    assert [request.worker_path[-1]["name"] for request in ask] == ["a", "b"]
+
+
+class Slow:
+    """A person who answers when told to."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.answers: dict[str, asyncio.Future[Any]] = {}
+
+    async def __call__(self, request: Any) -> Any:
+        self.requests.append(request)
+        self.answers[request.id] = asyncio.get_running_loop().create_future()
+        return await self.answers[request.id]
+
+    async def shown(self, count: int) -> None:
+        for _ in range(200):
+            if len(self.requests) >= count:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"only {len(self.requests)} requests")
+
+    def answer(self, index: int, **answer: Any) -> None:
+        self.answers[self.requests[index].id].set_result(answer)
+
+
+async def test_a38_identical_concurrent_calls_share_one_prompt(make_path: Any) -> None:
+    person = Slow()
+    path = make_path(deploy, ask=person.__call__)
+    waiting = asyncio.gather(*(call(path, n=1) for _ in range(3)))
+    await person.shown(1)
+    await asyncio.sleep(0.05)
+    assert len(person.requests) == 1
+    assert person.requests[0].waiting == 3
+    person.answer(0, approved=True)
+    outcomes = await waiting
+    assert [o.status for o in outcomes] == ["success"] * 3
+    assert deploy_runs == [1, 1, 1]
+
+
+async def test_a39_different_requests_may_be_answered_in_any_order(make_path: Any) -> None:
+    person = Slow()
+    path = make_path(deploy, ask=person.__call__)
+    waiting = asyncio.gather(call(path, n=1), call(path, n=2))
+    await person.shown(2)
+    person.answer(1, approved=True)
+    await asyncio.sleep(0.05)
+    person.answer(0, approved=False, reason="no ones")
+    first, second = await waiting
+    assert (first.status, second.status) == ("approval_denied", "success")
+    assert first.error == "Denied by the user: no ones"
+
+
+async def test_cancelling_one_of_three_leaves_the_prompt_to_the_others(make_path: Any) -> None:
+    person = Slow()
+    path = make_path(deploy, ask=person.__call__)
+    tasks = [asyncio.ensure_future(call(path, n=1)) for _ in range(3)]
+    await person.shown(1)
+    await asyncio.sleep(0.02)
+    tasks[0].cancel()
+    await asyncio.sleep(0.02)
+    person.answer(0, approved=True)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert deploy_runs == [1, 1]
+
+
+async def test_a_remembered_answer_covers_what_waits(make_path: Any, asked: Any) -> None:
+    person = Slow()
+    path = make_path(deploy, ask=person.__call__)
+    waiting = asyncio.gather(call(path, n=1), call(path, n=2))
+    await person.shown(2)
+    wide = next(c for c in person.requests[0].choices if c.rules and c.scope == "session" and not c.rules[0].args)
+    person.answer(0, approved=True, choice=wide.id)
+    outcomes = await asyncio.wait_for(waiting, 2)
+    assert [o.status for o in outcomes] == ["success", "success"]
+
+
+async def test_a45_a_secret_never_reaches_prompt_events_or_journal(make_path: Any, asked: Any, own_home: Any) -> None:
+    from golem_forge import create_ui_event_bus
+    from golem_forge.events.journal import Journal
+    from golem_forge.events.redaction import Redactor
+
+    canary = "canary-5f2d9c1e77"
+
+    @tool
+    def login(api_key: str, note: str) -> str:
+        """Log in."""
+        return f"used {note}"
+
+    redactor = Redactor()
+    redactor.add_secret("CANARY", canary)
+    journal = Journal.create(own_home / ".forge", redact=redactor.value)
+    bus = create_ui_event_bus(recorder=journal.record_event, commit=journal.flush, redact=redactor.value)
+    events: list[str] = []
+    bus.on("*", lambda event: events.append(event.to_json()))
+    ask = asked()
+    path = make_path(login, ask=ask, bus=bus, journal=journal, redactor=redactor)
+    outcome = await path.call(ToolCall("login", {"api_key": "sk-other-canary-1", "note": f"x {canary} y"}))
+    journal.close()
+    assert outcome.text == "used x [secret CANARY] y"
+    shown = json.dumps(ask[0].to_wire())
+    written = journal.path.read_text()
+    for text in (shown, written, *events):
+        assert canary not in text
+        assert "sk-other-canary-1" not in text
+    assert "[secret CANARY]" in shown and "[redacted 17 chars sha256:" in shown
+
+
+async def test_a46_an_edit_is_validated_and_told(make_path: Any, asked: Any) -> None:
+    ask = asked({"approved": True, "args": {"n": "x"}}, {"approved": True, "args": {"n": 3}})
+    path = make_path(deploy, ask=ask)
+    outcome = await call(path, n=5)
+    assert deploy_runs == [3]
+    assert ask[1].id == ask[0].id
+    assert ask[1].field_errors[0][0] == "n"
+    assert outcome.text == "The user changed: n 5 → 3.\ndeployed 3"
+    assert outcome.decision.edited
+    assert outcome.args["n"] == 3
+
+
+async def test_a47_an_edit_into_something_blocked_is_refused(make_path: Any, asked: Any) -> None:
+    def predicate(args: dict[str, Any]) -> str:
+        return "blocked" if args["target"] == "prod" else "ask"
+
+    @tool(needs_approval=predicate)
+    def push(target: str) -> str:
+        raise AssertionError("ran")
+
+    path = make_path(push, ask=asked({"approved": True, "args": {"target": "prod"}}))
+    outcome = await path.call(ToolCall("push", {"target": "dev"}))
+    assert (outcome.status, outcome.executed) == ("policy_denied", False)
+
+
+async def test_an_edit_that_stays_approved_is_remembered_in_its_edited_form(make_path: Any, asked: Any) -> None:
+    ask = asked({"approved": True, "args": {"n": 3}, "remember": "session"})
+    path = make_path(deploy, ask=ask)
+    await call(path, n=5)
+    await call(path, n=3)
+    assert len(ask) == 1
+    await call(path, n=5)
+    assert len(ask) == 2
+
+
+async def test_twenty_bad_edits_end_the_request(make_path: Any, asked: Any) -> None:
+    ask = asked({"approved": True, "args": {"n": "x"}})
+    outcome = await call(make_path(deploy, ask=ask))
+    assert outcome.status == "approval_denied"
+    assert len(ask) == 20
+    assert not deploy_runs
+
+
+async def test_a48_a_denial_message_reaches_the_model(make_path: Any, asked: Any) -> None:
+    outcome = await call(make_path(deploy, ask=asked({"approved": False, "reason": "use staging"})))
+    assert (outcome.status, outcome.text) == ("approval_denied", "Denied by the user: use staging")
+
+
+async def test_a49_no_answer_in_time_denies(make_path: Any) -> None:
+    async def never(request: Any) -> Any:
+        await asyncio.sleep(30)
+
+    before = time.monotonic()
+    outcome = await call(make_path(deploy, ask=never, timeout=1))
+    assert (outcome.status, outcome.error) == ("approval_denied", "No answer within 1 s.")
+    assert time.monotonic() - before < 2
+    assert not deploy_runs
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, True, "yes", {"approved": "yes"}, {}, {"approved": 1}, {"approved": True, "args": [1]}, [], RuntimeError("ui")],
+    ids=repr,
+)
+async def test_anything_that_is_not_clearly_a_yes_denies(make_path: Any, asked: Any, answer: Any) -> None:
+    outcome = await call(make_path(deploy, ask=asked(answer)))
+    assert outcome.status == "approval_denied"
+    assert not deploy_runs
+
+
+async def test_a_choice_that_was_not_offered_denies(make_path: Any, asked: Any) -> None:
+    outcome = await call(make_path(deploy, ask=asked({"approved": True, "choice": "everything"})))
+    assert outcome.status == "approval_denied"
+    assert not deploy_runs
+
+
+async def test_cancel_while_waiting_is_interrupted_within_a_second(make_path: Any) -> None:
+    person = Slow()
+    path = make_path(deploy, ask=person.__call__)
+    waiting = asyncio.ensure_future(call(path))
+    await person.shown(1)
+    before = time.monotonic()
+    path.signal.interrupt()
+    outcome = await waiting
+    assert outcome.status == "interrupted"
+    assert time.monotonic() - before < 1
+    assert not deploy_runs
+
+
+async def test_more_than_a_hundred_pending_are_refused(make_path: Any) -> None:
+    person = Slow()
+    path = make_path(deploy, ask=person.__call__)
+    waiting = asyncio.gather(*(call(path, n=n) for n in range(101)))
+    await person.shown(100)
+    await asyncio.sleep(0.05)
+    for index in range(100):
+        person.answer(index, approved=False)
+    outcomes = await waiting
+    assert [o.error for o in outcomes if o.error != "Denied by the user."] == ["too many pending approvals"]
+
+
+async def test_a44_hostile_arguments_are_shown_escaped_and_whole(make_path: Any, asked: Any) -> None:
+    ask = asked()
+    await call(make_path(deploy, ask=ask), note="\x1b[2J\u202egnirts " + "x" * 10_000 + "; rm -rf x")
+    payload = ask[0].payload
+    assert "\x1b" not in payload and "\u202e" not in payload
+    assert "u001b" in payload or "\\x1b" in payload
+    assert "; rm -rf x" in payload
+    assert any("invisible" in warning for warning in ask[0].warnings)

@@ -1,0 +1,218 @@
+"""Base verdicts, modes and predicates: A1 to A13 of the approval specification, over the whole path."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge import ApprovalController, BlockedError, Caller, FilesystemToolset, ToolCall, ToolContext, tool
+from golem_forge.config.modes import Setting
+from golem_forge.core.verdict import Verdict
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
+from golem_forge.sandbox.sandbox import open_sandbox
+from golem_forge.sandbox.zones import ZoneSpec
+
+
+def blocks(default: str | None = None, **tools: str) -> ApprovalBlocks:
+    def said(word: str) -> Setting[Verdict]:
+        return Setting(Verdict(word), "forge.yaml:1")
+
+    return ApprovalBlocks(
+        program=ApprovalBlock(
+            default=said(default) if default else None, tools={name: said(word) for name, word in tools.items()}
+        )
+    )
+
+
+def counter(name: str, **options: Any) -> Any:
+    def count() -> int:
+        counter.runs[name] = counter.runs.get(name, 0) + 1  # type: ignore[attr-defined]
+        return counter.runs[name]  # type: ignore[attr-defined]
+
+    counter.runs = {}  # type: ignore[attr-defined]
+    return tool(name=name, **options)(count)
+
+
+def runs(name: str) -> int:
+    return counter.runs.get(name, 0)  # type: ignore[attr-defined]
+
+
+async def status_of(path: Any, name: str, args: dict[str, Any] | None = None) -> str:
+    return str((await path.call(ToolCall(name, args or {}))).status)
+
+
+async def test_a1_nothing_said_asks(make_path: Any, asked: Any) -> None:
+    ask = asked()
+    assert await status_of(make_path(counter("x"), ask=ask), "x") == "success"
+    assert len(ask) == 1
+
+
+async def test_a2_the_named_verdict_beats_the_default(make_path: Any, asked: Any) -> None:
+    ask = asked()
+    path = make_path(counter("x"), counter("y"), ask=ask, blocks=blocks("preApproved", x="ask"))
+    await status_of(path, "x")
+    await status_of(path, "y")
+    assert [request.tool for request in ask] == ["x"]
+
+
+async def test_a3_a_tools_own_false_beats_a_default_of_ask(make_path: Any, asked: Any) -> None:
+    ask = asked()
+    path = make_path(counter("x", needs_approval=False), ask=ask, blocks=blocks("ask"))
+    assert await status_of(path, "x") == "success"
+    assert not ask
+
+
+@pytest.mark.parametrize("mode", ["approve_all", "auto_deny", "interactive", "strict"])
+@pytest.mark.parametrize("caller", list(Caller))
+async def test_a4_blocked_never_runs_and_never_prompts(make_path: Any, asked: Any, mode: str, caller: Caller) -> None:
+    ask = asked()
+    path = make_path(counter("x", mode="both"), ask=ask, mode=mode, blocks=blocks(x="blocked"))
+    outcome = await path.call(ToolCall("x", {}, caller))
+    assert (outcome.status, runs("x"), len(ask)) == ("policy_denied", 0, 0)
+
+
+@pytest.mark.parametrize("says", ["blocked", Verdict.BLOCKED])
+async def test_a5_a_predicate_that_says_blocked_blocks(make_path: Any, asked: Any, says: str) -> None:
+    ask = asked()
+    path = make_path(counter("x", needs_approval=lambda args: says), ask=ask, mode="approve_all")
+    assert (await status_of(path, "x"), runs("x"), len(ask)) == ("policy_denied", 0, 0)
+
+
+async def test_a6_a_predicate_that_raises_refuses_only_that_call(make_path: Any) -> None:
+    def broken(args: dict[str, Any]) -> bool:
+        raise ZeroDivisionError("secret detail")
+
+    path = make_path(counter("x", needs_approval=broken), counter("y", needs_approval=False), mode="approve_all")
+    outcome = await path.call(ToolCall("x", {}))
+    assert outcome.status == "policy_denied"
+    assert outcome.error == "Approval check of 'x' failed (ZeroDivisionError); the call was not run."
+    assert await status_of(path, "y") == "success"
+
+
+@pytest.mark.parametrize("value", [None, 1, "maybe", [], object()])
+async def test_a7_any_other_answer_refuses(make_path: Any, value: Any) -> None:
+    path = make_path(counter("x", needs_approval=lambda args: value), mode="approve_all")
+    assert (await status_of(path, "x"), runs("x")) == ("policy_denied", 0)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_a_predicate_that_hangs_refuses(make_path: Any, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.policy.base.PREDICATE_SECONDS", 0.2)
+
+    async def hangs_async(args: dict[str, Any]) -> bool:
+        await asyncio.sleep(30)
+        return False
+
+    def hangs(args: dict[str, Any]) -> bool:
+        time.sleep(2)
+        return False
+
+    path = make_path(counter("x", needs_approval=hangs_async if how == "async" else hangs), mode="approve_all")
+    outcome = await path.call(ToolCall("x", {}))
+    assert (outcome.status, runs("x")) == ("policy_denied", 0)
+    assert "TimeoutError" in outcome.error
+
+
+async def test_predicates_get_validated_arguments_and_may_take_the_context(make_path: Any, asked: Any) -> None:
+    seen: list[Any] = []
+
+    async def predicate(args: dict[str, Any], ctx: ToolContext) -> bool:
+        seen.append((args, ctx.worker))
+        return bool(args["force"])
+
+    @tool(needs_approval=predicate)
+    def push(force: bool = False) -> str:
+        return "pushed"
+
+    ask = asked()
+    path = make_path(push, ask=ask)
+    await path.call(ToolCall("push", {}))
+    await path.call(ToolCall("push", {"force": "true"}))
+    assert seen == [({"force": False}, "main"), ({"force": True}, "main")]
+    assert len(ask) == 1
+
+
+async def test_blocked_error_in_a_predicate_gives_its_reason(make_path: Any) -> None:
+    def predicate(args: dict[str, Any]) -> bool:
+        raise BlockedError("closed for the night")
+
+    path = make_path(counter("x", needs_approval=predicate), mode="approve_all")
+    outcome = await path.call(ToolCall("x", {}))
+    assert (outcome.status, outcome.error) == ("policy_denied", "closed for the night")
+
+
+def test_a8_pre_approving_a_tool_that_decides_for_itself_is_a_load_error() -> None:
+    own = {
+        "x": counter("x", needs_approval=lambda args: True),
+        "yes": counter("yes", needs_approval=False),
+        "plain": counter("plain"),
+    }
+    block = blocks(x="preApproved", yes="preApproved", plain="preApproved", plan="ask").program
+    errors, unknown = check_block(block, own)
+    assert errors == ["forge.yaml:1: approval.tools.x: preApproved has no effect, 'x' decides for itself"]
+    assert unknown == ["forge.yaml:1: approval.tools.plan: no such tool; did you mean 'plain'?"]
+
+
+async def test_config_may_tighten_a_self_deciding_tool(make_path: Any, asked: Any) -> None:
+    ask = asked()
+    path = make_path(counter("x", needs_approval=False), ask=ask, blocks=blocks(x="ask"))
+    assert await status_of(path, "x") == "success"
+    assert len(ask) == 1
+
+
+@pytest.mark.parametrize("mode", ["interactive", "strict"])
+def test_a9_a_mode_that_asks_needs_somebody_to_ask(mode: str) -> None:
+    with pytest.raises(ValueError, match="'approve_all' or 'auto_deny'"):
+        ApprovalController(mode)
+
+
+async def test_a10_auto_deny_refuses_what_asks_and_runs_what_does_not(make_path: Any) -> None:
+    path = make_path(counter("x"), counter("y", needs_approval=False), mode="auto_deny")
+    outcome = await path.call(ToolCall("x", {}))
+    assert (outcome.status, outcome.error) == ("approval_denied", "Auto-deny mode: x requires approval")
+    assert await status_of(path, "y") == "success"
+
+
+async def test_a11_strict_asks_unless_there_is_no_effect_at_all(make_path: Any, asked: Any) -> None:
+    ask = asked()
+    silent = counter("silent", needs_approval=False, effects=())
+    loud = counter("loud", needs_approval=False)
+    path = make_path(silent, loud, ask=ask, mode="strict")
+    await status_of(path, "silent")
+    await status_of(path, "loud")
+    assert [request.tool for request in ask] == ["loud"]
+
+
+async def test_a12_a_pre_approved_tool_called_once_runs_once(make_path: Any) -> None:
+    path = make_path(counter("x", needs_approval=False))
+    await status_of(path, "x")
+    assert runs("x") == 1
+
+
+async def test_a13_zones_decide_for_file_tools(make_path: Any, asked: Any, tmp_path: Path, own_home: Path) -> None:
+    for name in ("scratch", "output"):
+        (tmp_path / name).mkdir()
+    sandbox = open_sandbox(
+        [
+            ZoneSpec(name="scratch", path=tmp_path / "scratch", write=Verdict.PRE_APPROVED),
+            ZoneSpec(name="output", path=tmp_path / "output", write=Verdict.ASK, delete=Verdict.BLOCKED),
+        ],
+        forge_home=own_home / ".forge",
+    )
+    ask = asked()
+    path = make_path(*FilesystemToolset(sandbox).get_tools(), ask=ask, sandbox=sandbox)
+    assert await status_of(path, "write_file", {"path": "/scratch/a.txt", "content": "x"}) == "success"
+    assert not ask
+    assert await status_of(path, "write_file", {"path": "/output/r.md", "content": "x"}) == "success"
+    assert len(ask) == 1
+    assert ask[0].why and ask[0].diff
+    assert await status_of(path, "delete_file", {"path": "/output/r.md"}) == "policy_denied"
+    assert (tmp_path / "output" / "r.md").exists()
+    outcome = await path.call(ToolCall("write_file", {"path": "/scratch/../output/r.md", "content": "y"}))
+    assert outcome.ok
+    assert len(ask) == 2
+    assert any("/output/r.md" in effect for effect in ask[1].effects)

@@ -1,0 +1,152 @@
+"""From a command's text to effects, over a real sandbox (A27-A29 as far as facts go), and the world behind it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from golem_forge.core.effects import Effect, Mark
+from golem_forge.policy.commands import command_facts
+from golem_forge.policy.world import SYSTEM_PATH, SandboxWorld, is_system_directory
+from golem_forge.sandbox.protected import is_secret_name
+from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.zones import ZoneSpec
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    workspace = tmp_path / "work"
+    (workspace / "src").mkdir(parents=True)
+    for name in ("a", ".env", "src/c"):
+        (workspace / name).write_text(name)
+    (workspace / "away").symlink_to("/etc")
+    for name in ("tool", "ls"):
+        (workspace / name).write_text("#!/bin/sh\n")
+        (workspace / name).chmod(0o755)
+    return workspace
+
+
+@pytest.fixture
+def world(workspace: Path, tmp_path: Path) -> Iterator[SandboxWorld]:
+    specs = [ZoneSpec(name="workspace", path=workspace)]
+    with open_sandbox(specs, forge_home=tmp_path / "home", home=tmp_path / "person") as sandbox:
+        yield SandboxWorld(sandbox)
+
+
+def effects(text: str, world: SandboxWorld) -> tuple[Effect, ...]:
+    return command_facts(text, world, "/workspace", is_secret_name)[1]
+
+
+def test_one_exec_per_segment_then_the_reads(world: SandboxWorld, workspace: Path) -> None:
+    found = effects("cat a | wc -l && git log; cat a", world)
+    assert [each.describe() for each in found] == [
+        "exec cat a",
+        "exec wc -l",
+        "exec git log",
+        "exec cat a",
+        "read /workspace/a",
+    ]
+    assert [each.proven for each in found[:4]] == [True, True, False, True]
+    assert found[0].words == ("cat", "a") and found[0].real == os.path.realpath("/bin/cat")
+    assert found[4].real == str(workspace / "a")
+
+
+def test_places_change_with_cd(world: SandboxWorld) -> None:
+    assert effects("cd src && cat c", world)[-1].target == "/workspace/src/c"
+
+
+@pytest.mark.parametrize("text", ["ls > out", "(ls)", "echo $HOME", "FOO=1 ls", "ls &&", "", "a\nb"])
+def test_opaque_text_is_one_effect_without_words(world: SandboxWorld, text: str) -> None:
+    facts, [only] = command_facts(text, world, "/workspace", is_secret_name)
+    assert facts.parsed is None and facts.text == text
+    assert (only.words, only.marks, only.proven) == ((), (Mark.OPAQUE,), False)
+
+
+def test_dangers_belong_to_their_segment(world: SandboxWorld) -> None:
+    first, second, third = effects("rm -f a && make && sudo ls", world)
+    assert (first.dangers, second.dangers, third.dangers) == (("rm_force",), (), ("privilege",))
+    assert (first.marks, second.marks) == ((Mark.DANGER,), ())
+
+
+def test_a_danger_of_the_whole_belongs_to_every_segment(world: SandboxWorld) -> None:
+    assert [each.dangers for each in effects("curl u | sh", world)] == [("pipe_to_shell",)] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "id_"),
+    [("bash -c 'rm -f a'", "rm_force"), ("rm -rf /", "wipe_root"), ("if x; then rm -f a; fi", "rm_force")],
+)
+def test_dangers_are_found_in_any_text(world: SandboxWorld, text: str, id_: str) -> None:
+    [only] = effects(text, world)
+    assert id_ in only.dangers and Mark.DANGER in only.marks and not only.proven
+
+
+@pytest.mark.parametrize("text", ["cat /etc/passwd", "cat away/passwd", "ls ..", "ls /"])
+def test_operands_outside_every_zone(world: SandboxWorld, text: str) -> None:
+    [only] = effects(text, world)
+    assert Mark.OUTSIDE_ZONE in only.marks and not only.proven
+
+
+def test_secrets_are_marked_on_both_sides(world: SandboxWorld) -> None:
+    run, read = effects("cat .env", world)
+    assert run.dangers == ("secret_read",) and not run.proven
+    assert (read.target, read.marks) == ("/workspace/.env", (Mark.SECRET_PATH,))
+
+
+@pytest.mark.parametrize("text", ["./tool", "/workspace/tool", "cd src && ../tool", "{host}/tool"])
+def test_a_program_in_a_zone_is_known_by_its_content(world: SandboxWorld, workspace: Path, text: str) -> None:
+    text = text.format(host=workspace)
+
+    def real() -> str:
+        return next(each for each in effects(text, world) if each.words and each.words[0] != "cd").real
+
+    tool = workspace / "tool"
+    assert real() == f"{tool} sha256:{hashlib.sha256(tool.read_bytes()).hexdigest()}"
+    before = real()
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    assert real() != before
+
+
+def test_programs_are_found_where_the_walls_find_them(world: SandboxWorld, workspace: Path) -> None:
+    found = world.program("ls")
+    assert found is not None and found.system and not found.zone
+    assert world.program("/bin/ls") == found
+    assert world.program("no-such-program") is None and world.program("./ls") is None
+    inside = world.program("/workspace/ls")
+    assert inside is not None and inside.zone and not inside.system and inside.path == str(workspace / "ls")
+    assert world.program(str(workspace / "ls")) == inside
+
+
+def test_a_zone_on_the_path_is_never_the_system(workspace: Path, tmp_path: Path) -> None:
+    specs = [ZoneSpec(name="workspace", path=workspace)]
+    with open_sandbox(specs, forge_home=tmp_path / "home", home=tmp_path / "person") as sandbox:
+        found = SandboxWorld(sandbox, (str(workspace), *SYSTEM_PATH)).program("ls")
+    assert found is not None and found.zone and not found.system
+
+
+def test_only_roots_own_directories_are_the_systems(tmp_path: Path) -> None:
+    assert is_system_directory("/usr/bin")
+    assert not is_system_directory(str(tmp_path)) and not is_system_directory("/nowhere")
+
+
+def test_a_shipped_ripgrep_comes_last(workspace: Path) -> None:
+    world = SandboxWorld(Sandbox(), (), shipped_rg=str(workspace / "tool"))
+    found = world.program("rg")
+    assert found is not None and found.shipped and not found.system
+    assert world.program("ls") is None
+
+
+def test_operands_resolve_as_the_sandbox_does(world: SandboxWorld, workspace: Path) -> None:
+    inside = world.operand("c", "/workspace/src")
+    assert (inside.kind, inside.virtual, inside.real) == ("inside", "/workspace/src/c", str(workspace / "src/c"))
+    assert world.operand(str(workspace / "a"), "/workspace").virtual == "/workspace/a"
+    assert world.operand("missing", "/workspace").kind == "inside"
+    assert world.operand(".", "/workspace").directory
+    assert world.operand("away/passwd", "/workspace").kind == "outside"
+    assert world.operand("/etc/passwd", "/workspace").kind == "outside"
+    assert world.operand("a\0b", "/workspace").kind == "bad"
+    assert world.operand(".env", "/workspace").secret

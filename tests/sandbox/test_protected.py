@@ -1,0 +1,197 @@
+"""The tables of protected and secret names."""
+
+from __future__ import annotations
+
+import pytest
+
+from golem_forge.core.effects import Mark
+from golem_forge.sandbox.protected import PROTECTED_NAMES, is_secret_name, marks
+
+PROTECTED = [
+    ".git/hooks",
+    ".git/hooks/pre-commit",
+    "a/b/.git/hooks/x",
+    ".GIT/Hooks/x",
+    ".git/config",
+    ".git/config.worktree",
+    "sub/.git/CONFIG",
+    ".git/modules/a/hooks",
+    ".git/modules/a/b/hooks/post-checkout",
+    ".git/modules/a/config",
+    ".git/modules/x/modules/y/config",
+    ".forge",
+    ".forge/rules.yaml",
+    "deep/.forge/a/b",
+    "forge.yaml",
+    "sub/forge.yaml",
+    "Forge.YAML",
+    "main.worker",
+    "agents/coder.worker",
+    ".gitconfig",
+    ".gitmodules",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".inputrc",
+    ".envrc",
+    ".ripgreprc",
+    ".mcp.json",
+    "a/.mcp.json",
+    ".vscode/tasks.json",
+    ".vscode",
+    ".idea/x",
+    ".husky/pre-commit",
+    ".ssh/config",
+    ".gnupg/x",
+    ".config/fish/config.fish",
+    "home/.config/systemd/user/x.service",
+    ".config/autostart/a.desktop",
+]
+PLAIN = [
+    "a.txt",
+    ".git",
+    ".git/index",
+    ".git/HEAD",
+    ".git/configs",
+    ".git/hooksx",
+    "hooks/pre-commit",
+    "config",
+    ".git/modules/a/HEAD",
+    "git/hooks/x",
+    "x.git/hooks/y",
+    "forge.yml",
+    "worker",
+    "main.workers",
+    ".bashrcx",
+    "bashrc",
+    ".config/git/config",
+    ".config/nvim/init.lua",
+    ".github/x",
+    "vscode/a",
+]
+SECRET = [
+    ".env",
+    ".ENV",
+    "a/.env",
+    ".env.local",
+    ".env.production",
+    ".env.example.local",
+    "cert.pem",
+    "a/b/server.key",
+    "x.p12",
+    "x.pfx",
+    "x.keystore",
+    "x.kdbx",
+    "X.PEM",
+    "id_rsa",
+    "id_rsa_work",
+    "id_rsa.bak",
+    ".ssh/id_ed25519",
+    "id_ed25519",
+    "id_ecdsa_sk",
+    ".netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".aws/credentials",
+    ".aws",
+    ".ssh/known_hosts",
+    ".ssh/id_rsa.pub",
+    ".gnupg/x",
+    ".kube/config",
+    ".docker/config.json",
+    "credentials.json",
+    "service-account.json",
+    "service-account-prod.json",
+    "a/Service-Account1.json",
+]
+NOT_SECRET = [
+    "env",
+    ".envrc",
+    ".env.example",
+    ".env.sample",
+    ".env.template",
+    ".env.local.example",
+    "a.txt",
+    "id_rsa.pub",
+    "id_ed25519_work.pub",
+    "my_id_rsa",
+    "pem",
+    "key",
+    "keys/a",
+    ".kube/other",
+    "config",
+    ".docker/x",
+    "config.json",
+    "credentials.yaml",
+    "service-accounts.yaml",
+    "serviceaccount.json",
+    ".environment",
+    ".env/bin/python",
+    "x.pem.txt",
+    "aws/credentials",
+]
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+def test_protected(path: str) -> None:
+    assert Mark.PROTECTED_PATH in marks(path.split("/"))
+
+
+@pytest.mark.parametrize("path", PLAIN)
+def test_not_protected(path: str) -> None:
+    assert Mark.PROTECTED_PATH not in marks(path.split("/"))
+
+
+@pytest.mark.parametrize("path", SECRET)
+def test_secret(path: str) -> None:
+    assert Mark.SECRET_PATH in marks(path.split("/"))
+    assert is_secret_name(path) and is_secret_name(f"./{path}") and is_secret_name(f"~/x//{path}")
+
+
+@pytest.mark.parametrize("path", NOT_SECRET)
+def test_not_secret(path: str) -> None:
+    assert Mark.SECRET_PATH not in marks(path.split("/"))
+    assert not is_secret_name(path) and not is_secret_name(f"/home/someone/{path}")
+
+
+def test_git_counts_when_it_is_a_file() -> None:
+    assert marks(("a", ".Git"), git_is_file=True) == (Mark.PROTECTED_PATH,)
+    assert marks((".git",)) == marks((".git", "index"), git_is_file=True) == marks(()) == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "unprotect", "still"),
+    [
+        (".vscode/tasks.json", [".vscode"], False),
+        (".vscode/tasks.json", [".VSCode/"], False),
+        (".git/hooks/x", [".git/hooks"], False),
+        (".git/config", [".git/hooks"], True),
+        (".git/modules/a/config", [".git/modules/**/config"], False),
+        (".forge/x", [".forge/**"], False),
+        ("main.worker", ["*.worker"], False),
+        (".vscode/.ssh/x", [".vscode"], True),
+        (".git", [".git"], False),
+    ],
+)
+def test_unprotect_takes_away_one_name(path: str, unprotect: list[str], still: bool) -> None:
+    found = marks(path.split("/"), git_is_file=True, unprotect=unprotect)
+    assert (Mark.PROTECTED_PATH in found) is still
+
+
+def test_unprotect_does_not_make_a_secret_public() -> None:
+    assert marks((".ssh", "id_rsa"), unprotect=[".ssh"]) == (Mark.SECRET_PATH,)
+
+
+def test_every_protected_name_protects_something() -> None:
+    for name in PROTECTED_NAMES:
+        path = name.replace("*.worker", "x.worker").replace("**", "a").split("/")
+        assert Mark.PROTECTED_PATH in marks(path, git_is_file=True)
+        assert Mark.PROTECTED_PATH not in marks(path, git_is_file=True, unprotect=[name])

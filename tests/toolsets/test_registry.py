@@ -1,0 +1,62 @@
+"""What the native tools are called, and what they cost before anybody uses them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from golem_forge.tools.tool import Mode, SourceKind
+from golem_forge.tools.toolset import Toolset, ToolsetContext
+from golem_forge.toolsets import ALIASES, TOOL_LIST, TOOLKIT, TOOLSETS, FilesystemToolset
+
+FILE_TOOLS = ["read_file", "list_files", "file_exists", "file_info", "write_file", "delete_file"]
+
+
+def test_table_order() -> None:
+    assert [tool.name for tool in TOOL_LIST] == [*FILE_TOOLS, "read_output"]
+    assert list(TOOLKIT) == [tool.name for tool in TOOL_LIST]
+    assert [tool.name for tool in FilesystemToolset().get_tools()] == FILE_TOOLS
+
+
+def test_t55_every_alias_leads_to_a_tool() -> None:
+    assert ALIASES["read"] == "read_file"
+    assert set(ALIASES.values()) <= set(TOOLKIT)
+    assert not set(ALIASES) & set(TOOLKIT)
+
+
+def test_toolsets_are_found_by_name_and_build_with_what_they_are_given() -> None:
+    toolset: Toolset = TOOLSETS["filesystem"]
+    assert toolset.config is None
+    assert [tool.name for tool in toolset.get_tools(ToolsetContext())] == FILE_TOOLS
+
+
+@pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)
+def test_every_tool_is_native_described_and_closed(tool: object) -> None:
+    from golem_forge.tools.tool import Tool
+
+    assert isinstance(tool, Tool)
+    assert tool.source is SourceKind.NATIVE and tool.mode is Mode.BOTH
+    assert tool.description and tool.label
+    schema = tool.input_schema
+    assert schema["additionalProperties"] is False
+    assert all(field.get("description") for field in schema["properties"].values())
+
+
+def test_the_schema_says_what_is_required_and_the_ranges() -> None:
+    schema = TOOLKIT["read_file"].input_schema
+    assert schema["required"] == ["path"]
+    limit = schema["properties"]["limit"]
+    assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == ("integer", 1, 10_000, 2000)
+    assert "required" not in TOOLKIT["list_files"].input_schema
+    assert TOOLKIT["write_file"].input_schema["required"] == ["path", "content"]
+
+
+def test_importing_the_tools_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from golem_forge.toolsets import TOOL_LIST; [(t.name, t.description) for t in TOOL_LIST];"
+        "print([m for m in ('pydantic', 'asyncio', 'jsonschema_rs', 'mimetypes', 'difflib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
