@@ -17,6 +17,8 @@ from golem_forge.tools.decorator import tool
 
 JOURNAL_OFF = "journal off"
 JOURNAL_ON = "journal on"
+UNHEARD = "journal off, nobody listening"
+COMPARED = {JOURNAL_OFF: tuple(CALLS), JOURNAL_ON: (TOOL_MANAGER, OPENAI_AGENTS), UNHEARD: (TOOL_MANAGER,)}
 GOALS: dict[tuple[str, str], Goal] = {
     (JOURNAL_OFF, TOOL_MANAGER): at_most(0.5),
     (JOURNAL_OFF, OPENAI_AGENTS): below_peer(),
@@ -31,6 +33,7 @@ async def rows(pace: Pace) -> list[Row]:
             calls = {
                 JOURNAL_OFF: whole_path(function, stack, journal=False),
                 JOURNAL_ON: whole_path(function, stack, journal=True),
+                UNHEARD: whole_path(function, stack, journal=False, listener=False),
                 **{name: await setup(function, stack) for name, setup in CALLS.items()},
             }
             for name, call in calls.items():
@@ -38,21 +41,21 @@ async def rows(pace: Pace) -> list[Row]:
             microseconds = {name: value * 1e6 for name, value in (await race_calls(calls, pace)).items()}
         found += [
             row(
-                f"one {kind} call, {journal} (µs)",
-                microseconds[journal],
+                f"one {kind} call, {ours} (µs)",
+                microseconds[ours],
                 peer=microseconds[peer],
                 peer_name=peer,
-                goal=GOALS.get((journal, peer)),
+                goal=GOALS.get((ours, peer)),
             )
-            for journal in (JOURNAL_OFF, JOURNAL_ON)
-            for peer in CALLS
+            for ours, peers in COMPARED.items()
+            for peer in peers
         ]
     return found
 
 
-def whole_path(function: Function, stack: AsyncExitStack, *, journal: bool) -> Call:
+def whole_path(function: Function, stack: AsyncExitStack, *, journal: bool, listener: bool = True) -> Call:
     add = tool(name="add", needs_approval=False)(function)
-    path = stack.enter_context(session_with([add], journal=journal)).path
+    path = stack.enter_context(session_with([add], journal=journal, listener=listener)).path
 
     async def call() -> object:
         return await path.call(ToolCall("add", ARGS))

@@ -1,4 +1,5 @@
-"""Our side: a real session, wired as the product wires it, with a listener on its bus as a UI would be.
+"""Our side: a real session, wired as the product wires it, and (unless told otherwise) with a listener on its
+bus, as a UI would be.
 
 Home and journal are in build/, on the disk the checkout is on: a journal in memory would flatter us.
 """
@@ -17,13 +18,14 @@ from golem_forge.workers.session import Session, open_session
 
 
 @contextmanager
-def session_with(tools: Iterable[Tool], *, journal: bool) -> Iterator[Session]:
+def session_with(tools: Iterable[Tool], *, journal: bool, listener: bool = True) -> Iterator[Session]:
     BENCH_JSON.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BENCH_JSON.parent, prefix="bench-") as folder:
         project, home = Path(folder, "project"), Path(folder, "home")
         project.mkdir()
         session = open_session(project, tools=tools, home=ForgeHome(home), journal=journal)
-        session.bus.on("*", lambda event: None)
+        if listener:
+            session.bus.on("*", lambda event: None)
         try:
             yield session
         finally:

@@ -72,11 +72,12 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """One line: how many goals were met, and the rows that missed theirs."""
+    """How many goals were met, and the rows that missed theirs, a line each."""
     judged = [row for row in rows if row.met is not None]
     missed = [f"{row.name} against {row.peer_name or 'its limit'}" for row in judged if not row.met]
-    line = f"goals met: {len(judged) - len(missed)} of {len(judged)}"
-    return f"{line}; missed: {'; '.join(missed)}" if missed else line
+    return "\n".join(
+        (f"goals met: {len(judged) - len(missed)} of {len(judged)}", *(f"missed: {one}" for one in missed))
+    )
 
 
 def save(rows: Sequence[Row], path: Path = BENCH_JSON) -> None:

@@ -8,14 +8,15 @@ import sys
 
 import pytest
 
-WRITE = ("call", "write_file", "--path", "a.txt", "--content", "two words")
+READ = ("call", "read_file", "--args-json", '{"path": "a.txt"}')
+WRITE = ("call", "write_file", "--args-json", '{"path": "a.txt", "content": "two words"}')
 
 
 @pytest.fixture
 def recorded(shell):
     """A session with one read, one with a denied write, one with an approved write."""
     shell.write("a.txt", "one\n")
-    assert shell("call", "read_file", "--path", "a.txt").code == 0
+    assert shell(*READ).code == 0
     assert shell(*WRITE).code == 3
     assert shell(*WRITE, "--approval", "approve_all").code == 0
     return shell

@@ -265,7 +265,7 @@ def test_list_shows_every_source_and_why_one_is_inactive(shell):
 def test_list_counts_hits_from_the_journals(shell):
     shell.write_home("rules.yaml", rules('{path: "/workspace/**", access: [write], verdict: preApproved}'))
     for name in ("a", "b"):
-        done = shell("call", "write_file", "--path", f"{name}.txt", "--content", "x")
+        done = shell("call", "write_file", "--args-json", json.dumps({"path": name, "content": "x"}))
         assert done.code == 0, done.err
     told = next(line for line in shell("rules", "list", "--json").json if line["source"] == "user")
     assert told["hits"] == 2 and told["lastUsed"].endswith("Z")

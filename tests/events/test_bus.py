@@ -134,6 +134,16 @@ def test_a_missing_required_field_is_refused_with_and_without_subscribers(listen
     assert bus.seq == 0
 
 
+def test_a_bus_is_wanted_while_someone_listens() -> None:
+    bus = create_ui_event_bus()
+    wanted = [bus.wanted]
+    unsubscribe = bus.on("status", lambda event: None)
+    wanted.append(bus.wanted)
+    unsubscribe()
+    wanted.append(bus.wanted)
+    assert wanted == [False, True, False]
+
+
 def test_an_async_handler_is_refused() -> None:
     async def handler(event: Event) -> None:
         """Never called."""
@@ -197,12 +207,13 @@ def test_case_2_a_session_with_three_workers_and_fifty_calls_is_numbered_without
     decision = Decision(verdict=Verdict.PRE_APPROVED)
     for number in range(50):
         worker, call = f"w{number % 3}", f"c{number}"
-        bus.emit("toolStarted", {"toolCallId": call, "toolName": "t", "args": {}, "caller": "llm"}, worker)
+        seq = journal.begin(call, "t", {}, decision, worker=worker)
+        started = {"toolCallId": call, "toolName": "t", "args": {}, "caller": "llm"}
+        bus.emit("toolStarted", started, worker, recorded_as=seq)
         bus.emit("toolOutput", {"toolCallId": call, "stream": "stdout", "delta": "x"}, worker)
-        journal.begin(call, "t", {}, decision, worker=worker)
+        seq = journal.finish(call, "success", 1, value={"kind": "json", "data": number})
         result = {"toolCallId": call, "toolName": "t", "args": {}, "status": "success", "durationMs": 1}
-        bus.emit("toolResult", {**result, "decision": decision.to_json(), "truncated": False}, worker)
-        journal.finish(call, "success")
+        bus.emit("toolResult", {**result, "decision": decision.to_json(), "truncated": False}, worker, recorded_as=seq)
         if number == 10:
             unsubscribe()
     journal.close()
@@ -213,6 +224,8 @@ def test_case_2_a_session_with_three_workers_and_fifty_calls_is_numbered_without
     for number in range(50):
         mine = [event.type for event in events if event.data.tool_call_id == f"c{number}"]
         assert mine == ["toolStarted", "toolResult"]
+    last = events[-1].data
+    assert (last.value, last.decision) == ({"kind": "json", "data": 49}, decision.to_json())
     assert [event.seq for event in events_after(journal.path, 90, limit=3)] == [91, 92, 93]
 
 

@@ -18,7 +18,7 @@ from golem_forge.events.decision_record import full_decision
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import MAX_VALUE, Journal
 from golem_forge.events.journal_errors import JournalError, SessionExists, SessionInUse
-from golem_forge.events.journal_reader import read, verify
+from golem_forge.events.journal_reader import events_after, read, verify
 from golem_forge.events.redaction import Redactor
 
 from .journals import ALLOWED, ASKED, python, small_session
@@ -79,10 +79,13 @@ def test_proposed_and_decided_wait_and_start_puts_all_of_it_on_disk(tmp_path: Pa
     assert full_decision(decided["decision"]) == ALLOWED.to_json()
     assert (started["tool"], started["args"]) == ("read_file", {"path": "/w/a", "limit": 10})
     assert started["fingerprint"] == "f" * 64
-    journal.finish("c1", "execution_failed", 12.3456, "it broke", "out-1", {"lines": 3})
+    journal.finish("c1", "execution_failed", 12.3456, "it broke", "out-1", {"kind": "json", "data": 3}, {"truncated": True})
     finished = records(journal)[-1]
     assert (finished["status"], finished["ms"], finished["error"]) == ("execution_failed", 12.346, "it broke")
-    assert (finished["outputHandle"], finished["summary"]) == ("out-1", {"lines": 3})
+    assert (finished["outputHandle"], finished["value"]) == ("out-1", {"kind": "json", "data": 3})
+    started_event, result_event = events_after(journal.path)
+    assert (started_event.seq, started_event.type, started_event.data.caller) == (1, "toolStarted", "human")
+    assert (result_event.seq, result_event.data.truncated, result_event.data.error) == (2, True, "it broke")
 
 
 def test_a_quick_call_takes_two_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +138,7 @@ def test_a45_secrets_reach_no_record(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path, redact=redactor.value)
     journal.propose("c1", "t", {"deep": [{"x": "a hunter2hunter2 b"}], "password": "swordfish"})
     journal.start("c1", "t", {"hunter2hunter2": 1})
-    journal.finish("c1", "execution_failed", 1.0, "hunter2hunter2 is wrong", summary="hunter2hunter2")
+    journal.finish("c1", "execution_failed", 1.0, "hunter2hunter2 is wrong", value={"kind": "text", "content": "hunter2hunter2"})
     journal.note("hunter2hunter2")
     journal.close()
     text = journal.path.read_text()
@@ -158,10 +161,10 @@ def test_no_text_can_break_out_of_its_line(tmp_path: Path, text: str) -> None:
     assert (checked.ok, checked.lines) == (True, 7)
 
 
-def test_what_is_too_long_is_kept_as_a_digest_and_summaries_are_cut(tmp_path: Path) -> None:
+def test_what_is_too_long_is_kept_as_a_digest_and_errors_are_cut(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path)
     journal.propose("c1", "t", {"x": "y" * (MAX_VALUE + 1)})
-    journal.finish("c1", "input_invalid", error="e" * 100_000, summary={"s": "z" * 100_000})
+    journal.finish("c1", "input_invalid", error="e" * 100_000, value={"s": "z" * (MAX_VALUE + 1)})
     assert journal.path.stat().st_size < 10_000
     assert records(journal)[1]["args"].startswith("[too long to record: ")
     assert verify(journal.path).ok
@@ -176,14 +179,12 @@ def test_many_records_without_a_flush_are_written_all_the_same(tmp_path: Path) -
     assert [record["text"] for record in read(journal.path) if record["type"] == "note"][-1] == "note 199"
 
 
-def test_events_are_on_disk_at_once_except_those_that_ride_with_their_call(tmp_path: Path) -> None:
+def test_events_are_on_disk_at_once(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path)
     assert journal.record_event(Event("message", {"message": {}}, None, 0, 0.0)) == 1
     assert [record.get("seq") for record in records(journal)] == [None, 1]
-    assert journal.record_event(Event("toolStarted", {"toolCallId": "c"}, None, 0, 0.0)) == 2
-    assert len(records(journal)) == 2
-    journal.begin("c", "t", {}, ALLOWED)
-    assert [record["type"] for record in records(journal)] == ["session", "event", "event", "begun"]
+    assert journal.begin("c", "t", {}, ALLOWED) == 2
+    assert [record["type"] for record in records(journal)] == ["session", "event", "begun"]
 
 
 def test_a_second_writer_is_told_that_the_session_is_in_use(tmp_path: Path) -> None:

@@ -286,7 +286,17 @@ async def test_a49_no_answer_in_time_denies(make_path: Any) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [None, True, "yes", {"approved": "yes"}, {}, {"approved": 1}, {"approved": True, "args": [1]}, [], RuntimeError("ui")],
+    [
+        None,
+        True,
+        "yes",
+        {"approved": "yes"},
+        {},
+        {"approved": 1},
+        {"approved": True, "args": [1]},
+        [],
+        RuntimeError("ui"),
+    ],
     ids=repr,
 )
 async def test_anything_that_is_not_clearly_a_yes_denies(make_path: Any, asked: Any, answer: Any) -> None:

@@ -133,10 +133,10 @@ async def test_an_output_that_was_removed_is_no_output(store: OutputStore, tmp_p
         await read(store, handle)
 
 
-async def test_the_listed_tool_finds_the_outputs_of_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
-    handle = OutputStore(tmp_path / "home" / "output", "s1").keep("kept", "main")
-    result = await TOOLKIT["read_output"].execute({"handle": handle}, ToolContext(session_id="s1"))
+async def test_the_listed_tool_finds_the_outputs_of_its_session(tmp_path: Path) -> None:
+    store = OutputStore(tmp_path / "output", "s1")
+    handle = store.keep("kept", "main")
+    result = await TOOLKIT["read_output"].execute({"handle": handle}, ToolContext(session_id="s1", outputs=store))
     assert result.text == "L1: kept"
 
 

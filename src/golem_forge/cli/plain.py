@@ -22,7 +22,10 @@ _GAP: Final = "  "
 
 def parser(verb: str, text: str) -> ArgumentParser:
     """A parser whose help is `text`, written by hand: people read one page, not generated fragments of it."""
-    from argparse import ArgumentParser
+    from argparse import ArgumentParser, HelpFormatter
+
+    def formatter(prog: str) -> HelpFormatter:
+        return HelpFormatter(prog, width=120)  # asking for the terminal's width would load what nothing else here needs
 
     class Parser(ArgumentParser):
         def format_help(self) -> str:
@@ -32,7 +35,7 @@ def parser(verb: str, text: str) -> ArgumentParser:
             print(f"{self.prog}: {visible(message)}. `{self.prog} --help` says more.", file=sys.stderr)
             raise SystemExit(2)
 
-    return Parser(prog=f"forge {verb}", allow_abbrev=False)
+    return Parser(prog=f"forge {verb}", allow_abbrev=False, formatter_class=formatter)
 
 
 def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:

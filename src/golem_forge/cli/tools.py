@@ -118,12 +118,7 @@ def _show(words: list[str]) -> int:
     catalog = _catalog()
     tool = _named(catalog, asked.name)
     if tool is None:
-        reason = next((each.reason for each in catalog.quarantined() if each.name == asked.name), None)
-        if reason is not None:
-            complain("tools", f"'{asked.name}' is not offered: {reason}")
-            return 4
-        complain("tools", str(ToolNotFound(asked.name, catalog.names())))
-        return 4
+        return _not_found(catalog, asked.name)
     from golem_forge.cli.approval_note import approval_note
 
     if asked.json or asked.shape:
@@ -142,6 +137,19 @@ def _show(words: list[str]) -> int:
     if rows:
         print(columns(rows, indent="  "))
     return 0
+
+
+def _not_found(catalog: Catalog, name: str) -> int:
+    from golem_forge.core.nearest import nearest
+
+    reason = next((each.reason for each in catalog.quarantined() if each.name == name), None)
+    if reason is not None:
+        complain("tools", f"'{name}' is not offered until it is repaired: {reason}")
+        return 4
+    close = nearest(name, catalog.names())
+    hint = f" (did you mean '{close}'?)" if close else ""
+    complain("tools", f"no tool '{name}'{hint}. `forge tools list` shows them.")
+    return 4
 
 
 def _named(catalog: Catalog, name: str) -> Tool | None:

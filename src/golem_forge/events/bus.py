@@ -68,8 +68,8 @@ class EventBus:
 
     @property
     def wanted(self) -> bool:
-        """Whether anyone would see an event or keep it; asked before one is put together."""
-        return self._recorder is not None or bool(self._subscriptions)
+        """Whether anyone would see an event; asked before one is put together."""
+        return bool(self._subscriptions)
 
     def on(self, type: str, handler: Handler) -> Callable[[], None]:
         """Calls `handler(event)` for every event of `type` (`*`: of any type); gives the function that ends it."""
@@ -96,9 +96,14 @@ class EventBus:
         return queue
 
     def emit(
-        self, kind: str | EventData, data: Mapping[str, Any] | None = None, worker_id: str = "", source: str = ""
+        self,
+        kind: str | EventData,
+        data: Mapping[str, Any] | None = None,
+        worker_id: str = "",
+        source: str = "",
+        recorded_as: int = 0,
     ) -> None:
-        """`source` names the UI that emits an action."""
+        """`source` names the UI that emits an action; `recorded_as` numbers an event that the journal already has."""
         if isinstance(kind, str):
             route = self._routes.get(kind) or self._new_route(kind)
             typed = None
@@ -113,7 +118,7 @@ class EventBus:
             route = self._routes.get(kind.TYPE) or self._new_route(kind.TYPE)
             typed = kind
         if self._thread and self._thread != get_ident():
-            self._emit_on_loop(kind, data, worker_id, source)
+            self._emit_on_loop(kind, data, worker_id, source, recorded_as)
             return
         recorder = self._recorder
         if recorder is None and not route.targets:
@@ -124,7 +129,9 @@ class EventBus:
             shown = self._redacted(event, route)
             if not route.action:
                 event = shown
-        if route.recorded:
+        if recorded_as:
+            event.seq = shown.seq = self.seq = recorded_as
+        elif route.recorded:
             event.seq = shown.seq = self.seq = self.seq + 1 if recorder is None else self._record(shown)
         if route.targets:
             if self._delivering:
@@ -156,10 +163,10 @@ class EventBus:
         finally:
             self._delivering = False
 
-    def _emit_on_loop(self, kind: str | EventData, data: Mapping[str, Any] | None, worker_id: str, source: str) -> None:
+    def _emit_on_loop(self, kind: str | EventData, *parts: Any) -> None:
         def emit() -> None:
             self._thread = get_ident()
-            self.emit(kind, data, worker_id, source)
+            self.emit(kind, *parts)
 
         assert self._loop is not None
         try:

@@ -36,7 +36,9 @@ class CallRecord:
     error: str = ""
     duration_ms: float = 0.0
     output_handle: str = ""
-    summary: Any = None
+    value: Any = None
+    more: dict[str, Any] = field(default_factory=dict)
+    """Rarer members of its `toolResult`, by their wire names."""
     proposed_at: str = ""
     started_at: str = ""
     finished_at: str = ""
@@ -109,8 +111,20 @@ def _finished(call: CallRecord, record: Mapping[str, Any]) -> None:
     call.error = record.get("error", "")
     call.duration_ms = record.get("ms", 0.0)
     call.output_handle = record.get("outputHandle", "")
-    call.summary = record.get("summary")
+    call.value = record.get("value")
+    call.more = record.get("more", {})
     call.finished_at = record.get("ts", "")
 
 
 _TAKE = {"proposed": _proposed, "decided": _decided, "started": _started, "begun": _begun, "finished": _finished}
+
+
+def call_event(record: Mapping[str, Any], call: CallRecord) -> tuple[str, dict[str, Any]]:
+    """(type, data) of the event that a numbered record of a call stands for."""
+    data: dict[str, Any] = {"toolCallId": call.id, "toolName": call.tool, "args": call.args}
+    if record["type"] != "finished":
+        data |= {"caller": call.caller, "workerId": call.worker}
+        return "toolStarted", data | ({"parentCallId": call.parent} if call.parent else {})
+    optional = {"value": call.value, "error": call.error, "outputHandle": call.output_handle}
+    data |= {"status": call.status, "durationMs": call.duration_ms, "decision": call.decision, "truncated": False}
+    return "toolResult", {**data, **{name: value for name, value in optional.items() if value}, **call.more}

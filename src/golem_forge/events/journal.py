@@ -40,9 +40,7 @@ _CROWD: Final = 64
 """So many records may wait for a flush; one more writes them all."""
 _CROWD_MAX: Final = 1024
 """So many may wait while the disk refuses; one more is refused."""
-_SUMMARY_MAX: Final = 2000
-_WITH_ITS_CALL: Final = frozenset({"toolStarted", "toolResult"})
-"""Events that need no write of their own: the `started` and `finished` records beside them say the same."""
+_ERROR_MAX: Final = 2000
 
 
 class Journal:
@@ -117,13 +115,16 @@ class Journal:
             f'"decision":{decision_text(decision, self._redact)}'
         )
 
-    def start(self, call_id: str, tool: str, args: Any, fingerprint: str = "") -> None:
-        """About to run `tool` (its canonical name) with these validated arguments: on disk when this returns."""
+    def start(self, call_id: str, tool: str, args: Any, fingerprint: str = "") -> int:
+        """About to run `tool` (its canonical name) with these validated arguments: on disk when this returns.
+
+        This record is the `toolStarted` event; gives its number.
+        """
         self._waiting.append(
-            f'"ts":"{iso(time())}","type":"started","call":{quoted(call_id)},"tool":{NAMES[tool]},'
+            f'"ts":"{iso(time())}","type":"started","seq":{self.seq + 1},"call":{quoted(call_id)},"tool":{NAMES[tool]},'
             f'"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
         )
-        self._flush_start()
+        return self._flush_start()
 
     def begin(
         self,
@@ -136,7 +137,7 @@ class Journal:
         parent: str = "",
         requested: str = "",
         fingerprint: str = "",
-    ) -> None:
+    ) -> int:
         """`propose`, `decide` and `start` in one record, for a call that waited for nothing on its way to the run.
 
         `requested` is the name that was asked for, where it is not the canonical one.
@@ -149,11 +150,11 @@ class Journal:
         if fingerprint:
             more += f',"fingerprint":{quoted(fingerprint)}'
         self._waiting.append(
-            f'"ts":"{iso(time())}","type":"begun","call":{quoted(call_id)},"tool":{NAMES[tool]},'
+            f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},"call":{quoted(call_id)},"tool":{NAMES[tool]},'
             f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]},'
             f'"decision":{decision_text(decision, self._redact)}{more}'
         )
-        self._flush_start()
+        return self._flush_start()
 
     def finish(
         self,
@@ -162,21 +163,29 @@ class Journal:
         duration_ms: float = 0.0,
         error: str = "",
         output_handle: str = "",
-        summary: Any = None,
-    ) -> None:
-        """What became of the call. `summary` is a few words or a small mapping about the result, never the result."""
+        value: Any = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> int:
+        """What became of the call. This record is the `toolResult` event; gives its number.
+
+        `value` is the bounded semantic value; `more` holds the event's rarer members by their wire names.
+        """
+        self.seq += 1
         text = (
-            f'"ts":"{iso(time())}","type":"finished","call":{quoted(call_id)},'
+            f'"ts":"{iso(time())}","type":"finished","seq":{self.seq},"call":{quoted(call_id)},'
             f'"status":{NAMES[status]},"ms":{round(duration_ms, 3)}'
         )
         if error:
             text += f',"error":{self._short(error)}'
         if output_handle:
             text += f',"outputHandle":{quoted(output_handle)}'
-        if summary is not None:
-            text += f',"summary":{self._short(summary)}'
+        if value is not None:
+            text += f',"value":{self._json(value)}'
+        if more:
+            text += f',"more":{self._json(more)}'
         self._waiting.append(text)
         self.flush()
+        return self.seq
 
     # ---- everything else
 
@@ -189,10 +198,7 @@ class Journal:
             f'"data":{encode(event.wire).decode()}'
         )
         self.seq = seq
-        if event.type not in _WITH_ITS_CALL:
-            self.flush()
-        elif len(self._waiting) > _CROWD:
-            self._make_room()
+        self.flush()
         return seq
 
     def note(self, text: str, **facts: Any) -> None:
@@ -259,14 +265,16 @@ class Journal:
 
     def _short(self, value: Any) -> str:
         text = self._json(value)
-        return text if len(text) <= _SUMMARY_MAX else quoted(text[:_SUMMARY_MAX] + "…")
+        return text if len(text) <= _ERROR_MAX else quoted(text[:_ERROR_MAX] + "…")
 
-    def _flush_start(self) -> None:
+    def _flush_start(self) -> int:
         try:
             self.flush()
         except JournalError:
             self._waiting.pop()  # it did not start, so nothing may ever say it did
             raise
+        self.seq += 1
+        return self.seq
 
     def _make_room(self) -> None:
         """Many records wait: because nobody flushed (so they are written now), or because the disk refuses them."""

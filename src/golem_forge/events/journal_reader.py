@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from golem_forge.events.anchors import Anchor, read_anchor
+from golem_forge.events.call_states import CallStates, call_event
 from golem_forge.events.chain import START, next_hash, unseal
 from golem_forge.events.envelope import Event
 from golem_forge.events.jsontext import decode
@@ -112,7 +113,7 @@ def scan(path: Path, *, want: frozenset[int] = frozenset(), records: list[Record
 def _take_in(found: Scan, number: int, record: Mapping[str, Any]) -> None:
     kind = record.get("type")
     found.closed = kind == "closed"
-    if kind == "event" and isinstance(record.get("seq"), int):
+    if isinstance(record.get("seq"), int):
         found.seq = record["seq"]
     if number == 1:
         found.session_id = str(record.get("sessionId", ""))
@@ -172,17 +173,25 @@ def verify(path: Path, anchor: Anchor | None = None) -> Verification:
 
 
 def events_after(path: Path, seq: int = 0, limit: int | None = None) -> Iterator[Event]:
-    """The recorded UI events with a number above `seq`, in order; at most `limit`."""
+    """The recorded UI events with a number above `seq`, in order; at most `limit`.
+
+    The start and the end of a call are kept once, as records of the call; here they become events again.
+    """
     session_id = ""
     given = 0
+    calls = CallStates()
     for record in read(path):
         if record.get("type") == "session":
             session_id = str(record.get("sessionId", ""))
-        if record.get("type") != "event" or record["seq"] <= seq:
+        call = calls.add(record)
+        if record.get("seq", 0) <= seq:
             continue
         if limit is not None and given >= limit:
             return
         given += 1
-        yield Event(
-            record["event"], record["data"], None, record["seq"], record["ts"], session_id, record.get("workerId", "")
-        )
+        if call is None:
+            name, data, worker = record["event"], record["data"], record.get("workerId", "")
+        else:
+            name, data = call_event(record, call)
+            worker = call.worker
+        yield Event(name, data, None, record["seq"], record["ts"], session_id, worker)

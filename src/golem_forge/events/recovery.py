@@ -8,7 +8,7 @@ way. Refuses: SessionNotFound, SessionInUse, JournalDamaged (the chain is broken
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,19 +22,17 @@ from golem_forge.events.journal import Journal
 from golem_forge.events.journal_errors import JournalDamaged
 from golem_forge.events.journal_reader import Record, against_anchor, scan
 from golem_forge.events.session_files import journal_path, open_locked
-from golem_forge.events.types import ApprovalResolved, EventData, FormResolved, InputResolved, ToolResult, to_wire
+from golem_forge.events.types import ApprovalResolved, EventData, FormResolved, InputResolved, to_wire
 
 MAY_HAVE_RUN: Final = "may have run before the crash"
 NEVER_RAN: Final = "interrupted before it started"
 
 _OPENED_BY: Final = {
-    "toolStarted": "toolCallId",
     "approvalRequired": "requestId",
     "formRequired": "requestId",
     "inputPrompt": "requestId",
 }
 _CLOSED_BY: Final = {
-    "toolResult": "toolStarted",
     "approvalResolved": "approvalRequired",
     "formResolved": "formRequired",
     "inputResolved": "inputPrompt",
@@ -78,7 +76,7 @@ def reopen(home: Path, session_id: str, *, redact: Callable[[Any], Any] | None =
         journal.append("resumed", {"tornBytes": found.torn} if found.torn else {})
         calls = CallStates.from_records(records)
         interrupted = _close_calls(journal, calls)
-        _close_events(journal, records, calls)
+        _close_events(journal, records)
         journal.flush()
         write_anchor(path, journal.anchor)
     except BaseException:
@@ -93,11 +91,11 @@ def _close_calls(journal: Journal, calls: CallStates) -> list[CallRecord]:
         call.error = MAY_HAVE_RUN if call.state is CallState.AMBIGUOUS else NEVER_RAN
         call.status = Status.INTERRUPTED.value
         call.finished_at = iso_now()
-        journal.append("finished", {"call": call.id, "status": call.status, "ms": 0.0, "error": call.error})
+        journal.finish(call.id, call.status, error=call.error)
     return open_calls
 
 
-def _close_events(journal: Journal, records: Iterable[Record], calls: CallStates) -> None:
+def _close_events(journal: Journal, records: Iterable[Record]) -> None:
     open_events: dict[tuple[str, str], Record] = {}
     for record in records:
         if record.get("type") != "event":
@@ -109,27 +107,15 @@ def _close_events(journal: Journal, records: Iterable[Record], calls: CallStates
             opener = _CLOSED_BY[name]
             open_events.pop((opener, data.get(_OPENED_BY[opener])), None)
     for (name, key), record in open_events.items():
-        closing = _closing(name, key, record["data"], calls.calls.get(key))
+        closing = _closing(name, key)
         journal.record_event(
             Event(closing.TYPE, to_wire(closing), closing, 0, iso_now(), worker_id=record.get("workerId", ""))
         )
 
 
-def _closing(name: str, key: str, opened: Mapping[str, Any], call: CallRecord | None) -> EventData:
+def _closing(name: str, key: str) -> EventData:
     if name == "approvalRequired":
         return ApprovalResolved(request_id=key, approved=False, by="interrupt", edited=False)
     if name == "formRequired":
         return FormResolved(request_id=key, action="cancel")
-    if name == "inputPrompt":
-        return InputResolved(request_id=key)
-    return ToolResult(
-        tool_call_id=key,
-        tool_name=call.tool if call else opened.get("toolName", ""),
-        args=opened.get("args"),
-        status=call.status if call else Status.INTERRUPTED.value,
-        duration_ms=call.duration_ms if call else 0.0,
-        decision=call.decision if call else None,
-        truncated=False,
-        error=(call.error if call else MAY_HAVE_RUN) or None,
-        output_handle=(call.output_handle if call else "") or None,
-    )
+    return InputResolved(request_id=key)

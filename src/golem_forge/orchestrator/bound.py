@@ -65,9 +65,10 @@ def bound_result(result: ToolResult, keep: OutputStore, worker: str, limit: int 
         return result, ""
     text, handle = bound_text(result.text, limit, keep, worker)
     value = result.value if _fits(result.value, VALUE_LIMIT) else _without_bulk(result.value)
-    if not handle and value is result.value:
+    structured = result.structured if _fits(result.structured, VALUE_LIMIT) else None
+    if not handle and value is result.value and structured is result.structured:
         return result, ""
-    return replace(result, text=text, value=value), handle
+    return replace(result, text=text, value=value, structured=structured), handle
 
 
 def _fits(value: Any, room: int) -> bool:

@@ -25,9 +25,6 @@ class KeptOutput:
     worker: str
     path: Path
 
-    def read(self) -> str:
-        return self.path.read_text("utf-8")
-
 
 class OutputStore:
     def __init__(self, root: Path, session_id: str) -> None:

@@ -242,6 +242,7 @@ class Orchestrator:
             worker=self.worker,
             caller=travel.call.caller,
             sandbox=self.sandbox,
+            outputs=self.outputs,
             cancel=travel.signal,
             progress=partial(self._recorder.progress, call_id),
             call=partial(self._nested, travel.call),

@@ -7,6 +7,7 @@ be written does not run (`JournalError` passes through); an end that cannot be w
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from golem_forge.core.call import Outcome
@@ -43,32 +44,27 @@ class Recorder:
 
     def started(self, travel: Travel) -> None:
         """About to run: on disk when this returns. A call that never waited is written as one record."""
-        call, tool, journal = travel.call, travel.tool, self._journal
+        call, tool, journal, seq = travel.call, travel.tool, self._journal, 0
         if journal is not None:
             args, decision = travel.arguments.plain, travel.decision
             assert decision is not None
             if travel.proposed:
                 journal.decide(call.id, decision)
-                journal.start(call.id, tool.name, args, travel.approved_as)
+                seq = journal.start(call.id, tool.name, args, travel.approved_as)
             else:
-                travel.proposed = True
-                journal.begin(
-                    call.id, tool.name, args, decision, call.caller.value, self._worker, call.parent_id, str(call.name)
+                seq = journal.begin(
+                    call.id,
+                    tool.name,
+                    args,
+                    decision,
+                    call.caller.value,
+                    self._worker,
+                    call.parent_id,
+                    str(call.name),
+                    travel.approved_as,
                 )
-        bus = self._bus
-        if bus is not None and bus.wanted:
-            data: dict[str, Any] = {
-                "toolCallId": call.id,
-                "toolName": tool.name,
-                "args": travel.arguments.plain,
-                "caller": call.caller.value,
-                "workerId": self._worker,
-            }
-            if tool.label:
-                data["label"] = tool.label
-            if call.parent_id:
-                data["parentCallId"] = call.parent_id
-            bus.emit("toolStarted", data, self._worker)
+                travel.proposed = True
+        self._tell("toolStarted", seq, lambda: _started_data(travel, self._worker))
 
     def progress(self, call_id: str, progress: float, total: float | None, message: str) -> None:
         if self._bus is not None:
@@ -80,37 +76,55 @@ class Recorder:
             self._bus.emit("toolProgress", data, self._worker)
 
     def finished(self, travel: Travel, outcome: Outcome) -> Outcome:
+        seq = 0
         if self._journal is not None:
             try:
-                self._write_end(self._journal, travel, outcome)
+                seq = self._write_end(self._journal, travel, outcome)
             except JournalError as error:
                 _log.error("the end of call %s could not be recorded: %s", outcome.call.id, error.message)
                 outcome.notes = (*outcome.notes, f"This result was not recorded: {error.message}")
-        if self._bus is not None and self._bus.wanted:
-            self._bus.emit("toolResult", _result_data(outcome), self._worker)
+        self._tell("toolResult", seq, lambda: _result_data(outcome))
         return outcome
 
-    def _write_end(self, journal: Journal, travel: Travel, outcome: Outcome) -> None:
+    def _write_end(self, journal: Journal, travel: Travel, outcome: Outcome) -> int:
         self.proposed(travel)
         if outcome.decision is not None and not outcome.executed:
             journal.decide(outcome.call.id, outcome.decision)
-        journal.finish(
+        return journal.finish(
             outcome.call.id,
             outcome.status.value,
             outcome.duration_ms,
-            error=outcome.error,
-            output_handle=outcome.output_handle,
-            summary=_summary(outcome),
+            outcome.error,
+            outcome.output_handle,
+            outcome.result.value if outcome.result is not None else None,
+            _rarer(outcome),
         )
 
+    def _tell(self, kind: str, seq: int, data: Callable[[], dict[str, Any]]) -> None:
+        """Whoever listens; an event that nobody would see is not put together."""
+        bus = self._bus
+        if bus is None:
+            return
+        if bus.wanted:
+            bus.emit(kind, data(), self._worker, recorded_as=seq)
+        else:
+            bus.seq = seq or bus.seq + 1
 
-def _summary(outcome: Outcome) -> str | None:
-    """A few words about a result. The result itself is in the event, or kept by handle."""
-    result = outcome.result
-    if result is None:
-        return None
-    first = result.text[:200].partition("\n")[0]
-    return first if len(first) == len(result.text) else f"{first} …"
+
+def _started_data(travel: Travel, worker: str) -> dict[str, Any]:
+    call = travel.call
+    data = {
+        "toolCallId": call.id,
+        "toolName": travel.tool.name,
+        "args": travel.arguments.plain,
+        "caller": call.caller.value,
+        "workerId": worker,
+    }
+    if travel.tool.label:
+        data["label"] = travel.tool.label
+    if call.parent_id:
+        data["parentCallId"] = call.parent_id
+    return data
 
 
 def _result_data(outcome: Outcome) -> dict[str, Any]:
@@ -122,16 +136,23 @@ def _result_data(outcome: Outcome) -> dict[str, Any]:
         "status": outcome.status.value,
         "durationMs": round(outcome.duration_ms, 3),
         "decision": decision.to_json() if decision is not None else None,
-        "truncated": outcome.truncated,
+        "truncated": False,
     }
-    if result is not None:
-        data["value"] = result.value
-    if outcome.error:
-        data["error"] = outcome.error
-    if outcome.output_handle:
-        data["outputHandle"] = outcome.output_handle
+    optional = {
+        "value": result.value if result is not None else None,
+        "error": outcome.error,
+        "outputHandle": outcome.output_handle,
+    }
+    return {**data, **{name: value for name, value in optional.items() if value}, **(_rarer(outcome) or {})}
+
+
+def _rarer(outcome: Outcome) -> dict[str, Any] | None:
+    """The members of a `toolResult` that most results do not have."""
+    if not (outcome.truncated or outcome.denials or outcome.protected_created):
+        return None
+    rarer: dict[str, Any] = {"truncated": outcome.truncated}
     if outcome.denials:
-        data["denials"] = list(outcome.denials)
+        rarer["denials"] = list(outcome.denials)
     if outcome.protected_created:
-        data["protectedCreated"] = list(outcome.protected_created)
-    return data
+        rarer["protectedCreated"] = list(outcome.protected_created)
+    return rarer

@@ -23,13 +23,12 @@ def resolve(call: ToolCall, catalog: Catalog) -> tuple[Tool, dict[str, Any]]:
     args = call.args
     if type(args) is not dict:
         args = _as_object(tool, args)
-    if tool.redirect is not None:
-        for _ in range(_MAX_HANDOVERS):
-            handed = tool.redirect(args) if tool.redirect else None
-            if handed is None:
-                break
-            name, args = handed
-            tool = catalog.resolve(name, call.caller)
+    for _ in range(_MAX_HANDOVERS):
+        handed = None if tool.redirect is None else tool.redirect(args)
+        if handed is None:
+            break
+        name, args = handed
+        tool = catalog.resolve(name, call.caller)
     return tool, args
 
 

@@ -97,7 +97,7 @@ def _read_verdict(tool: Tool, answer: Any) -> Source:
     verdict = _VERDICTS.get(answer) if isinstance(answer, (bool, str)) else None
     if verdict is None:
         raise _check_failed(tool, f"answered {type(answer).__name__}")
-    return Source(source="base", verdict=verdict, id=tool.name, reason="the tool decides for itself")
+    return Source(source="base", verdict=verdict, id=tool.name, reason=f"the tool says {verdict.value}")
 
 
 async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) -> Any:

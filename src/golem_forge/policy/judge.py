@@ -93,7 +93,9 @@ class Judge:
     def _standing(self, tool: Tool) -> _Standing | None:
         if tool.planner is not None or tool.effects or tool.has_own_definition or self.mode is ApprovalMode.STRICT:
             return None
-        if tool.needs_approval is None:
+        if tool.source is SourceKind.NATIVE and tool.effects == () and not self.blocks.named(tool.name):
+            base = _computed_base(())
+        elif tool.needs_approval is None:
             base = configured_base(tool.name, self.blocks)
         elif isinstance(tool.needs_approval, (bool, str)) and not self.blocks.named(tool.name):
             base = constant_base(tool)

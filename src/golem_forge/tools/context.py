@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from golem_forge.core.call import Caller, Outcome
 from golem_forge.core.signal import InterruptSignal
@@ -14,6 +15,19 @@ Progress = Callable[[float, float | None, str], None]
 """(progress, total or None, message)"""
 NestedCall = Callable[[str, dict[str, Any]], Awaitable[Outcome]]
 """(tool name, arguments): re-enters the one path as caller `tool`."""
+
+
+class KeptText(Protocol):
+    """An output too long for its caller, whole on disk."""
+
+    @property
+    def path(self) -> Path: ...
+
+
+class OutputLookup(Protocol):
+    """Where kept outputs are found by handle; `orchestrator.outputs.OutputStore` is one."""
+
+    def find(self, handle: str, worker: str, *, any_session: bool = False) -> KeptText | None: ...
 
 
 def _nobody_listens(progress: float, total: float | None, message: str) -> None:
@@ -32,6 +46,8 @@ class ToolContext:
     """Worker names from the root, `main/coder`."""
     caller: Caller = Caller.LLM
     sandbox: Sandbox | None = None
+    outputs: OutputLookup | None = None
+    """The whole of what was too long to be shown, by handle."""
     cancel: InterruptSignal = field(default_factory=InterruptSignal)
     progress: Progress = _nobody_listens
     call: NestedCall = _no_calls

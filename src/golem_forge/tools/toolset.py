@@ -8,27 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.context import OutputLookup
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-
-class KeptText(Protocol):
-    """An output too long for its caller, whole on disk."""
-
-    @property
-    def path(self) -> Path: ...
-
-
-class OutputLookup(Protocol):
-    """Where kept outputs are found by handle; `orchestrator.outputs.OutputStore` is one."""
-
-    def find(self, handle: str, worker: str, *, any_session: bool = False) -> KeptText | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Which lines does a pattern match? Runs as a program of its own, so that it can be killed; knows nothing of Forge.
 
-Reads one line of JSON `{pattern, long, seconds, memory}` and then the text, each line ended by LF, from standard input; writes a JSON list
-`[index, [start, end], …]` per matching line, with the spans only for lines of more than `long` characters.
+Reads from standard input one line of JSON `{pattern, long, seconds, memory}`, then the text, each line ended by LF.
+Writes a JSON list `[index, [start, end], …]` per matching line; spans only for lines of more than `long` characters.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ from golem_forge._version import __version__
 from golem_forge.core.call import Caller
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.visible import visible
-from golem_forge.tools.context import ToolContext
+from golem_forge.tools.context import OutputLookup, ToolContext
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
-from golem_forge.tools.toolset import OutputLookup
 from golem_forge.toolsets.numbered import bare, offset_field, split_lines
 from golem_forge.toolsets.output_pages import MAYBE_LONG, page, with_context
 
@@ -29,14 +28,14 @@ _DESCRIPTION: Final = (
 
 
 def create_read_output_tool(outputs: OutputLookup | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    """Without `outputs`: those of the call's session below FORGE_HOME."""
+    """Without `outputs`: those of the session that makes the call."""
 
     async def read_output(args: dict[str, Any], ctx: ToolContext) -> str:
         from golem_forge.tools.threads import run_in_thread
         from golem_forge.toolsets.line_search import search
 
         handle = args["handle"]
-        store = outputs or _usual_store(ctx)
+        store = outputs or ctx.outputs
         lines = await run_in_thread(lambda: _lines_of(store, handle, ctx))
         offset, limit = args.get("offset", 1), args.get("limit", DEFAULT_LIMIT)
         if not (pattern := args.get("grep", "")):
@@ -87,15 +86,8 @@ def _arguments() -> type[BaseModel]:
     )
 
 
-def _usual_store(ctx: ToolContext) -> OutputLookup:
-    from golem_forge.config.home import forge_home
-    from golem_forge.orchestrator.outputs import OutputStore
-
-    return OutputStore(forge_home().path / "output", ctx.session_id)
-
-
-def _lines_of(store: OutputLookup, handle: str, ctx: ToolContext) -> list[str]:
-    kept = store.find(handle, ctx.worker, any_session=ctx.caller is Caller.HUMAN)
+def _lines_of(store: OutputLookup | None, handle: str, ctx: ToolContext) -> list[str]:
+    kept = store.find(handle, ctx.worker, any_session=ctx.caller is Caller.HUMAN) if store else None
     try:
         data = kept.path.read_bytes() if kept else None
     except OSError:  # pruned a moment ago

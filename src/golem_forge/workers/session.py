@@ -87,6 +87,8 @@ def open_session(
     rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
     session_id = new_id()
     redactor = Redactor()
+    for zone in sandbox.zones.values():
+        redactor.add_path(str(zone.host), f"/{zone.name}")
     controller = _controller(program, approval, approval_callback)
     book = Journal.create(home.path, session_id, redact=redactor.value) if journal else None
     bus = EventBus(session_id, redact=redactor.value)

@@ -6,6 +6,7 @@ Nothing is written, nobody is asked, no session exists; plans are closed at once
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +17,8 @@ from golem_forge.config.program import Program, load_program
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.call import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status, Verdict
-from golem_forge.orchestrator.gate import Gate
-from golem_forge.orchestrator.plan import make_plan
 from golem_forge.orchestrator.resolve import resolve
-from golem_forge.orchestrator.travel import Travel
 from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.command_plan import command_plan
 from golem_forge.policy.judge import Judge, Judged
@@ -46,7 +43,6 @@ class Explained:
     judged: Judged | None = None
     outcome: RuleOutcome | None = None
     """What the rules alone said."""
-    plan: Plan | None = None
     refusal: ForgeError | None = None
     """Ends the call before it is judged."""
 
@@ -75,42 +71,41 @@ class Bench:
     notices: list[str] = field(default_factory=list)
 
     async def tool_call(self, name: str, args: Any) -> Explained:
-        travel = Travel(ToolCall(name, args), InterruptSignal(), InterruptSignal())
-        given = args if isinstance(args, dict) else {}
+        explained = Explained(tool=name, args=args if isinstance(args, dict) else {})
+        plan: Plan | None = None
         try:
-            travel.tool, raw = resolve(ToolCall(name, args, self._caller_of(name)), self.catalog)
-            travel.arguments = validate(travel.tool, raw)
-            travel.ctx = ToolContext(worker=self.worker, sandbox=self.sandbox)
-            await make_plan(travel, Gate())
-            explained = Explained(tool=travel.tool.name, args=travel.arguments.plain, plan=travel.plan)
-            judged = await self.judge.judge(travel.tool, travel.arguments, travel.plan, travel.ctx)
-            return self._weighed(travel.tool, explained, judged)
+            tool, raw = resolve(ToolCall(name, args, self._caller_of(name)), self.catalog)
+            arguments = validate(tool, raw)
+            explained.tool, explained.args = tool.name, arguments.plain
+            ctx = ToolContext(worker=self.worker, sandbox=self.sandbox)
+            plan = await _planned(tool, arguments, ctx)
+            self._weigh(tool, explained, await self.judge.judge(tool, arguments, plan, ctx))
         except ForgeError as error:
-            return Explained(tool=name, args=given, refusal=error)
+            explained.refusal = error
         finally:
-            travel.close()
+            if plan is not None and plan.close is not None:
+                plan.close()
+        return explained
 
     async def command(self, text: str) -> Explained:
         """As the tool that runs commands would have it judged."""
         zone = self.sandbox.default_zone
         plan = command_plan(text, self.sandbox, f"/{zone}" if zone else "/", _never)
         tool = Tool(COMMAND_TOOL, "", execute=_never, source=SourceKind.NATIVE, definition=_no_definition)
-        args = {"cmd": text}
-        explained = Explained(tool=COMMAND_TOOL, args=args, plan=plan)
+        explained = Explained(tool=COMMAND_TOOL, args={"cmd": text})
+        ctx = ToolContext(worker=self.worker, sandbox=self.sandbox)
         try:
-            judged = await self.judge.judge(
-                tool, Arguments(args, args), plan, ToolContext(worker=self.worker, sandbox=self.sandbox)
-            )
+            arguments = Arguments(explained.args, explained.args)
+            self._weigh(tool, explained, await self.judge.judge(tool, arguments, plan, ctx))
         except ForgeError as error:
-            return Explained(tool=COMMAND_TOOL, args=args, plan=plan, refusal=error)
-        return self._weighed(tool, explained, judged)
+            explained.refusal = error
+        return explained
 
-    def _weighed(self, tool: Tool, explained: Explained, judged: Judged) -> Explained:
+    def _weigh(self, tool: Tool, explained: Explained, judged: Judged) -> None:
         if self.extra:
             judged = self.judge.weigh(tool, judged.facts, judged.base, judged.decision.keys, extra=self.extra)
-        explained.judged = judged
         explained.outcome = self.rules.evaluate(judged.facts, judged.bases, extra=self.extra)
-        return explained
+        explained.judged = judged
 
     def _caller_of(self, name: str) -> Caller:
         """Whoever may call it: who asks changes what exists, never how strictly a call is judged."""
@@ -146,6 +141,18 @@ def open_bench(
         extra=extra,
         notices=[*([program.notice] if program.notice else []), *notices],
     )
+
+
+async def _planned(tool: Tool, arguments: Arguments, ctx: ToolContext) -> Plan | None:
+    if tool.planner is None:
+        return None
+    try:
+        planned = tool.planner(arguments.values, ctx)
+        return await planned if inspect.isawaitable(planned) else planned
+    except ForgeError:
+        raise
+    except Exception as error:
+        raise ForgeError(f"'{tool.name}' could not be planned ({type(error).__name__})") from error
 
 
 def _no_definition() -> Definition:

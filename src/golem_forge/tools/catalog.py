@@ -1,0 +1,215 @@
+"""Catalog: every Tool a session can see, by unique name, from three sources in a stable order.
+
+`resolve` is on the path of every call: one dict lookup. Schemas are built when tools are offered to a model, not when
+they are added; a tool whose definition turns out to be unusable is quarantined with the reason and the rest works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from golem_forge.core.call import Caller
+from golem_forge.tools.catalog_errors import CatalogError, ToolNotFound
+from golem_forge.tools.definition_check import definition_problem, schema_problem
+from golem_forge.tools.definitions import Shape, definitions
+from golem_forge.tools.modes import may_call
+from golem_forge.tools.search import Found, SearchIndex
+from golem_forge.tools.tool import Mode, SourceKind, Tool
+
+__all__ = ["Catalog", "CatalogError", "Found", "Quarantined", "ToolNotFound"]
+
+_SOURCE_ORDER: Final = {SourceKind.NATIVE: 0, SourceKind.CUSTOM: 1, SourceKind.MCP: 2}
+_HUMAN: Final = Caller.HUMAN
+Tools = list[Tool]
+"""Inside Catalog the word `list` means its method."""
+
+
+class Quarantined(NamedTuple):
+    name: str
+    source: SourceKind
+    reason: str
+
+
+class Catalog:
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self.version = 0
+        """Changes whenever anything a caller could see changes."""
+        self._tools: dict[str, Tool] = {}
+        self._for_people: dict[str, Tool] = {}
+        self._for_models: dict[str, Tool] = {}
+        self._aliases: dict[str, str] = {}
+        self._quarantined: dict[str, Quarantined] = {}
+        self._native_places: dict[str, int] = {}
+        self._cached: dict[Any, Any] = {}
+        self._index = SearchIndex()
+        self._indexed_version = 0
+        for tool in tools:
+            self.add(tool)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._ordered())
+
+    # What is in it
+
+    def add(self, tool: Tool, *, replace: bool = False) -> None:
+        """Adds without looking at the schema. A name that is taken is an error unless `replace` says otherwise."""
+        name = tool.name
+        present = self._tools.get(name)
+        if present is not None and not replace:
+            raise CatalogError(
+                f"the name {name!r} is taken: a {present.source.value} tool has it, "
+                f"and now a {tool.source.value} tool wants it; rename one of them"
+            )
+        if tool.source is SourceKind.NATIVE:
+            self._native_places.setdefault(name, len(self._native_places))
+        self._quarantined.pop(name, None)
+        self._tools[name] = tool
+        for names, caller in ((self._for_people, Caller.HUMAN), (self._for_models, Caller.LLM)):
+            if may_call(caller, tool.mode):
+                names[name] = tool
+            else:
+                names.pop(name, None)
+        self._changed()
+
+    def add_checked(self, tool: Tool, *, replace: bool = False) -> Quarantined | None:
+        """Adds a tool whose definition was tried; one that cannot be offered is quarantined and returned as such."""
+        reason = definition_problem(tool)
+        if reason:
+            return self.quarantine(tool.name, tool.source, reason)
+        self.add(tool, replace=replace)
+        return None
+
+    def remove(self, name: str) -> Tool | None:
+        tool = self._tools.pop(name, None)
+        if tool is not None:
+            self._for_people.pop(name, None)
+            self._for_models.pop(name, None)
+            self._changed()
+        return tool
+
+    def add_alias(self, alias: str, name: str) -> None:
+        """Another spelling of `name`. Never listed, and it gives way to a tool of that very name."""
+        if self._aliases.get(alias, name) != name:
+            raise CatalogError(
+                f"the alias {alias!r} already means {self._aliases[alias]!r}; it cannot mean {name!r} too"
+            )
+        self._aliases[alias] = name
+        self._changed()
+
+    def quarantine(self, name: str, source: SourceKind | str, reason: str) -> Quarantined:
+        """Keeps a name out, with the reason a caller is told. A tool of that name and source leaves the catalog."""
+        entry = Quarantined(name, SourceKind(source), reason)
+        present = self._tools.get(name)
+        if present is not None and present.source is entry.source:
+            self.remove(name)
+        if self._quarantined.get(name) != entry:
+            self._quarantined[name] = entry
+            self._changed()
+        return entry
+
+    def release(self, name: str) -> None:
+        if self._quarantined.pop(name, None) is not None:
+            self._changed()
+
+    # What can be asked of it
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(tool.name for tool in self._ordered())
+
+    def aliases(self) -> dict[str, str]:
+        return dict(self._aliases)
+
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        return tuple(sorted(self._quarantined.values()))
+
+    def resolve(self, name: str, caller: Caller) -> Tool:
+        """The tool this caller means, or ToolNotFound. Execution modes are enforced here."""
+        tool = (self._for_people if caller == _HUMAN else self._for_models).get(name)
+        return tool if tool is not None else self._by_alias(name, self._names_for(caller))
+
+    def list(
+        self,
+        source: SourceKind | str | None = None,
+        mode: Mode | str | None = None,
+        category: str | None = None,
+        query: str | None = None,
+    ) -> Tools:
+        """The tools that fit everything given, in catalog order; `query` is part of a name or description."""
+        wanted = query.lower() if query else ""
+        return [
+            tool
+            for tool in self._ordered()
+            if (source is None or tool.source == source)
+            and (mode is None or tool.mode == mode)
+            and (category is None or tool.category == category)
+            and (not wanted or wanted in tool.name.lower() or wanted in tool.description.lower())
+        ]
+
+    def offered(self, caller: Caller = Caller.LLM) -> tuple[Tool, ...]:
+        """What this caller is shown, with schemas built; tools that cannot be offered are quarantined on the way."""
+        key = ("offered", caller == _HUMAN)
+        if key not in self._cached:
+            visible = [tool for tool in self._ordered() if may_call(caller, tool.mode)]
+            good = []
+            for tool in visible:
+                reason = schema_problem(tool)
+                if reason:
+                    self.quarantine(tool.name, tool.source, reason)
+                else:
+                    good.append(tool)
+            self._cached[key] = tuple(good)
+        return self._cached[key]  # type: ignore[no-any-return]
+
+    def definitions(self, shape: Shape | str, caller: Caller = Caller.LLM) -> tuple[dict[str, Any], ...]:
+        """The offered tools in one shape: the very same objects until something changes. Not to be modified."""
+        tools = self.offered(caller)
+        key = ("definitions", Shape(shape), caller == _HUMAN)
+        if key not in self._cached:
+            self._cached[key] = definitions(tools, shape)
+        return self._cached[key]  # type: ignore[no-any-return]
+
+    def search(self, query: str, limit: int = 10, caller: Caller | None = None) -> Tools:
+        """The best matches, best first; only what `caller` may call when one is given."""
+        return self.find(query, limit, caller).tools
+
+    def find(self, query: str, limit: int = 10, caller: Caller | None = None) -> Found:
+        if self._indexed_version != self.version:
+            self._index.update(self._tools)
+            self._indexed_version = self.version
+        allowed = self._tools if caller is None else self._names_for(caller)
+        return self._index.find(query, limit, allowed)
+
+    def _names_for(self, caller: Caller) -> dict[str, Tool]:
+        return self._for_people if caller == _HUMAN else self._for_models
+
+    def _by_alias(self, name: str, names: dict[str, Tool]) -> Tool:
+        real = self._aliases.get(name)
+        if real is not None and name not in self._tools and real in names:
+            return names[real]
+        kept_out = self._quarantined.get(name)
+        if kept_out is not None:
+            raise ToolNotFound(name, reason=kept_out.reason)
+        raise ToolNotFound(name, names)
+
+    def _ordered(self) -> tuple[Tool, ...]:
+        if "order" not in self._cached:
+            self._cached["order"] = tuple(sorted(self._tools.values(), key=self._place))
+        return self._cached["order"]  # type: ignore[no-any-return]
+
+    def _place(self, tool: Tool) -> tuple[int, int, str]:
+        native = tool.source is SourceKind.NATIVE
+        return _SOURCE_ORDER[tool.source], self._native_places[tool.name] if native else 0, tool.name
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._cached.clear()
