@@ -51,7 +51,7 @@ def row(name: str, ours: float, *, peer: float | None = None, peer_name: str = "
         ours=_rounded(ours),
         peer=None if peer is None else _rounded(peer),
         peer_name=peer_name,
-        ratio=ours / peer if peer else None,
+        ratio=_rounded(ours / peer) if peer else None,
         goal=goal.text if goal else "",
         met=goal.holds(ours, peer) if goal else None,
     )
@@ -91,7 +91,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _figure(row.ours),
         "" if row.peer is None else _figure(row.peer),
         row.peer_name,
-        "" if row.ratio is None else f"{row.ratio:.2f}",
+        "" if row.ratio is None else f"{row.ratio:.3f}",
         row.goal,
         {True: "met", False: "MISSED", None: ""}[row.met],
     )

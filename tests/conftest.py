@@ -45,7 +45,9 @@ def make_path(own_home: Path) -> Iterator[Callable[..., Any]]:
     from golem_forge.policy.controller import ApprovalController
     from golem_forge.policy.rules import RuleBook
 
-    def make(*tools: Any, ask: Any = None, mode: str = "", timeout: float | None = None, **options: Any) -> Orchestrator:
+    def make(
+        *tools: Any, ask: Any = None, mode: str = "", timeout: float | None = None, **options: Any
+    ) -> Orchestrator:
         mode = mode or ("interactive" if ask is not None else "auto_deny")
         controller = ApprovalController(mode, ask, timeout=timeout)
         options.setdefault("rules", RuleBook(forge_home()))

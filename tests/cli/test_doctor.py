@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from golem_forge._version import __version__
@@ -109,6 +112,13 @@ def test_names_in_the_approval_block(shell):
     ended = shell("doctor", "--json")
     assert ended.code == 0
     assert any(each["state"] == "note" and "'read_file'" in each["text"] for each in findings(ended, "approval"))
+
+
+def test_a_directory_whose_name_is_not_unicode(shell):
+    strange = Path(os.fsdecode(os.fsencode(shell.project) + b"/caf\xe9"))
+    strange.mkdir()
+    for words in (["doctor"], ["doctor", "--json"], ["trust"], ["rules", "list"]):
+        assert shell(*words, cwd=strange).code in (0, 4)
 
 
 @pytest.mark.parametrize("words", [["x"], ["--nonsense"]])

@@ -229,6 +229,12 @@ def test_nothing_recorded_steers_the_terminal(shell):
         assert "\x1b" not in out and "\u202e" not in out
 
 
+def test_text_that_is_not_unicode_does_not_break_the_log(shell):
+    shell("call", "read_file", "--args-json", '{"path": "\\ud800"}')
+    assert shell("log").code == 0
+    assert shell("log", "--json").json[0]["args"]["path"] == "\ud800"
+
+
 @pytest.mark.parametrize(
     "words", [["--status", "fine"], ["--limit", "many"], ["show"], ["verify", "a", "b"], ["unknown"], ["sessions", "x"]]
 )

@@ -41,6 +41,21 @@ def test_listing_loads_nothing_heavy(shell):
     assert not [name for name in loaded if name.split(".")[0] in HEAVY]
 
 
+def test_what_cannot_be_offered_is_listed_with_its_reason(capsys, monkeypatch):
+    from golem_forge.cli import tools as verb
+    from golem_forge.workers import catalog as catalogs
+
+    catalog = catalogs.build_catalog()
+    catalog.quarantine("weather", "custom", "schema_invalid: parameter 'when' has no type")
+    monkeypatch.setattr(catalogs, "build_catalog", lambda: catalog)
+    assert verb.run(["list"]) == 0
+    assert "weather  custom  schema_invalid: parameter 'when' has no type" in capsys.readouterr().out
+    assert verb.run(["list", "--source", "native"]) == 0
+    assert "weather" not in capsys.readouterr().out
+    assert verb.run(["show", "weather"]) == 4
+    assert "parameter 'when' has no type" in capsys.readouterr().err
+
+
 def test_show(shell):
     ended = shell("tools", "show", "write_file")
     assert ended.code == 0

@@ -18,6 +18,7 @@ sys.modules["transcripts"] = transcripts
 _spec.loader.exec_module(transcripts)
 
 
+@pytest.mark.timeout(300)
 def test_the_page_shows_what_forge_prints(tmp_path):
     steps = transcripts.steps_of(PAGE.read_text())
     assert {step.command.split()[1] for step in steps if step.command.startswith("forge ")} >= {
@@ -47,6 +48,8 @@ def test_the_page_shows_what_forge_prints(tmp_path):
         ((), "", True),
         ((), "x\n", False),
         (("(a)*",), "(a)*\n", True),
+        (("2026-01-01 10:00:00  abcdefabcdef  x  1.5  y",), "2027-02-02 11:11:11  012345678901  x  123.4    y\n", True),
+        (("abcdefabcdef  x",), "012345678901  y\n", False),
     ],
 )
 def test_the_checker_itself(expected, printed, fits):

@@ -134,16 +134,6 @@ def test_a_missing_required_field_is_refused_with_and_without_subscribers(listen
     assert bus.seq == 0
 
 
-def test_a_bus_is_wanted_while_someone_listens() -> None:
-    bus = create_ui_event_bus()
-    wanted = [bus.wanted]
-    unsubscribe = bus.on("status", lambda event: None)
-    wanted.append(bus.wanted)
-    unsubscribe()
-    wanted.append(bus.wanted)
-    assert wanted == [False, True, False]
-
-
 def test_an_async_handler_is_refused() -> None:
     async def handler(event: Event) -> None:
         """Never called."""
@@ -209,11 +199,12 @@ def test_case_2_a_session_with_three_workers_and_fifty_calls_is_numbered_without
         worker, call = f"w{number % 3}", f"c{number}"
         seq = journal.begin(call, "t", {}, decision, worker=worker)
         started = {"toolCallId": call, "toolName": "t", "args": {}, "caller": "llm"}
-        bus.emit("toolStarted", started, worker, recorded_as=seq)
+        bus.show("toolStarted", lambda data=started: data, worker, seq)
         bus.emit("toolOutput", {"toolCallId": call, "stream": "stdout", "delta": "x"}, worker)
         seq = journal.finish(call, "success", 1, value={"kind": "json", "data": number})
         result = {"toolCallId": call, "toolName": "t", "args": {}, "status": "success", "durationMs": 1}
-        bus.emit("toolResult", {**result, "decision": decision.to_json(), "truncated": False}, worker, recorded_as=seq)
+        whole = {**result, "decision": decision.to_json(), "truncated": False}
+        bus.show("toolResult", lambda data=whole: data, worker, seq)
         if number == 10:
             unsubscribe()
     journal.close()

@@ -79,7 +79,9 @@ def test_proposed_and_decided_wait_and_start_puts_all_of_it_on_disk(tmp_path: Pa
     assert full_decision(decided["decision"]) == ALLOWED.to_json()
     assert (started["tool"], started["args"]) == ("read_file", {"path": "/w/a", "limit": 10})
     assert started["fingerprint"] == "f" * 64
-    journal.finish("c1", "execution_failed", 12.3456, "it broke", "out-1", {"kind": "json", "data": 3}, {"truncated": True})
+    journal.finish(
+        "c1", "execution_failed", 12.3456, "it broke", "out-1", {"kind": "json", "data": 3}, {"truncated": True}
+    )
     finished = records(journal)[-1]
     assert (finished["status"], finished["ms"], finished["error"]) == ("execution_failed", 12.346, "it broke")
     assert (finished["outputHandle"], finished["value"]) == ("out-1", {"kind": "json", "data": 3})
@@ -138,7 +140,9 @@ def test_a45_secrets_reach_no_record(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path, redact=redactor.value)
     journal.propose("c1", "t", {"deep": [{"x": "a hunter2hunter2 b"}], "password": "swordfish"})
     journal.start("c1", "t", {"hunter2hunter2": 1})
-    journal.finish("c1", "execution_failed", 1.0, "hunter2hunter2 is wrong", value={"kind": "text", "content": "hunter2hunter2"})
+    journal.finish(
+        "c1", "execution_failed", 1.0, "hunter2hunter2 is wrong", value={"kind": "text", "content": "hunter2hunter2"}
+    )
     journal.note("hunter2hunter2")
     journal.close()
     text = journal.path.read_text()

@@ -58,7 +58,13 @@ def shortened(text: str, limit: int) -> str:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+    """Real characters into a pipe or file; on a terminal, and for text that is not valid Unicode, escapes."""
+    text = json.dumps(value, ensure_ascii=sys.stdout.isatty(), indent=2, default=str)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=True, indent=2, default=str)
+    print(text)
 
 
 def complain(verb: str, text: str) -> None:
@@ -67,8 +73,8 @@ def complain(verb: str, text: str) -> None:
 
 
 def homely(path: Path | str) -> str:
-    """`~/src/app`: a host path as the person at this machine writes it."""
+    """`~/src/app`: a host path as the person at this machine writes it, safe to print."""
     text, home = os.fspath(path), os.path.expanduser("~")
     if home != "/" and (text == home or text.startswith(home + "/")):
-        return "~" + text[len(home) :]
-    return text
+        text = "~" + text[len(home) :]
+    return one_line(text)

@@ -6,6 +6,7 @@ shown before the question, nothing in it can steer the terminal, and what is rec
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -69,7 +70,7 @@ def run(words: list[str]) -> int:
 def _root(directory: Path) -> Path | None:
     from golem_forge.config.program import find_root
 
-    return find_root(directory) or (directory.resolve() if (directory / ".forge").is_dir() else None)
+    return find_root(directory) or (directory.resolve() if os.path.lexists(directory / ".forge") else None)
 
 
 def _withdraw(store: TrustStore, root: Path) -> int:

@@ -66,11 +66,6 @@ class EventBus:
         """Attaches the session's journal; `seq` is the number of the last event it already holds."""
         self._recorder, self._commit, self.seq = recorder, commit, seq
 
-    @property
-    def wanted(self) -> bool:
-        """Whether anyone would see an event; asked before one is put together."""
-        return bool(self._subscriptions)
-
     def on(self, type: str, handler: Handler) -> Callable[[], None]:
         """Calls `handler(event)` for every event of `type` (`*`: of any type); gives the function that ends it."""
         if inspect.iscoroutinefunction(handler):
@@ -96,14 +91,9 @@ class EventBus:
         return queue
 
     def emit(
-        self,
-        kind: str | EventData,
-        data: Mapping[str, Any] | None = None,
-        worker_id: str = "",
-        source: str = "",
-        recorded_as: int = 0,
+        self, kind: str | EventData, data: Mapping[str, Any] | None = None, worker_id: str = "", source: str = ""
     ) -> None:
-        """`source` names the UI that emits an action; `recorded_as` numbers an event that the journal already has."""
+        """`source` names the UI that emits an action."""
         if isinstance(kind, str):
             route = self._routes.get(kind) or self._new_route(kind)
             typed = None
@@ -118,7 +108,7 @@ class EventBus:
             route = self._routes.get(kind.TYPE) or self._new_route(kind.TYPE)
             typed = kind
         if self._thread and self._thread != get_ident():
-            self._emit_on_loop(kind, data, worker_id, source, recorded_as)
+            self._emit_on_loop(kind, data, worker_id, source)
             return
         recorder = self._recorder
         if recorder is None and not route.targets:
@@ -129,15 +119,29 @@ class EventBus:
             shown = self._redacted(event, route)
             if not route.action:
                 event = shown
-        if recorded_as:
-            event.seq = shown.seq = self.seq = recorded_as
-        elif route.recorded:
+        if route.recorded:
             event.seq = shown.seq = self.seq = self.seq + 1 if recorder is None else self._record(shown)
         if route.targets:
             if self._delivering:
                 self._waiting.append((event, shown))
             else:
                 self._deliver(route, event, shown)
+
+    def show(self, kind: str, make: Callable[[], Mapping[str, Any]], worker_id: str, seq: int) -> None:
+        """Delivers what is in the journal already, as number `seq` (0: no journal, the bus counts).
+
+        `make` gives the data, redacted, when somebody reads it.
+        """
+        self.seq = seq or self.seq + 1
+        if not self._subscriptions:
+            return
+        route = self._routes.get(kind) or self._new_route(kind)
+        if route.targets:
+            event = Event(kind, None, None, self.seq, time(), self.session_id, worker_id, make=make)
+            if self._delivering:
+                self._waiting.append((event, event))
+            else:
+                self._deliver(route, event, event)
 
     def make_event(self, type: str, data: Mapping[str, Any], worker_id: str = "") -> Event:
         """The event as subscribers would see it, redacted, neither recorded nor delivered."""

@@ -1,8 +1,8 @@
 """A Decision as the journal keeps it: fields at their defaults are left out, `full_decision` puts them back.
 
 `decidedBy` is the place of the deciding source in `sources`. The keys (fingerprint, args_key) are written for every
-call that somebody or something had to answer for. A call that was simply preApproved is kept without them: they follow
-from the recorded call, and hashing every quick call would cost more than recording it.
+call that somebody or something had to answer for: they say what was approved. A call that was simply preApproved is
+kept without them; hashing every quick call would cost more than recording it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,25 @@ def decision_text(decision: Decision, redact: Callable[[Any], Any] | None) -> st
     quick = decision.verdict is Verdict.PRE_APPROVED and decision.answered_by is AnsweredBy.NOBODY
     if not quick or decision.message or decision.risk_reasons:
         return _complete_text(decision, redact)
-    sources, decider = decision.sources, decision.decided_by
-    place = ""
-    if decider is not None:
-        if decider not in sources:
-            return _complete_text(decision, redact)
-        place = f',"decidedBy":{sources.index(decider)}'
-    parts = ",".join([_source_text(source, redact) for source in sources])
-    return f'{{"verdict":"preApproved","risk":"{decision.risk._value_}","sources":[{parts}]{place}}}'
+    if decision.decided_by is not None and decision.decided_by not in decision.sources:
+        return _complete_text(decision, redact)
+    said = _sources_text(decision.sources, decision.decided_by, redact)
+    return f'{{"verdict":"preApproved","risk":"{decision.risk._value_}",{said}}}'
+
+
+_last: tuple[tuple[Source, ...], Source | None, object, str] | None = None
+"""The sources of one tool are the same objects call after call, and are written out once."""
+
+
+def _sources_text(sources: tuple[Source, ...], decider: Source | None, redact: Callable[[Any], Any] | None) -> str:
+    global _last
+    last = _last  # one read: another thread may replace it at any time
+    if last is not None and last[0] is sources and last[1] is decider and last[2] is redact:
+        return last[3]
+    place = "" if decider is None else f',"decidedBy":{sources.index(decider)}'
+    text = f'"sources":[{",".join([_source_text(source, redact) for source in sources])}]{place}'
+    _last = (sources, decider, redact, text)
+    return text
 
 
 def _source_text(source: Source, redact: Callable[[Any], Any] | None) -> str:

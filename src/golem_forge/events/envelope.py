@@ -6,7 +6,7 @@ that an event nobody looks at costs neither. `data` of a type this version does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from golem_forge.events.clock import iso
@@ -15,7 +15,7 @@ from golem_forge.events.types import REGISTRY, EventData, from_wire, to_wire
 
 
 class Event:
-    __slots__ = ("_data", "_ts", "_wire", "seq", "session_id", "source", "type", "worker_id")
+    __slots__ = ("_data", "_make", "_ts", "_wire", "seq", "session_id", "source", "type", "worker_id")
 
     def __init__(
         self,
@@ -27,11 +27,13 @@ class Event:
         session_id: str = "",
         worker_id: str = "",
         source: str = "",
+        make: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """`ts` in seconds is written out when it is first read."""
+        """`ts` in seconds is written out, and `make` is called for the wire mapping, when they are first read."""
         self.type = type
         self._wire = wire
         self._data = data
+        self._make = make
         self.seq = seq
         self._ts = ts
         self.session_id = session_id
@@ -49,8 +51,11 @@ class Event:
     def wire(self) -> Mapping[str, Any]:
         """The data by wire names. Shared by every reader: never change it."""
         if self._wire is None:
-            assert self._data is not None
-            self._wire = to_wire(self._data)
+            if self._make is not None:
+                self._wire = self._make()
+            else:
+                assert self._data is not None
+                self._wire = to_wire(self._data)
         return self._wire
 
     @property

@@ -1,8 +1,8 @@
 """The journal's writer: one append-only, hash-chained file per session, written before the effect.
 
-A call leaves four records: `proposed`, `decided`, `started`, `finished`. The first two wait in memory; `start` and
-`finish` write everything that waits with one `write()`, so a quick call costs two. Whoever is about to wait (for a
-person, for a slow plan) calls `flush` first. `begin` is the first three as one record `begun`, for a call that never
+A call leaves four records: `proposed`, `decided`, `started`, `finished`. The first two wait in memory until `start`
+writes everything that waits with one `write()`; `finish` is written before the loop does anything else. Whoever is about to
+wait (for a person, for a slow plan) calls `flush` first. `begin` is the first three as one record `begun`, for a call that never
 waited. Written means: it survives `kill -9`; with `sync=True` also a power cut.
 
 No record, no run: when a write fails, the file is cut back to its last whole line, what waited is kept and tried again
@@ -12,6 +12,8 @@ thread, the loop's.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -34,6 +36,7 @@ from golem_forge.events.raw_args import readable_args
 from golem_forge.events.session_files import create_locked, journal_path
 
 VERSION: Final = 1
+_log = logging.getLogger(__name__)
 MAX_VALUE: Final = 4 * 1024 * 1024
 """Arguments are limited to 1 MiB before they are validated; escaping may make them longer."""
 _CROWD: Final = 64
@@ -71,6 +74,7 @@ class Journal:
         """The hash of the last written line."""
         self._size = size
         self._waiting: list[str] = []
+        self._flush_due = False
         self._torn = False
 
     @classmethod
@@ -99,8 +103,7 @@ class Journal:
         self, call_id: str, tool: str, args: Any, caller: str = "llm", worker: str = "", parent: str = ""
     ) -> None:
         """A call arrived. `tool` is the name as requested, `args` as it arrived (a mapping, or raw JSON text)."""
-        if type(args) is str:
-            args = readable_args(args)
+        args = readable_args(args)
         self._waiting.append(
             f'"ts":"{iso(time())}","type":"proposed","call":{quoted(call_id)},"tool":{quoted(tool)},'
             f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]}'
@@ -184,7 +187,7 @@ class Journal:
         if more:
             text += f',"more":{self._json(more)}'
         self._waiting.append(text)
-        self.flush()
+        self._flush_soon()
         return self.seq
 
     # ---- everything else
@@ -266,6 +269,26 @@ class Journal:
     def _short(self, value: Any) -> str:
         text = self._json(value)
         return text if len(text) <= _ERROR_MAX else quoted(text[:_ERROR_MAX] + "…")
+
+    def _flush_soon(self) -> None:
+        """Before anything else happens on the loop, or with the next start: an end has no effect to come before.
+
+        Killed in between, the call counts as one that may have run.
+        """
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            self.flush()
+        elif not self._flush_due:
+            self._flush_due = True
+            loop.call_soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flush_due = False
+        if not self.closed:
+            try:
+                self.flush()
+            except JournalError as error:  # what waits is kept; the next start tries again and refuses
+                _log.error("the journal could not be written: %s", error.message)
 
     def _flush_start(self) -> int:
         try:

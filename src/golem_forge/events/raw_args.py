@@ -13,7 +13,10 @@ from typing import Any
 _MAX_CHARS = 1024 * 1024
 
 
-def readable_args(text: str) -> Any:
+def readable_args(text: Any) -> Any:
+    """Text as the value it holds; anything else as it is."""
+    if not isinstance(text, str):
+        return text
     if len(text) <= _MAX_CHARS:
         try:
             return json.loads(text)

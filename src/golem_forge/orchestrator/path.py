@@ -151,13 +151,15 @@ class Orchestrator:
                 self._recorder.before_waiting(travel)
                 await self._approval.approve(travel, partial(self._plan_and_judge, travel))
             if under_gate:
-                return await self._run(travel)
+                self._about_to_run(travel)
+                return self._ran(travel, await run(travel))
             read_only = travel.read_only
             if order is not None or not self._gate.try_enter(read_only):
                 await self._enter(travel, read_only, order, index)
             try:
                 if travel.plan is None or await self._still_as_judged(travel):
-                    return await self._run(travel)
+                    self._about_to_run(travel)
+                    return self._ran(travel, await run(travel))
             finally:
                 self._gate.leave(read_only)
         raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
@@ -211,19 +213,21 @@ class Orchestrator:
         travel.approved_as = ""
         return False
 
-    async def _run(self, travel: Travel) -> Outcome:
+    def _about_to_run(self, travel: Travel) -> None:
         if travel.judged is not None:
             self.judge.count(travel.judged)
         self._recorder.started(travel)
+
+    def _ran(self, travel: Travel, value: Any) -> Outcome:
+        """From the tool's raw value to what the caller gets: checked, redacted, bounded."""
         tool = travel.tool
-        value = await run(travel)
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
         result = redact_result(to_result(value), self.redactor)
         result, handle = bound_result(result, self.outputs, self.worker)
-        outcome = travel.outcome(Status.EXECUTION_FAILED if result.is_error else Status.SUCCESS, result=result)
+        outcome = travel.outcome(Status.SUCCESS, result=result)
         if result.is_error:
-            outcome.error = result.text or "the tool reported an error"
+            outcome.status, outcome.error = Status.EXECUTION_FAILED, result.text or "the tool reported an error"
         if handle:
             outcome.truncated, outcome.output_handle = True, handle
         return outcome

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from golem_forge.core.call import Outcome
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_errors import JournalError
+from golem_forge.events.raw_args import readable_args
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.travel import Travel
 
@@ -32,9 +34,7 @@ class Recorder:
         if self._journal is not None and not travel.proposed:
             call = travel.call
             travel.proposed = True
-            self._journal.propose(
-                call.id, str(call.name)[:200], call.args, call.caller.value, self._worker, call.parent_id
-            )
+            self._journal.propose(call.id, str(call.name)[:200], call.args, call.caller, self._worker, call.parent_id)
 
     def before_waiting(self, travel: Travel) -> None:
         """What was proposed must survive a crash while nobody has answered yet."""
@@ -57,14 +57,15 @@ class Recorder:
                     tool.name,
                     args,
                     decision,
-                    call.caller.value,
+                    call.caller,
                     self._worker,
                     call.parent_id,
                     str(call.name),
                     travel.approved_as,
                 )
                 travel.proposed = True
-        self._tell("toolStarted", seq, lambda: _started_data(travel, self._worker))
+        if self._bus is not None:
+            self._bus.show("toolStarted", partial(self._started_data, travel), self._worker, seq)
 
     def progress(self, call_id: str, progress: float, total: float | None, message: str) -> None:
         if self._bus is not None:
@@ -83,7 +84,8 @@ class Recorder:
             except JournalError as error:
                 _log.error("the end of call %s could not be recorded: %s", outcome.call.id, error.message)
                 outcome.notes = (*outcome.notes, f"This result was not recorded: {error.message}")
-        self._tell("toolResult", seq, lambda: _result_data(outcome))
+        if self._bus is not None:
+            self._bus.show("toolResult", partial(self._result_data, travel, outcome), self._worker, seq)
         return outcome
 
     def _write_end(self, journal: Journal, travel: Travel, outcome: Outcome) -> int:
@@ -92,7 +94,7 @@ class Recorder:
             journal.decide(outcome.call.id, outcome.decision)
         return journal.finish(
             outcome.call.id,
-            outcome.status.value,
+            outcome.status,
             outcome.duration_ms,
             outcome.error,
             outcome.output_handle,
@@ -100,50 +102,47 @@ class Recorder:
             _rarer(outcome),
         )
 
-    def _tell(self, kind: str, seq: int, data: Callable[[], dict[str, Any]]) -> None:
-        """Whoever listens; an event that nobody would see is not put together."""
-        bus = self._bus
-        if bus is None:
-            return
-        if bus.wanted:
-            bus.emit(kind, data(), self._worker, recorded_as=seq)
-        else:
-            bus.seq = seq or bus.seq + 1
+    def _started_data(self, travel: Travel) -> dict[str, Any]:
+        call = travel.call
+        data = {
+            "toolCallId": call.id,
+            "toolName": travel.tool.name,
+            "args": self._redactor.value(travel.arguments.plain),
+            "caller": call.caller.value,
+            "workerId": self._worker,
+        }
+        if travel.tool.label:
+            data["label"] = travel.tool.label
+        if call.parent_id:
+            data["parentCallId"] = call.parent_id
+        return data
+
+    def _result_data(self, travel: Travel, outcome: Outcome) -> dict[str, Any]:
+        shown = self._redactor.value
+        result = outcome.result
+        args = outcome.args if outcome.args is not None else readable_args(outcome.call.args)
+        data: dict[str, Any] = {
+            "toolCallId": outcome.call.id,
+            "toolName": outcome.tool,
+            "args": shown(args),
+            "status": outcome.status.value,
+            "durationMs": round(outcome.duration_ms, 3),
+            "decision": _said(travel, shown),
+            "truncated": False,
+        }
+        optional = {
+            "value": shown(result.value) if result is not None else None,
+            "error": outcome.error,
+            "outputHandle": outcome.output_handle,
+        }
+        return {**data, **{name: value for name, value in optional.items() if value}, **(_rarer(outcome) or {})}
 
 
-def _started_data(travel: Travel, worker: str) -> dict[str, Any]:
-    call = travel.call
-    data = {
-        "toolCallId": call.id,
-        "toolName": travel.tool.name,
-        "args": travel.arguments.plain,
-        "caller": call.caller.value,
-        "workerId": worker,
-    }
-    if travel.tool.label:
-        data["label"] = travel.tool.label
-    if call.parent_id:
-        data["parentCallId"] = call.parent_id
-    return data
-
-
-def _result_data(outcome: Outcome) -> dict[str, Any]:
-    decision, result = outcome.decision, outcome.result
-    data: dict[str, Any] = {
-        "toolCallId": outcome.call.id,
-        "toolName": outcome.tool,
-        "args": outcome.args if outcome.args is not None else outcome.call.args,
-        "status": outcome.status.value,
-        "durationMs": round(outcome.duration_ms, 3),
-        "decision": decision.to_json() if decision is not None else None,
-        "truncated": False,
-    }
-    optional = {
-        "value": result.value if result is not None else None,
-        "error": outcome.error,
-        "outputHandle": outcome.output_handle,
-    }
-    return {**data, **{name: value for name, value in optional.items() if value}, **(_rarer(outcome) or {})}
+def _said(travel: Travel, shown: Callable[[Any], Any]) -> dict[str, Any] | None:
+    decision = travel.decision
+    if decision is None:
+        return None
+    return decision.without_keys() if travel.judged is None else cast(dict[str, Any], shown(decision.to_json()))
 
 
 def _rarer(outcome: Outcome) -> dict[str, Any] | None:

@@ -9,24 +9,36 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from golem_forge.core.canonical import canonical, digest, sha256_hex
+from golem_forge.core.canonical import canonical, quoted, sha256_hex
 from golem_forge.core.effects import Effect
 
 
 def args_key(tool: str, args: dict[str, Any]) -> str:
-    return sha256_hex(f"{tool}:{canonical(args)}")[:16]
+    return _args_key(tool, canonical(args))
 
 
 def fingerprint(*, tool: str, definition: str, args: dict[str, Any], worker: str, targets: Iterable[str]) -> str:
-    return digest(
-        {
-            "v": 1,
-            "tool": tool,
-            "definition": definition,
-            "args": args,
-            "worker": worker,
-            "targets": sorted(set(targets)),
-        }
+    return _fingerprint(tool, definition, canonical(args), worker, targets)
+
+
+def both_keys(
+    *, tool: str, definition: str, args: dict[str, Any], worker: str, targets: Iterable[str]
+) -> tuple[str, str]:
+    """(fingerprint, args_key), with the arguments written out once."""
+    written = canonical(args)
+    return _fingerprint(tool, definition, written, worker, targets), _args_key(tool, written)
+
+
+def _args_key(tool: str, args: str) -> str:
+    return sha256_hex(f"{tool}:{args}")[:16]
+
+
+def _fingerprint(tool: str, definition: str, args: str, worker: str, targets: Iterable[str]) -> str:
+    """The canonical JSON of all six members, put together by hand: its keys never change."""
+    reached = canonical(sorted(set(targets))) if targets else "[]"
+    return sha256_hex(
+        f'{{"args":{args},"definition":{quoted(definition)},"targets":{reached},'
+        f'"tool":{quoted(tool)},"v":1,"worker":{quoted(worker)}}}'
     )
 
 

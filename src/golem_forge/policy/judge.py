@@ -23,7 +23,7 @@ from golem_forge.core.verdict import Risk, Verdict, highest, is_stricter, strict
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, own_base
 from golem_forge.policy.effects import base_verdict, floors_of, risk_of
 from golem_forge.policy.facts import CallFacts, EffectVerdict
-from golem_forge.policy.fingerprint import args_key, fingerprint, targets_of
+from golem_forge.policy.fingerprint import both_keys, targets_of
 from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import Arguments
@@ -201,14 +201,13 @@ def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) 
     if plan is not None:
         args = args if plan.fingerprint_args is None else plan.fingerprint_args
         effects, further = plan.effects, plan.targets
-    mark = fingerprint(
+    return both_keys(
         tool=tool.name,
-        definition=tool.definition.digest,
+        definition=tool.definition_digest,
         args=args,
         worker=worker,
-        targets=targets_of(effects or (), further),
+        targets=targets_of(effects or (), further) if effects or further else (),
     )
-    return mark, args_key(tool.name, args)
 
 
 def _computed_base(effects: tuple[Effect, ...]) -> Source:

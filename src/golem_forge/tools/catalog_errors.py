@@ -43,8 +43,8 @@ def close_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
         spelled.setdefault(one.lower().replace("-", "_"), one)
     wanted = name.lower().replace("-", "_")[:100]
     close = get_close_matches(wanted, _sharing_letters(wanted, spelled), n=_MAX_SUGGESTIONS, cutoff=0.6)
-    best = [SequenceMatcher(None, one, wanted).ratio() for one in close]
-    return tuple(spelled[one] for one, ratio in zip(close, best, strict=True) if ratio >= best[0] - _NEARLY_AS_CLOSE)
+    ranked = sorted((-SequenceMatcher(None, one, wanted).ratio(), spelled[one]) for one in close)
+    return tuple(known_name for distance, known_name in ranked if distance <= ranked[0][0] + _NEARLY_AS_CLOSE)
 
 
 def _sharing_letters(wanted: str, names: Iterable[str]) -> list[str]:

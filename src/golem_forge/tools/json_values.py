@@ -191,7 +191,7 @@ class _Cleaner:
 
     def _key(self, key: Any) -> str:
         if isinstance(key, str):
-            return valid_unicode(str.__str__(key))
+            return str(self.clean(key, 0))
         plain = self.clean(key, MAX_LEVELS - 1)
         return plain if isinstance(plain, str) else _encode(plain)
 

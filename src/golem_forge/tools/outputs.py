@@ -88,7 +88,9 @@ class TypedOutput:
             return self._adapter.validate_python(value)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            raise _failed(tool_name, _real_path(value, first["loc"]), first["msg"]) from None
+            raise _failed(
+                tool_name, _real_path(value, first["loc"], is_missing=first["type"] == "missing"), first["msg"]
+            ) from None
 
 
 class SchemaOutput:
@@ -130,15 +132,14 @@ def _resolved(function: Callable[..., Any]) -> Any:
     return promised
 
 
-def _real_path(value: Any, location: Sequence[str | int]) -> list[str | int]:
+def _real_path(value: Any, location: Sequence[str | int], *, is_missing: bool) -> list[str | int]:
     """pydantic's location without the names of union members and models it puts between real keys."""
     path: list[str | int] = []
-    for position, part in enumerate(location):
-        missing_key = position == len(location) - 1 and isinstance(value, Mapping) and isinstance(part, str)
+    inner = value
+    for part in location:
         try:
-            value = getattr(value, part) if isinstance(part, str) and hasattr(value, part) else value[part]
+            inner = inner[part] if hasattr(inner, "__getitem__") else getattr(inner, str(part))
             path.append(part)
-        except (KeyError, IndexError, TypeError):
-            if missing_key:
-                path.append(part)
-    return path
+        except (KeyError, IndexError, TypeError, AttributeError):
+            continue
+    return [*path, location[-1]] if is_missing and location else path

@@ -24,6 +24,7 @@ _REQUIRED: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
 }
 WELL_KNOWN_KINDS: Final = frozenset(_REQUIRED)
 PREFERRED_VIEWS: Final = frozenset({"text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"})
+_SCALARS: Final = frozenset({int, float, bool, type(None)})
 _SHORT_DICT: Final = 8
 _SAFE_INTEGER: Final = 1 << 63
 
@@ -187,3 +188,11 @@ def _file_name(item: Any) -> str:
 
 def _number(value: Any) -> int | float | None:
     return value if type(value) in (int, float) and value - value == 0 else None
+
+
+def says_all(result: ToolResult) -> bool:
+    """True: the text holds everything the value holds, so looking through the text is enough. False: look closer."""
+    if result.content or result.structured is not None or len(result.value) != 2:
+        return False
+    value = result.value
+    return value.get("content") is result.text if value["kind"] == "text" else type(value.get("data", "")) in _SCALARS

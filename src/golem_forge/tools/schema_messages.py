@@ -82,7 +82,7 @@ def short(value: Any) -> str:
 
 def _message(name: str, kind: Any, error: ValidationError) -> str:
     write: Callable[[], str] | None = {
-        "type": lambda: f"expected {' or '.join(kind.types)}, got {type_name(error.instance)}",
+        "type": lambda: _types(kind.types, error.instance),
         "enum": lambda: f"must be one of {_options(kind.options)}",
         "const": lambda: f"must be {short(kind.expected_value)}",
         "multipleOf": lambda: f"must be a multiple of {short(kind.multiple_of)}",
@@ -94,6 +94,11 @@ def _message(name: str, kind: Any, error: ValidationError) -> str:
     if name in _LIMITS:
         return _LIMITS[name].format(short(kind.limit))
     return _FIXED.get(name) or f"does not match the schema ({name})"
+
+
+def _types(wanted: list[str], value: Any) -> str:
+    names = sorted(dict.fromkeys(wanted), key=lambda name: name == "null")
+    return f"expected {' or '.join(names)}, got {type_name(value)}"
 
 
 def _options(options: list[Any]) -> str:
@@ -109,9 +114,7 @@ def _alternative(error: ValidationError, kind: Any) -> Problem | None:
         branch for branch in branches if any(e.kind.name == "type" and list(e.instance_path) == here for e in branch)
     ]
     if len(wrong_type) == len(branches) and branches:
-        types = list(
-            dict.fromkeys(t for branch in branches for e in branch if e.kind.name == "type" for t in e.kind.types)
-        )
-        return tuple(here), f"expected {' or '.join(types)}, got {type_name(error.instance)}"[:_MAX_MESSAGE]
+        types = [t for branch in branches for e in branch if e.kind.name == "type" for t in e.kind.types]
+        return tuple(here), _types(types, error.instance)[:_MAX_MESSAGE]
     nearly = [branch for branch in branches if branch and branch not in wrong_type]
     return explain(nearly[0][0]) if len(nearly) == 1 else None

@@ -172,6 +172,10 @@ class Tool:
         return self._definition() if self._definition else Definition(digest=self._own_digest)
 
     @property
+    def definition_digest(self) -> str:
+        return self._own_digest if self._definition is None else self._definition().digest
+
+    @property
     def has_own_definition(self) -> bool:
         """Whether its source watches the definition: it may change, and then needs approval anew."""
         return self._definition is not None

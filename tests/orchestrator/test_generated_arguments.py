@@ -1,0 +1,53 @@
+"""Arguments made from every tool's own schema never crash the path: each call gives an Outcome of the closed set."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis_jsonschema import from_schema
+
+from golem_forge import TOOL_LIST, Caller, open_session
+from golem_forge.core.verdict import Status
+
+_anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+async def _outcomes(folder: Path, name: str, args: Any) -> Any:
+    async with open_session(folder, approval="approve_all", journal=False) as session:
+        outcome = await session.call(name, args, caller=Caller.HUMAN)
+        after = await session.call("list_files", {})
+    return outcome, after
+
+
+@pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_arguments_from_the_schema_never_crash_the_path(
+    tool: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("generated")
+    args = data.draw(from_schema(tool.input_schema))
+    outcome, after = asyncio.run(_outcomes(folder, tool.name, args))
+    assert outcome.status in set(Status)
+    assert outcome.ok or outcome.error
+    assert str(folder) not in outcome.text
+    assert after.ok
+
+
+@pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(args=st.dictionaries(st.sampled_from(["path", "content", "offset", "handle", "x"]), _anything) | _anything)
+def test_any_json_at_all_never_crashes_the_path(tool: Any, tmp_path_factory: pytest.TempPathFactory, args: Any) -> None:
+    folder = tmp_path_factory.mktemp("anything")
+    outcome, after = asyncio.run(_outcomes(folder, tool.name, args))
+    assert outcome.status in set(Status)
+    assert after.ok

@@ -1,0 +1,145 @@
+"""The journal and the path: no record, no run; and whatever breaks, the session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge import Caller, ToolCall, create_ui_event_bus, open_session, tool
+from golem_forge.events.index import Index
+from golem_forge.events.journal import Journal
+from golem_forge.events.journal_reader import events_after, read, verify
+
+
+@pytest.fixture
+def counted() -> tuple[Any, list[int]]:
+    runs: list[int] = []
+
+    @tool(needs_approval=False)
+    async def count(n: int = 0) -> int:
+        runs.append(n)
+        return n
+
+    return count, runs
+
+
+async def test_the_start_is_on_disk_before_the_tool_runs(make_path: Any, own_home: Path) -> None:
+    journal = Journal.create(own_home / ".forge")
+    seen: list[str] = []
+
+    @tool(needs_approval=False)
+    async def look() -> str:
+        seen.extend(record["type"] for record in read(journal.path))
+        return "ok"
+
+    path = make_path(look, journal=journal)
+    await path.call(ToolCall("look", {}))
+    journal.close()
+    assert seen[-1] == "begun"
+    assert [record["type"] for record in read(journal.path)] == ["session", "begun", "finished", "closed"]
+
+
+async def test_an_asked_call_is_proposed_decided_started_finished(make_path: Any, own_home: Path, asked: Any) -> None:
+    journal = Journal.create(own_home / ".forge")
+    waiting: list[str] = []
+
+    def ask(request: Any) -> dict[str, Any]:
+        waiting.extend(record["type"] for record in read(journal.path))
+        return {"approved": True}
+
+    @tool
+    async def risky() -> str:
+        return "ok"
+
+    path = make_path(risky, ask=ask, journal=journal)
+    await path.call(ToolCall("risky", {}))
+    journal.close()
+    assert waiting == ["session", "proposed"], "while nobody has answered, the request is already on disk"
+    types = [record["type"] for record in read(journal.path)]
+    assert types == ["session", "proposed", "decided", "started", "finished", "closed"]
+    decided = next(record for record in read(journal.path) if record["type"] == "decided")["decision"]
+    assert decided["answeredBy"] == "person" and len(decided["fingerprint"]) == 64 and len(decided["argsKey"]) == 16
+
+
+async def test_a_full_disk_means_no_run_and_a_clear_outcome(
+    make_path: Any, own_home: Path, counted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, runs = counted
+    journal = Journal.create(own_home / ".forge")
+    path = make_path(count, journal=journal)
+    assert (await path.call(ToolCall("count", {}))).ok
+    full = os.open("/dev/full", os.O_WRONLY)
+    real, journal._fd = journal._fd, full
+    monkeypatch.setattr(os, "ftruncate", lambda fd, size: None)
+    outcome = await path.call(ToolCall("count", {"n": 1}))
+    assert (outcome.status, outcome.code) == ("execution_failed", "JOURNAL_UNAVAILABLE")
+    assert "the call was not run" in outcome.error
+    assert runs == [0]
+    journal._fd = real
+    monkeypatch.undo()
+    os.close(full)
+    assert (await path.call(ToolCall("count", {"n": 2}))).ok, "space again: the session goes on"
+    journal.close()
+    assert verify(journal.path).ok
+    assert runs == [0, 2]
+
+
+async def test_a_locked_or_broken_index_hurts_nobody(own_home: Path, counted: Any, tmp_path: Path) -> None:
+    count, _ = counted
+    home = own_home / ".forge"
+    project = tmp_path / "p"
+    project.mkdir()
+    async with open_session(project, tools=[count]) as session:
+        assert (await session.call("count", {}, caller=Caller.LLM)).ok
+    Index(home).refresh()
+    locker = sqlite3.connect(home / "index.db", isolation_level=None)
+    locker.execute("BEGIN EXCLUSIVE")
+    try:
+        async with open_session(project, tools=[count]) as session:
+            assert (await session.call("count", {}, caller=Caller.LLM)).ok
+        assert [call.tool for call in Index(home).calls(limit=10)] == ["count", "count"]
+    finally:
+        locker.close()
+    (home / "index.db").write_bytes(b"not a database at all")
+    assert len(Index(home).calls(limit=10)) == 2
+
+
+async def test_events_can_be_read_again_from_the_journal(make_path: Any, own_home: Path, counted: Any) -> None:
+    count, _ = counted
+    journal = Journal.create(own_home / ".forge", "s1")
+    bus = create_ui_event_bus("s1", recorder=journal.record_event, commit=journal.flush)
+    live: list[Any] = []
+    bus.on("*", live.append)
+    path = make_path(count, bus=bus, journal=journal, session_id="s1")
+    await path.batch([ToolCall("count", {"n": n}) for n in range(3)])
+    await path.call(ToolCall("nope", {}))
+    bus.emit("status", {"type": "info", "message": "done"})
+    journal.close()
+    again = list(events_after(journal.path))
+    assert [event.seq for event in again] == list(range(1, len(live) + 1))
+    assert [event.type for event in again] == [event.type for event in live]
+    for before, after in zip(live, again, strict=True):
+        assert before.wire == after.wire
+
+
+async def test_every_started_call_has_one_result_under_concurrency(make_path: Any, own_home: Path) -> None:
+    @tool(needs_approval=False, read_only=True)
+    async def naps(n: int) -> int:
+        await asyncio.sleep(0.001 * (n % 5))
+        if n % 7 == 0:
+            raise ValueError("seven")
+        return n
+
+    journal = Journal.create(own_home / ".forge")
+    path = make_path(naps, journal=journal)
+    await path.batch([ToolCall("naps", {"n": n}) for n in range(60)])
+    journal.close()
+    started = [r["call"] for r in read(journal.path) if r["type"] == "started"]
+    finished = [r["call"] for r in read(journal.path) if r["type"] == "finished"]
+    assert sorted(started) == sorted(finished) and len(set(finished)) == 60
+    assert verify(journal.path).ok

@@ -1,0 +1,261 @@
+"""Whatever a tool returns becomes a ToolResult (ui.md §8, cases 19 and 20)."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import math
+import pathlib
+from collections import OrderedDict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from golem_forge.core.result import ToolResult
+from golem_forge.tools.results import display_hints, is_valid_kind, is_well_known_kind, to_result
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Point(BaseModel):
+    x: int
+    when: datetime.date = datetime.date(2024, 5, 1)
+
+
+@dataclasses.dataclass
+class Pair:
+    left: Any
+    right: Any = None
+
+
+class Stubborn:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+    __str__ = __repr__
+
+
+class Angry(dict[str, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("kind", ["git.status", "a.b.c.d", "v2_result", "text", "x"])
+def test_19_valid_kinds(kind: str) -> None:
+    assert is_valid_kind(kind)
+
+
+@pytest.mark.parametrize("kind", ["Text", "2fast", "a-b", "a..b", ".a", "a.", "", "a\n", "a b", "ä", None, 5, ["a"]])
+def test_19_invalid_kinds(kind: Any) -> None:
+    assert not is_valid_kind(kind)
+
+
+def test_19_well_known_kinds() -> None:
+    assert all(map(is_well_known_kind, ["text", "diff", "file_content", "file_list", "json"]))
+    assert not is_well_known_kind("git.status")
+    assert not is_well_known_kind(None)
+
+
+@pytest.mark.parametrize(
+    ("value", "semantic", "text"),
+    [
+        pytest.param("hi", {"kind": "text", "content": "hi"}, "hi", id="str"),
+        pytest.param("", {"kind": "text", "content": ""}, "", id="empty str"),
+        pytest.param(5, {"kind": "json", "data": 5}, "5", id="int"),
+        pytest.param(True, {"kind": "json", "data": True}, "true", id="bool"),
+        pytest.param(None, {"kind": "json", "data": None}, "null", id="none"),
+        pytest.param(2.5, {"kind": "json", "data": 2.5}, "2.5", id="float"),
+        pytest.param({"a": 1, "ü": "x"}, {"kind": "json", "data": {"a": 1, "ü": "x"}}, '{"a":1,"ü":"x"}', id="dict"),
+        pytest.param({}, {"kind": "json", "data": {}}, "{}", id="empty dict"),
+        pytest.param({"q": 'a"b\n'}, {"kind": "json", "data": {"q": 'a"b\n'}}, '{"q":"a\\"b\\n"}', id="escapes"),
+        pytest.param([1, (2, 3)], {"kind": "json", "data": [1, [2, 3]]}, "[1,[2,3]]", id="list"),
+        pytest.param({1: {2: 3}}, {"kind": "json", "data": {"1": {"2": 3}}}, '{"1":{"2":3}}', id="number keys"),
+        pytest.param({"b", "a"}, {"kind": "json", "data": ["a", "b"]}, '["a","b"]', id="set"),
+        pytest.param(Point(x=1), {"kind": "json", "data": {"x": 1, "when": "2024-05-01"}}, None, id="model"),
+        pytest.param([Point(x=1)], {"kind": "json", "data": [{"x": 1, "when": "2024-05-01"}]}, None, id="models"),
+        pytest.param(Pair(1, {2}), {"kind": "json", "data": {"left": 1, "right": [2]}}, None, id="dataclass"),
+        pytest.param(Colour.RED, {"kind": "json", "data": "red"}, '"red"', id="enum"),
+        pytest.param(pathlib.PurePosixPath("/a"), {"kind": "json", "data": "/a"}, '"/a"', id="path"),
+        pytest.param(decimal.Decimal("1.50"), {"kind": "json", "data": "1.50"}, '"1.50"', id="decimal"),
+        pytest.param(
+            {"at": datetime.datetime(2024, 1, 2, 3, 4)},
+            {"kind": "json", "data": {"at": "2024-01-02T03:04:00"}},
+            None,
+            id="time",
+        ),
+        pytest.param({"kind": "Text", "x": 1}, {"kind": "json", "data": {"kind": "Text", "x": 1}}, None, id="no kind"),
+        pytest.param({"kind": "text"}, {"kind": "json", "data": {"kind": "text"}}, None, id="text without content"),
+        pytest.param(
+            {"kind": "diff", "path": "/w/a"},
+            {"kind": "json", "data": {"kind": "diff", "path": "/w/a"}},
+            None,
+            id="no diff",
+        ),
+        pytest.param(
+            OrderedDict(kind="git.status", data=[1]),
+            {"kind": "git.status", "data": [1]},
+            "[1]",
+            id="any mapping with a kind",
+        ),
+    ],
+)
+def test_20_value_and_text(value: Any, semantic: dict[str, Any], text: str | None) -> None:
+    result = to_result(value)
+    assert result.value == semantic
+    assert result.text == (text if text is not None else json.dumps(semantic["data"], separators=(",", ":")))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param({"kind": "file_list", "path": "/w", "files": ["a", {"name": "b"}], "count": 2}, "a\nb", id="list"),
+        pytest.param({"kind": "file_content", "path": "/w/a", "content": "body", "size": 4}, "body", id="content"),
+        pytest.param({"kind": "x.y", "data": {"a": 1}, "summary": "one a"}, "one a", id="summary"),
+        pytest.param({"kind": "x.y", "data": {"a": 1}}, '{"a":1}', id="custom"),
+        pytest.param({"kind": "x.y", "rows": [1]}, '{"rows":[1]}', id="custom without data"),
+        pytest.param(
+            {"kind": "diff", "path": "/w/a", "modified": "x", "isNew": True, "bytesWritten": 1},
+            "Created /w/a (1 bytes)",
+            id="diff",
+        ),
+    ],
+)
+def test_20_a_mapping_with_a_kind_is_taken_as_it_is(value: dict[str, Any], text: str) -> None:
+    result = to_result(value)
+    assert result.value == value
+    assert result.text == text
+    assert result.value is not value, "later changes by the tool must not reach the result"
+
+
+def test_a_tool_result_is_taken_as_it_is() -> None:
+    own = ToolResult(value={"kind": "text", "content": "x"}, text="something shorter")
+    assert to_result(own) is own
+
+
+def cyclic_dict() -> dict[str, Any]:
+    value: dict[str, Any] = {"name": "x"}
+    value["self"] = value
+    return value
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def doubled(levels: int) -> Any:
+    value: Any = ["x"]
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(cyclic_dict(), '{"name":"x","self":"(cycle)"}', id="cycle"),
+        pytest.param(math.nan, "NaN", id="nan"),
+        pytest.param({"a": [math.inf, -math.inf]}, '{"a":["Infinity","-Infinity"]}', id="infinity inside"),
+        pytest.param(b"bytes \xff", "bytes \\xff", id="bytes"),
+        pytest.param({"a": b"x"}, '{"a":"x"}', id="bytes inside"),
+        pytest.param(10**400, "1" + "0" * 400, id="10 to the 400"),
+        pytest.param({"n": 10**400}, '{"n":"1' + "0" * 400 + '"}', id="10 to the 400 inside"),
+        pytest.param(10**5000, hex(10**5000), id="more digits than Python writes"),
+        pytest.param("a\ud800", "a\\ud800", id="broken unicode"),
+        pytest.param({"k\ud800": "v"}, '{"k\\\\ud800":"v"}', id="broken unicode key"),
+    ],
+)
+def test_20_what_json_cannot_hold_becomes_text(value: Any, text: str) -> None:
+    result = to_result(value)
+    assert result.value == {"kind": "text", "content": text}
+    assert result.text == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Stubborn(),
+        {"a": Stubborn()},
+        Angry(kind="x"),
+        nested(200),
+        nested(100_000),
+        doubled(60),
+        {(1, 2): 3, None: 4, 1.5: 5, Colour.RED: 6},
+        Pair(cyclic_dict()),
+        object(),
+        int,
+        lambda: None,
+        iter([1]),
+        range(3),
+        [1] * 300_000,
+        {"kind": "x.y", "data": cyclic_dict()},
+        {"kind": "x.y", "data": math.nan},
+        {"kind": "file_list", "path": "/", "files": [object()], "count": 1},
+        {"kind": "text", "content": "\udcff"},
+        ValueError("x"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_20_odd_values_never_crash_and_always_give_json(value: Any) -> None:
+    result = to_result(value)
+    assert is_valid_kind(result.kind)
+    assert json.loads(json.dumps(result.value, allow_nan=False)) == result.value
+    result.text.encode()
+
+
+def test_an_odd_object_leaves_no_memory_address_behind() -> None:
+    assert to_result(object()).text == '"<object>"'
+
+
+def test_a_kind_survives_a_value_json_cannot_hold() -> None:
+    assert to_result({"kind": "x.y", "data": {"n": math.nan}}).value == {"kind": "x.y", "data": {"n": "NaN"}}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.binary(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=4)
+            | st.tuples(inner, inner)
+        ),
+        max_leaves=12,
+    )
+)
+def test_20_any_value_gives_pure_json_and_text(value: Any) -> None:
+    result = to_result(value)
+    assert json.loads(json.dumps(result.value, allow_nan=False)) == result.value
+    if result.kind == "json":
+        assert json.loads(result.text) == result.value["data"]
+
+
+@pytest.mark.parametrize(
+    ("display", "expected"),
+    [
+        ({"preferredView": "table", "collapsed": True, "maxHeight": 3, "priority": 1, "language": "py"}, None),
+        ({"preferredView": "hologram", "glow": 1}, {}),
+        ({"preferredView": ["text"], "collapsed": "yes", "maxHeight": -1, "language": 3, "priority": True}, {}),
+        ({"maxHeight": math.nan}, {}),
+        ("table", {}),
+        (None, {}),
+    ],
+)
+def test_unknown_and_mistyped_display_hints_are_ignored(display: Any, expected: dict[str, Any] | None) -> None:
+    value = {"kind": "x", "data": 1, "display": display}
+    assert display_hints(value) == (display if expected is None else expected)
+
+
+@pytest.mark.parametrize("view", ["text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"])
+def test_every_view_of_the_specification_is_known(view: str) -> None:
+    assert display_hints({"kind": "x", "display": {"preferredView": view}}) == {"preferredView": view}

@@ -1,0 +1,173 @@
+"""Search over the catalog (mcp.md §10, cases 31 and 33)."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from golem_forge.core.call import Caller
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.decorator import tool
+from golem_forge.tools.tool import Tool
+
+VERBS = ["create", "delete", "list", "update", "search", "archive"]
+NOUNS = {
+    "event": "an event in a calendar",
+    "invoice": "an invoice for a customer",
+    "repository": "a source code repository",
+    "message": "a message in a channel",
+    "contact": "a contact in the address book",
+    "ticket": "a support ticket",
+}
+
+
+def make(name: str, description: str = "", source: str = "custom", properties: Any = None, **options: Any) -> Tool:
+    schema = {"type": "object", "properties": properties or {}}
+    return Tool(name, description, input_schema=schema, execute=lambda args: "", source=source, **options)
+
+
+def catalog_of_36() -> Catalog:
+    tools = [make(f"{verb}_{noun}", f"{verb.capitalize()} {text}.") for verb in VERBS for noun, text in NOUNS.items()]
+    random.Random(3).shuffle(tools)
+    return Catalog(tools)
+
+
+def found(catalog: Catalog, query: str, limit: int = 5, **options: Any) -> list[str]:
+    return [one.name for one in catalog.search(query, limit, **options)]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("create calendar event", "create_event"),
+        ("delete_invoice", "delete_invoice"),
+        ("DELETE-INVOICE", "delete_invoice"),
+        ("archive support tickets", "archive_ticket"),
+        ("list repositories", "list_repository"),
+        ("searchContact", "search_contact"),
+        ("update message", "update_message"),
+    ],
+)
+def test_31_the_tool_that_was_meant_comes_first(query: str, first: str) -> None:
+    assert found(catalog_of_36(), query)[0] == first
+
+
+def test_33_recall_at_five_and_the_same_answer_every_time() -> None:
+    catalog = catalog_of_36()
+    queries = {f"{verb} {text}": f"{verb}_{noun}" for verb in VERBS for noun, text in NOUNS.items()}
+    hits = sum(wanted in found(catalog, query) for query, wanted in queries.items())
+    assert hits / len(queries) >= 0.95
+    again = catalog_of_36()
+    assert all(found(catalog, query) == found(again, query) for query in queries)
+
+
+def test_31_an_exact_name_is_always_first_whatever_the_others_say() -> None:
+    loud = [make(f"t{n}", "note note note note") for n in range(50)]
+    catalog = Catalog([*loud, make("note", "x"), make("note_note_note", "note note")])
+    assert found(catalog, "note")[0] == "note"
+    assert found(catalog, "NOTE")[0] == "note"
+
+
+def test_a_servers_tool_is_found_by_its_name_there() -> None:
+    catalog = Catalog([make("other__list_issues_all", source="mcp"), make("hub__list_issues", source="mcp")])
+    assert found(catalog, "list_issues")[0] == "hub__list_issues"
+    assert found(catalog, "List-Issues")[0] == "hub__list_issues"
+    assert found(catalog, "hub__list_issues") == ["hub__list_issues", "other__list_issues_all"]
+
+
+def test_names_that_begin_with_the_query_come_before_mere_mentions() -> None:
+    catalog = Catalog([make("other", "git git git git push"), make("git_push", "x"), make("gitter", "y")])
+    assert found(catalog, "git") == ["git_push", "gitter", "other"]
+
+
+def test_parameters_count_from_every_way_of_declaring_them() -> None:
+    class Model(BaseModel):
+        zeppelin: Annotated[str, Field(description="An airship")]
+
+    @tool
+    def by_signature(quokka: Annotated[str, "A small marsupial"]) -> str:
+        """Does things."""
+        return ""
+
+    @tool
+    def by_docstring(x: int) -> str:
+        """Does things.
+
+        Args:
+            x: the wombat to count
+        """
+        return ""
+
+    catalog = Catalog(
+        [
+            by_signature,
+            by_docstring,
+            Tool("by_model", "Things.", input_schema=Model, execute=lambda args: ""),
+            Tool("by_lazy_model", "Things.", input_schema=lambda: Model, execute=lambda args: ""),
+            make("by_schema", "Things.", properties={"axolotl": {"type": "string", "description": "An amphibian"}}),
+        ]
+    )
+    assert found(catalog, "quokka") == found(catalog, "marsupials") == ["by_signature"]
+    assert found(catalog, "wombat") == ["by_docstring"]
+    assert found(catalog, "zeppelin") == found(catalog, "airship") == ["by_model", "by_lazy_model"]
+    assert found(catalog, "axolotl") == found(catalog, "amphibian") == ["by_schema"]
+
+
+def test_searching_builds_no_schema() -> None:
+    @tool
+    def lazy(number: int) -> str:
+        """A lazy tool."""
+        return ""
+
+    assert found(Catalog([lazy]), "lazy number") == ["lazy"]
+    assert "input" not in lazy.__dict__
+
+
+def test_only_what_the_caller_may_call() -> None:
+    catalog = Catalog([make("deploy_app", mode="manual"), make("deploy_status", mode="llm")])
+    assert found(catalog, "deploy", caller=Caller.LLM) == ["deploy_status"]
+    assert found(catalog, "deploy_app", caller=Caller.LLM) == ["deploy_status"]
+    assert found(catalog, "deploy", caller=Caller.HUMAN) == ["deploy_app"]
+    assert catalog.find("deploy", 1).total == 2
+    assert catalog.find("deploy", 1, Caller.MCP).total == 1
+
+
+def test_the_index_follows_the_catalog() -> None:
+    catalog = Catalog([make("first", "about whales")])
+    assert found(catalog, "whale") == ["first"]
+    catalog.add(make("second", "whales too"))
+    catalog.add(make("first", "about birds"), replace=True)
+    assert found(catalog, "whale") == ["second"]
+    catalog.remove("second")
+    assert found(catalog, "whale") == []
+    assert found(catalog, "bird") == ["first"]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "___", "!?", "\x00", "\ud800", "é" * 5000, "nothing like this"])
+def test_a_query_without_a_match_gives_nothing(query: str) -> None:
+    catalog = catalog_of_36()
+    assert catalog.find(query).total == 0
+    assert catalog.search(query) == []
+
+
+def test_a_limit_cuts_and_ties_are_ordered_by_name() -> None:
+    catalog = Catalog([make(name, "same words") for name in ["d", "b", "a", "c"]])
+    assert found(catalog, "words", 3) == ["a", "b", "c"]
+    assert found(catalog, "words", 0) == []
+    assert catalog.find("words", 2).total == 4
+
+
+def test_the_best_are_exact_whatever_the_limit() -> None:
+    source = random.Random(7)
+    vocabulary = [f"word{n}" for n in range(30)]
+    tools = [make(f"tool{n}", " ".join(source.choices(vocabulary, k=12))) for n in range(400)]
+    catalog = Catalog(tools)
+    for _ in range(20):
+        query = " ".join(source.choices(vocabulary, k=3))
+        whole = found(catalog, query, limit=sys.maxsize)
+        assert found(catalog, query, limit=7) == whole[:7]
+        assert len(whole) == catalog.find(query).total
