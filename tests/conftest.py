@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def asked() -> type[Asked]:
 
 
 @pytest.fixture
-def make_path(own_home: Path) -> Iterator[Callable[..., Any]]:
+def make_path(own_home: Path) -> Callable[..., Any]:
     """Builds an Orchestrator over the given tools: `make_path(add, ask=Asked(…))`, or `mode=…` without a callback."""
     from golem_forge.config.home import forge_home
     from golem_forge.orchestrator import Orchestrator
@@ -53,4 +53,4 @@ def make_path(own_home: Path) -> Iterator[Callable[..., Any]]:
         options.setdefault("rules", RuleBook(forge_home()))
         return Orchestrator(tools, approval=controller, **options)
 
-    yield make
+    return make

@@ -15,6 +15,7 @@ import ssl
 import subprocess
 import sys
 import tarfile
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,7 @@ def remote_schema(uri: str) -> Any:
 
 def suite() -> Path:
     """The folder that holds `tests` and `remotes`; fetches it when it is not there yet."""
-    if not (PLACE / "complete").exists():
+    if not PLACE.is_dir():
         _unpack(_archive())
     return PLACE
 
@@ -109,13 +110,19 @@ def _get(url: str) -> bytes:
 
 
 def _unpack(content: bytes) -> None:
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+    """Beside its place first, then renamed: two test processes may do this at once."""
+    PLACE.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=PLACE.parent) as folder, tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive:
             parts = Path(member.name).parts
             if member.isfile() and parts[1:3] in (("json", "tests"), ("json", "remotes")) and ".." not in parts:
-                target = PLACE.joinpath(*parts[2:])
+                target = Path(folder, "suite").joinpath(*parts[2:])
                 target.parent.mkdir(parents=True, exist_ok=True)
                 file = archive.extractfile(member)
                 assert file is not None
                 target.write_bytes(file.read())
-    (PLACE / "complete").touch()
+        try:
+            Path(folder, "suite").rename(PLACE)
+        except OSError:
+            if not PLACE.is_dir():
+                raise

@@ -44,7 +44,6 @@ class Outcome:
     decision: Decision | None = None
     args: dict[str, Any] | None = None
     """The validated arguments that ran (or would have run), after any edit by a person."""
-    started_at: float = 0.0
     duration_ms: float = 0.0
     executed: bool = False
     """Whether the tool's code was entered."""

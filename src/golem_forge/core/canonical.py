@@ -13,6 +13,9 @@ from json.encoder import encode_basestring as quoted
 from math import isfinite
 from typing import Any
 
+_PLAIN: tuple[type[Any], ...] = (str, int, dict, list, tuple)
+__all__ = ["canonical", "digest", "quoted", "sha256_hex"]
+
 
 def canonical(value: Any) -> str:
     kind = type(value)
@@ -47,7 +50,7 @@ def _unusual(value: Any) -> str:
         if not isfinite(value):
             raise ValueError(f"{value} is not JSON")
         return int.__repr__(int(value)) if value.is_integer() else float.__repr__(value)
-    for plain in (str, int, dict, list, tuple):
+    for plain in _PLAIN:
         if isinstance(value, plain):
             return canonical(plain(value))
     raise ValueError(f"a value of type {type(value).__name__} is not JSON")

@@ -1,9 +1,9 @@
 """The journal's writer: one append-only, hash-chained file per session, written before the effect.
 
 A call leaves four records: `proposed`, `decided`, `started`, `finished`. The first two wait in memory until `start`
-writes everything that waits with one `write()`; `finish` is written before the loop does anything else. Whoever is about to
-wait (for a person, for a slow plan) calls `flush` first. `begin` is the first three as one record `begun`, for a call that never
-waited. Written means: it survives `kill -9`; with `sync=True` also a power cut.
+writes everything that waits with one `write()`; `finish` is written before the loop does anything else. Whoever is
+about to wait (for a person, for a slow plan) calls `flush` first. `begin` is the first three as one record `begun`,
+for a call that never waited. Written means: it survives `kill -9`; with `sync=True` also a power cut.
 
 No record, no run: when a write fails, the file is cut back to its last whole line, what waited is kept and tried again
 with the next write, and `start` raises JournalError, having taken its own record back. All methods belong to one
@@ -171,7 +171,7 @@ class Journal:
     ) -> int:
         """What became of the call. This record is the `toolResult` event; gives its number.
 
-        `value` is the bounded semantic value; `more` holds the event's rarer members by their wire names.
+        `value` is the semantic value, bounded and redacted; `more` holds the event's rarer members by wire name.
         """
         self.seq += 1
         text = (
@@ -183,7 +183,7 @@ class Journal:
         if output_handle:
             text += f',"outputHandle":{quoted(output_handle)}'
         if value is not None:
-            text += f',"value":{self._json(value)}'
+            text += f',"value":{self._written(value)}'
         if more:
             text += f',"more":{self._json(more)}'
         self._waiting.append(text)
@@ -261,7 +261,10 @@ class Journal:
     # ---- inside
 
     def _json(self, value: Any) -> str:
-        text = encode(value if self._redact is None else self._redact(value))
+        return self._written(value if self._redact is None else self._redact(value))
+
+    def _written(self, redacted: Any) -> str:
+        text = encode(redacted)
         if len(text) > MAX_VALUE:
             return f'"[too long to record: {len(text)} bytes sha256:{sha256(text).hexdigest()[:8]}]"'
         return text.decode()

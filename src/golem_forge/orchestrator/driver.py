@@ -34,27 +34,16 @@ class Ended(Exception):
 class Watch:
     """What may end one running call: its total time, its idle time, the interrupt signal."""
 
-    __slots__ = (
-        "_cancels",
-        "_idle",
-        "_loop",
-        "_release",
-        "_signal",
-        "_task",
-        "_total",
-        "_touched",
-        "abandoned",
-        "idle",
-        "why",
-    )
+    why: Status | None = None
+    """Set once something ended the call."""
+    idle = False
+    abandoned = False
+    _task: asyncio.Task[Any] | None = None
 
     def __init__(self, signal: InterruptSignal, total: float | None, idle: float | None) -> None:
         self._signal = signal
         self._total = total
         self._idle = idle
-        self._task: asyncio.Task[Any] | None = None
-        self.why: Status | None = None
-        self.abandoned = False
 
     @property
     def armed(self) -> bool:
@@ -70,7 +59,6 @@ class Watch:
         self._task = asyncio.current_task()
         self._release: list[Any] = []
         self._cancels = 0
-        self.idle = False
         if self._total is not None:
             self._release.append(self._loop.call_later(self._total, self._end, Status.TIMEOUT).cancel)
         if self._idle is not None:

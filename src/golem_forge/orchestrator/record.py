@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any, cast
 
 from golem_forge.core.call import Outcome
+from golem_forge.core.result import ToolResult
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_errors import JournalError
 from golem_forge.events.raw_args import readable_args
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.travel import Travel
+from golem_forge.tools.results import says_all
 
 _log = logging.getLogger(__name__)
 
@@ -98,9 +100,15 @@ class Recorder:
             outcome.duration_ms,
             outcome.error,
             outcome.output_handle,
-            outcome.result.value if outcome.result is not None else None,
+            self._shown_value(outcome.result),
             _rarer(outcome),
         )
+
+    def _shown_value(self, result: ToolResult | None) -> dict[str, Any] | None:
+        """The value without credentials by name; known secrets were taken out when the tool returned."""
+        if result is None or says_all(result):
+            return None if result is None else result.value
+        return cast(dict[str, Any], self._redactor.value(result.value))
 
     def _started_data(self, travel: Travel) -> dict[str, Any]:
         call = travel.call
@@ -131,7 +139,7 @@ class Recorder:
             "truncated": False,
         }
         optional = {
-            "value": shown(result.value) if result is not None else None,
+            "value": self._shown_value(result),
             "error": outcome.error,
             "outputHandle": outcome.output_handle,
         }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 from golem_forge.core.call import Outcome, ToolCall
@@ -18,34 +17,36 @@ from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import Tool
 
 
-@dataclass(slots=True)
 class Travel:
-    call: ToolCall
-    signal: InterruptSignal
-    """Ends the call even while it runs."""
-    waiting: InterruptSignal
-    """Ends the call only while it waits: the same signal, or the batch's."""
+    """Made for every call, so only what differs from the defaults below is ever set."""
+
     tool: Tool = None  # type: ignore[assignment]
     """From resolve on. (None before: every stage after it may rely on it without asking.)"""
     arguments: Arguments = None  # type: ignore[assignment]
     """From validate on; an edit by a person replaces them."""
     ctx: ToolContext | None = None
-    proposed: bool = False
+    proposed = False
     """Whether the journal already has it."""
     plan: Plan | None = None
-    planned_at: int = 0
+    planned_at = 0
     """The gate's generation when the plan was made: a writer that passed since may have made it stale."""
     judged: Judged | None = None
-    """None for a call that was decided at once"""
+    """None for a call that was decided at once."""
     decision: Decision | None = None
-    approved_as: str = ""
+    approved_as = ""
     """The fingerprint a person approved; a later plan must have the same one."""
     notes: tuple[str, ...] = ()
-    asked: bool = False
-    stop_turn: bool = False
-    executed: bool = False
-    partial: ToolResult | None = None
-    started: float = field(default_factory=time.perf_counter)
+    asked = False
+    stop_turn = False
+    executed = False
+
+    def __init__(self, call: ToolCall, signal: InterruptSignal, waiting: InterruptSignal) -> None:
+        self.call = call
+        self.signal = signal
+        """Ends the call even while it runs."""
+        self.waiting = waiting
+        """Ends the call only while it waits: the same signal, or the batch's."""
+        self.started = perf_counter()
 
     @property
     def judged_as(self) -> str:
@@ -63,7 +64,6 @@ class Travel:
             plan.release()
 
     def outcome(self, status: Status, *, result: ToolResult | None = None, error: str = "", code: str = "") -> Outcome:
-        arguments = self.arguments
         return Outcome(
             call=self.call,
             tool=self.tool.name if self.tool else str(self.call.name),
@@ -72,9 +72,8 @@ class Travel:
             error=error,
             code=code,
             decision=self.decision,
-            args=arguments.plain if arguments else None,
-            started_at=self.started,
-            duration_ms=(time.perf_counter() - self.started) * 1000,
+            args=self.arguments.plain if self.arguments else None,
+            duration_ms=(perf_counter() - self.started) * 1000,
             executed=self.executed,
             notes=self.notes,
             stop_turn=self.stop_turn,

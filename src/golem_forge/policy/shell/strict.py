@@ -210,5 +210,8 @@ class _Scanner:
             raise _UnreadableError("a quoted command name", start)
         if word in RESERVED:
             raise _UnreadableError(f"the reserved word {word}", start)
+        if word.startswith("-"):
+            # zsh reads `- cmd` as `cmd`; no program is called so
+            raise _UnreadableError("a command name that starts with -", start)
         if _ASSIGNMENT.match(word):
             raise _UnreadableError("an assignment", start)
