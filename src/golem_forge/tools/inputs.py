@@ -57,6 +57,8 @@ class ModelInput:
 
     def schema(self) -> dict[str, Any]:
         schema = self._model.model_json_schema(by_alias=True)
+        if reference := schema.pop("$ref", None):  # a model that refers to itself: its own fields belong at the root
+            schema = {**schema["$defs"][reference.rpartition("/")[2]], "$defs": schema["$defs"]}
         schema.pop("title", None)
         schema.setdefault("properties", {})
         for name, field in schema["properties"].items():
@@ -80,7 +82,7 @@ class ModelInput:
         try:
             model = self._validate(args)
         except self._refusal as error:
-            raise _invalid(error) from None
+            raise _invalid(error, args) from None
         values: dict[str, Any] = model.__dict__
         if self._plain:
             return Arguments(values, values)
@@ -98,14 +100,27 @@ class ModelInput:
 
     def _as_json(self, model: BaseModel) -> dict[str, Any]:
         plain = model.model_dump(mode="json")
+        _refuse_infinite(plain, "")
         return {self._renamed.get(name, name): value for name, value in plain.items()} if self._renamed else plain
 
 
-def _invalid(error: Any) -> InputInvalid:
-    from golem_forge.tools.jsonschema import field_path
+def _refuse_infinite(value: Any, path: str) -> None:
+    """NaN and infinities that were text until they were coerced."""
+    if isinstance(value, float) and not isfinite(value):
+        raise InputInvalid(f"{path}: {value} is not JSON", fields=((path, "must be a finite number"),))
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_infinite(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _refuse_infinite(item, f"{path}[{index}]")
+
+
+def _invalid(error: Any, args: dict[str, Any]) -> InputInvalid:
+    from golem_forge.tools.schema_paths import field_path, real_path
 
     problems = tuple(
-        (field_path(item["loc"]), item["msg"][:1].lower() + item["msg"][1:])
+        (field_path(real_path(args, item["loc"], item["type"] == "missing")), item["msg"][:1].lower() + item["msg"][1:])
         for item in error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_PROBLEMS]
     )
     return InputInvalid("; ".join(f"{path}: {text}" if path else text for path, text in problems), fields=problems)
@@ -122,7 +137,9 @@ class SchemaInput:
         return self._schema
 
     def names(self) -> frozenset[str] | None:
-        return None  # the schema itself says whether others are welcome
+        if self._schema.get("additionalProperties") is not False or "patternProperties" in self._schema:
+            return None  # the schema itself says whether others are welcome
+        return frozenset(self._schema.get("properties", ()))
 
     def check(self, args: dict[str, Any]) -> Arguments:
         if problems := self._check.errors(args, limit=_MAX_PROBLEMS):

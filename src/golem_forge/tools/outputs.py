@@ -15,6 +15,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.result import ToolResult
 from golem_forge.tools.json_values import NotJson, as_json
 from golem_forge.tools.jsonschema import SchemaCheck, json_path
+from golem_forge.tools.schema_paths import real_path
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -88,9 +89,7 @@ class TypedOutput:
             return self._adapter.validate_python(value)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            raise _failed(
-                tool_name, _real_path(value, first["loc"], is_missing=first["type"] == "missing"), first["msg"]
-            ) from None
+            raise _failed(tool_name, real_path(value, first["loc"], first["type"] == "missing"), first["msg"]) from None
 
 
 class SchemaOutput:
@@ -130,16 +129,3 @@ def _resolved(function: Callable[..., Any]) -> Any:
     if typing.get_origin(promised) in (Awaitable, Coroutine):
         return typing.get_args(promised)[-1]
     return promised
-
-
-def _real_path(value: Any, location: Sequence[str | int], *, is_missing: bool) -> list[str | int]:
-    """pydantic's location without the names of union members and models it puts between real keys."""
-    path: list[str | int] = []
-    inner = value
-    for part in location:
-        try:
-            inner = inner[part] if hasattr(inner, "__getitem__") else getattr(inner, str(part))
-            path.append(part)
-        except (KeyError, IndexError, TypeError, AttributeError):
-            continue
-    return [*path, location[-1]] if is_missing and location else path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 _BARE_IN_PATH: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _BARE_FIELD: Final = re.compile(r"[^\s.\[\]\"'\x00-\x1f\x7f]+")
@@ -22,6 +22,19 @@ def field_path(parts: Iterable[str | int]) -> str:
 def json_path(parts: Iterable[str | int]) -> str:
     """`$` for the value itself; keys that are not identifiers are quoted: `$["a b"][0]`."""
     return "$" + _joined(parts, _BARE_IN_PATH)
+
+
+def real_path(value: Any, location: Sequence[str | int], is_missing: bool) -> list[str | int]:
+    """pydantic's location without the names of union members and models it puts between real keys."""
+    path: list[str | int] = []
+    inner = value
+    for part in location:
+        try:
+            inner = inner[part] if hasattr(inner, "__getitem__") else getattr(inner, str(part))
+            path.append(part)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            continue
+    return [*path, location[-1]] if is_missing and location else path
 
 
 def _joined(parts: Iterable[str | int], bare: re.Pattern[str]) -> str:

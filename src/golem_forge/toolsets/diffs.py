@@ -51,6 +51,11 @@ def replaced_whole(path: str, old_size: int, new: bytes) -> str:
     return _header(path, True, True) + _replaced(f"The old content ({old_size} bytes) is too large to show", new)
 
 
+def replaced_secret(path: str, old_size: int, new: bytes) -> str:
+    """The same for an old content that nobody asked to read: a write must not show it to a prompt, event or log."""
+    return _header(path, True, True) + _replaced(f"The old content ({old_size} bytes) is a secret and not shown", new)
+
+
 def _header(path: str, had: bool, has: bool) -> str:
     return f"--- {f'a{path}' if had else '/dev/null'}\n+++ {f'b{path}' if has else '/dev/null'}\n"
 

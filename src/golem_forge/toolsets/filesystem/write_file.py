@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.effects import Verb
+from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.result import ToolResult
 from golem_forge.sandbox import files, writing
 from golem_forge.sandbox.errors import path_changed, too_large
@@ -17,7 +17,7 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.content import decode, looks_binary
-from golem_forge.toolsets.diffs import replaced_whole, unified_diff
+from golem_forge.toolsets.diffs import replaced_secret, replaced_whole, unified_diff
 from golem_forge.toolsets.filesystem.reach import Reach
 from golem_forge.toolsets.filesystem.shape import file_tool, path_field
 
@@ -87,11 +87,16 @@ class _Change:
             self.diff = replaced_whole(target.virtual, self._old_size, data)
             return
         old = files.read_bytes(target) if target.exists else None
-        self.diff = unified_diff(target.virtual, old, data)
+        secret = Mark.SECRET_PATH in target.marks
+        self.diff = (
+            replaced_secret(target.virtual, len(old), data)
+            if secret and old is not None
+            else unified_diff(target.virtual, old, data)
+        )
         if old is not None:
             self._old_hash = hashlib.sha256(old).digest()
             self._unchanged = old == data
-            if len(old) <= _MOST_ORIGINAL and not looks_binary(old):
+            if len(old) <= _MOST_ORIGINAL and not secret and not looks_binary(old):
                 self._original = decode(old).text
 
     def make(self) -> ToolResult:

@@ -1,0 +1,73 @@
+"""The quick writer and json.dumps agree on every value there is."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from golem_forge.core.canonical import canonical
+from golem_forge.core.ids import new_id
+from golem_forge.core.visible import count_hidden, visible
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def _folded(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _folded(item) for key, item in value.items()}
+    return [_folded(item) for item in value] if isinstance(value, list) else value
+
+
+@given(_json)
+def test_it_writes_what_json_dumps_writes(value: Any) -> None:
+    plain = json.dumps(_folded(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    assert canonical(value) == plain
+
+
+class Word(StrEnum):
+    ONE = "one"
+
+
+def test_subclasses_are_written_as_what_they_extend() -> None:
+    assert canonical({"a": Word.ONE, "b": (1, True)}) == '{"a":"one","b":[1,true]}'
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), b"x", {1, 2}])
+def test_what_json_cannot_hold_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="not JSON"):
+        canonical({"x": value})
+
+
+def test_ids_are_128_random_bits() -> None:
+    ids = {new_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(len(one) == 32 and int(one, 16) >= 0 for one in ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("a\tb\n", "a\tb\n"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\u202eabc", "\\u202eabc"),
+        ("z\u200bw", "z\\u200bw"),
+        ("\x7f\x9b", "\\x7f\\x9b"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\ud800", "\\ud800"),
+        ("é→😀", "é→😀"),
+    ],
+)
+def test_what_could_steer_a_terminal_is_shown_escaped(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert (count_hidden(text) > 0) == (text != shown)

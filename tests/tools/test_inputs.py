@@ -1,0 +1,92 @@
+"""What a tool accepts: the corners of schemas, coercion and the words of an error."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+from pydantic import BaseModel, Field
+
+from golem_forge import Tool, tool
+
+
+class Node(BaseModel):
+    name: str
+    children: list[Node] = Field(default_factory=list)
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def test_a_model_that_refers_to_itself_keeps_its_fields_at_the_root() -> None:
+    grow = Tool("grow", "Grows.", input_schema=Node, execute=lambda args: "ok")
+    assert grow.input_schema["type"] == "object"
+    assert list(grow.input_schema["properties"]) == ["name", "children"]
+    good = grow.validate_input({"name": "a", "children": [{"name": "b"}]})
+    assert good.ok and good.data["children"][0].name == "b"
+
+
+def union(a: int | list[int]) -> str:
+    return str(a)
+
+
+def floats(y: list[float], z: float = 0.0) -> str:
+    return str(y)
+
+
+def rich(
+    colour: Colour,
+    when: date,
+    amount: Decimal = Decimal("1.5"),
+    where: Path | None = None,
+    maybe: Optional[int] = None,  # noqa: UP045 - people write this
+    tags: list[str] = ["x"],  # noqa: B006 - and this
+) -> str:
+    return f"{colour.name} {when.year} {amount} {where} {maybe} {tags}"
+
+
+def test_the_error_of_a_union_names_the_argument_not_the_members() -> None:
+    message = tool(union).validate_input({"a": ["x"]})
+    assert not message.ok
+    assert message.message.startswith("union: a")
+    assert "list[int]" not in message.message.split(": ")[1]
+
+
+@pytest.mark.parametrize("args", [{"y": ["nan"]}, {"y": [1.0, "inf"]}, {"y": [], "z": "nan"}, {"y": [], "z": "-inf"}])
+def test_numbers_that_are_not_finite_are_refused_also_when_they_came_as_text(args: dict[str, Any]) -> None:
+    answer = tool(floats).validate_input(args)
+    assert not answer.ok
+    assert "is not JSON" in answer.message
+
+
+def test_python_types_are_coerced_for_the_function_and_written_as_json() -> None:
+    checked = tool(rich).validate({"colour": "red", "when": "2026-01-02", "where": "a/b"})
+    assert checked.values["colour"] is Colour.RED and checked.values["when"] == date(2026, 1, 2)
+    assert checked.plain == {
+        "colour": "red",
+        "when": "2026-01-02",
+        "amount": "1.5",
+        "where": "a/b",
+        "maybe": None,
+        "tags": ["x"],
+    }
+
+
+def test_a_closed_json_schema_suggests_the_nearest_argument() -> None:
+    schema = {"type": "object", "properties": {"branch": {"type": "string"}}, "additionalProperties": False}
+    push = Tool("push", "Pushes.", input_schema=schema, execute=lambda args: "ok")
+    answer = push.validate_input({"brnach": "x"})
+    assert not answer.ok
+    assert answer.message == "push: unknown argument 'brnach'; did you mean 'branch'?"
+
+
+def test_a_mutable_default_is_not_shared_between_calls() -> None:
+    first = tool(rich).validate({"colour": "red", "when": "2026-01-02"}).values["tags"]
+    first.append("y")
+    assert tool(rich).validate({"colour": "red", "when": "2026-01-02"}).values["tags"] == ["x"]
