@@ -31,7 +31,7 @@ class ToolCall:
     parent_id: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Outcome:
     call: ToolCall
     tool: str

@@ -50,7 +50,7 @@ class Source:
         }
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Decision:
     verdict: Verdict
     sources: tuple[Source, ...] = ()

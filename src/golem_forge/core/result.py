@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ToolResult:
     value: dict[str, Any]
     """The semantic value; always has a `kind` (`text`, `diff`, `file_content`, `file_list`, `json` or a custom one)."""

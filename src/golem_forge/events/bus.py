@@ -137,7 +137,7 @@ class EventBus:
             return
         route = self._routes.get(kind) or self._new_route(kind)
         if route.targets:
-            event = Event(kind, None, None, self.seq, time(), self.session_id, worker_id, make=make)
+            event = Event(kind, None, None, self.seq, time(), self.session_id, worker_id, "", make)
             if self._delivering:
                 self._waiting.append((event, event))
             else:

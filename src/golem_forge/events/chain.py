@@ -24,13 +24,13 @@ def seal(records: Iterable[str], lines: int, hash: str) -> tuple[bytes, int, str
 
     Gives their bytes, and the number and hash of the last of them.
     """
-    written = ""
+    written = []
     for record in records:
         lines += 1
         body = f'{{"n":{lines},{record}'
-        hash = sha256((hash + body).encode()).hexdigest()
-        written += f'{body},"hash":"{hash}"}}\n'
-    return written.encode(), lines, hash
+        hash = sha256(f"{hash}{body}".encode()).hexdigest()
+        written.append(f'{body},"hash":"{hash}"}}\n')
+    return "".join(written).encode(), lines, hash
 
 
 def unseal(line: bytes) -> tuple[bytes, str] | None:

@@ -30,18 +30,20 @@ def decision_text(decision: Decision, redact: Callable[[Any], Any] | None) -> st
     return f'{{"verdict":"preApproved","risk":"{decision.risk._value_}",{said}}}'
 
 
-_last: tuple[tuple[Source, ...], Source | None, object, str] | None = None
-"""The sources of one tool are the same objects call after call, and are written out once."""
+_written: dict[int, tuple[tuple[Source, ...], Source | None, object, str]] = {}
+"""By identity: what always stands for a tool is the same object call after call, and is written out once."""
+_MOST_WRITTEN = 512
 
 
 def _sources_text(sources: tuple[Source, ...], decider: Source | None, redact: Callable[[Any], Any] | None) -> str:
-    global _last
-    last = _last  # one read: another thread may replace it at any time
-    if last is not None and last[0] is sources and last[1] is decider and last[2] is redact:
-        return last[3]
+    known = _written.get(id(sources))
+    if known is not None and known[0] is sources and known[1] is decider and known[2] is redact:
+        return known[3]
     place = "" if decider is None else f',"decidedBy":{sources.index(decider)}'
     text = f'"sources":[{",".join([_source_text(source, redact) for source in sources])}]{place}'
-    _last = (sources, decider, redact, text)
+    if len(_written) >= _MOST_WRITTEN:
+        _written.clear()
+    _written[id(sources)] = (sources, decider, redact, text)
     return text
 
 

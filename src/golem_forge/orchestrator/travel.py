@@ -64,20 +64,21 @@ class Travel:
             plan.release()
 
     def outcome(self, status: Status, *, result: ToolResult | None = None, error: str = "", code: str = "") -> Outcome:
-        return Outcome(
-            call=self.call,
-            tool=self.tool.name if self.tool else str(self.call.name),
-            status=status,
-            result=result,
-            error=error,
-            code=code,
-            decision=self.decision,
-            args=self.arguments.plain if self.arguments else None,
-            duration_ms=(perf_counter() - self.started) * 1000,
-            executed=self.executed,
-            notes=self.notes,
-            stop_turn=self.stop_turn,
+        outcome = Outcome(  # by position: made for every call, and keywords would double its cost
+            self.call,
+            self.tool.name if self.tool else str(self.call.name),
+            status,
+            result,
+            error,
+            code,
+            self.decision,
+            self.arguments.plain if self.arguments else None,
+            (perf_counter() - self.started) * 1000,
+            self.executed,
         )
+        if self.notes or self.stop_turn:
+            outcome.notes, outcome.stop_turn = self.notes, self.stop_turn
+        return outcome
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> str:

@@ -82,13 +82,9 @@ class Judge:
             standing = self._standings[tool] = self._standing(tool)
         if standing is None or (self.rules is not None and not self.rules.silent()):
             return None
-        return Decision(
-            verdict=Verdict.PRE_APPROVED,
-            sources=standing.sources,
-            decided_by=standing.sources[0],
-            risk=standing.risk,
-            compute_keys=keys,
-        )
+        decision = Decision(Verdict.PRE_APPROVED, standing.sources, standing.sources[0], standing.risk)
+        decision.compute_keys = keys
+        return decision
 
     def _standing(self, tool: Tool) -> _Standing | None:
         if tool.planner is not None or tool.effects or tool.has_own_definition or self.mode is ApprovalMode.STRICT:

@@ -11,8 +11,9 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from golem_forge.tools.docstrings import describe
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
@@ -25,7 +26,8 @@ _EXACT = frozenset({int, str, bool})
 _MAX_PROBLEMS = 5
 
 
-class Arguments(NamedTuple):
+@dataclass(slots=True)
+class Arguments:
     values: dict[str, Any]
     """What the function gets: coerced Python values, defaults filled."""
     plain: dict[str, Any]
@@ -51,9 +53,24 @@ class ModelInput:
         self._renamed = renamed or {}
         self._validate = model.__pydantic_validator__.validate_python
         self._refusal = ValidationError
-        closed = not self._renamed and model.model_config.get("extra") != "allow"
-        self._plain = closed and all(field.annotation in _EXACT for field in model.model_fields.values())
-        """Every argument is a plain scalar, so what was checked is JSON as it is."""
+        self._validate_plain = self._plain_validator()
+
+    def _plain_validator(self) -> Callable[[Any], Any] | None:
+        """For a model of plain scalars and nothing else: its fields alone, checked without making an instance.
+
+        What comes out is JSON as it is. Models with validators of their own, aliases or extras go the long way.
+        """
+        from pydantic_core import SchemaValidator
+
+        schema: Any = self._model.__pydantic_core_schema__
+        fields = self._model.model_fields.values()
+        if self._renamed or schema["type"] != "model" or schema["schema"]["type"] != "model-fields":
+            return None
+        if schema.get("post_init") or self._model.model_config.get("extra") == "allow":
+            return None
+        if any(field.annotation not in _EXACT or field.alias for field in fields):
+            return None
+        return SchemaValidator(schema["schema"], schema.get("config")).validate_python
 
     def schema(self) -> dict[str, Any]:
         schema = self._model.model_json_schema(by_alias=True)
@@ -80,12 +97,13 @@ class ModelInput:
 
     def check(self, args: dict[str, Any]) -> Arguments:
         try:
+            if self._validate_plain is not None:
+                plain: dict[str, Any] = self._validate_plain(args)[0]
+                return Arguments(plain, plain)
             model = self._validate(args)
         except self._refusal as error:
             raise _invalid(error, args) from None
         values: dict[str, Any] = model.__dict__
-        if self._plain:
-            return Arguments(values, values)
         if extra := model.__pydantic_extra__:
             values = {**values, **extra}
         if self._renamed:

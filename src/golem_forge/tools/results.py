@@ -81,14 +81,14 @@ def to_result(value: Any) -> ToolResult:
     kind = type(value)
     if kind is str:
         text = value if value.isascii() else valid_unicode(value)
-        return ToolResult(value={"kind": "text", "content": text}, text=text)
+        return ToolResult({"kind": "text", "content": text}, text)
     if kind is dict and 0 < len(value) <= _SHORT_DICT and "kind" not in value:
         quick = _short_dict_text(value)
         if quick is not None:
             data = value.copy()
             return ToolResult(value={"kind": "json", "data": data}, text=quick, structured=data)
     elif (quick := _scalar_text(value, kind)) is not None:
-        return ToolResult(value={"kind": "json", "data": value}, text=quick)
+        return ToolResult({"kind": "json", "data": value}, quick)
     if isinstance(value, ToolResult):
         return value
     semantic = _semantic_json(value)
@@ -175,7 +175,7 @@ def _json_result(value: Any) -> ToolResult:
     except NotJson:
         words, _ = safe_json(value)
         text = words if isinstance(words, str) else compact(words)
-        return ToolResult(value={"kind": "text", "content": text}, text=text)
+        return ToolResult({"kind": "text", "content": text}, text)
     semantic = semantic_value(data)  # a model or dataclass may carry a kind too
     return _semantic_result(semantic or {"kind": "json", "data": data})
 
