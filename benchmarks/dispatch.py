@@ -1,6 +1,8 @@
 """One in-process call of `add`, as an async tool and as a sync one: our whole path beside what the peers do.
 
 A sync tool is handed to a thread, here and by the peers; a tool that is allowed to block the loop would be no match.
+`add` is declared `read_only`, which it is. With the journal off something listens on the bus; with it on the journal
+itself keeps the events, and a listener beside it is a row of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from golem_forge.tools.decorator import tool
 JOURNAL_OFF = "journal off"
 JOURNAL_ON = "journal on"
 UNHEARD = "journal off, nobody listening"
-COMPARED = {JOURNAL_OFF: tuple(CALLS), JOURNAL_ON: (TOOL_MANAGER, OPENAI_AGENTS), UNHEARD: (TOOL_MANAGER,)}
+BOTH = "journal on and a listener"
+COMPARED = {
+    JOURNAL_OFF: tuple(CALLS),
+    JOURNAL_ON: (TOOL_MANAGER, OPENAI_AGENTS),
+    UNHEARD: (TOOL_MANAGER,),
+    BOTH: (TOOL_MANAGER,),
+}
 GOALS: dict[tuple[str, str], Goal] = {
     (JOURNAL_OFF, TOOL_MANAGER): at_most(0.5),
     (JOURNAL_OFF, OPENAI_AGENTS): below_peer(),
@@ -32,7 +40,8 @@ async def rows(pace: Pace) -> list[Row]:
         async with AsyncExitStack() as stack:
             calls = {
                 JOURNAL_OFF: whole_path(function, stack, journal=False),
-                JOURNAL_ON: whole_path(function, stack, journal=True),
+                JOURNAL_ON: whole_path(function, stack, journal=True, listener=False),
+                BOTH: whole_path(function, stack, journal=True),
                 UNHEARD: whole_path(function, stack, journal=False, listener=False),
                 **{name: await setup(function, stack) for name, setup in CALLS.items()},
             }
@@ -54,7 +63,7 @@ async def rows(pace: Pace) -> list[Row]:
 
 
 def whole_path(function: Function, stack: AsyncExitStack, *, journal: bool, listener: bool = True) -> Call:
-    add = tool(name="add", needs_approval=False)(function)
+    add = tool(name="add", needs_approval=False, read_only=True)(function)
     path = stack.enter_context(session_with([add], journal=journal, listener=listener)).path
 
     async def call() -> object:

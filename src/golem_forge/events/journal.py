@@ -76,6 +76,8 @@ class Journal:
         self._waiting: list[str] = []
         self._flush_due = False
         self._torn = False
+        self._refused = False
+        """Whether the disk refused the last write."""
 
     @classmethod
     def create(
@@ -145,10 +147,47 @@ class Journal:
 
         `requested` is the name that was asked for, where it is not the canonical one.
         """
+        self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint)
+        return self._flush_start()
+
+    def begin_reader(
+        self,
+        call_id: str,
+        tool: str,
+        args: Any,
+        decision: Decision,
+        caller: str = "llm",
+        worker: str = "",
+        parent: str = "",
+        requested: str = "",
+    ) -> int:
+        """The same for a call that changes nothing: there is no effect that its record would have to come before.
+
+        It is written before the loop does anything else, so a reader that waits for anything is on disk by then.
+        """
+        self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, "")
+        if self._refused:  # no record, no run
+            return self._flush_start()
+        self.seq += 1
+        self._flush_soon()
+        return self.seq
+
+    def _keep_begun(
+        self,
+        call_id: str,
+        tool: str,
+        args: Any,
+        decision: Decision,
+        caller: str,
+        worker: str,
+        parent: str,
+        requested: str,
+        fingerprint: str,
+    ) -> None:
         more = ""
         if parent:
             more = f',"parent":{quoted(parent)}'
-        if requested and requested != tool:
+        if requested != tool and requested:
             more += f',"requested":{quoted(requested)}'
         if fingerprint:
             more += f',"fingerprint":{quoted(fingerprint)}'
@@ -157,7 +196,6 @@ class Journal:
             f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]},'
             f'"decision":{decision_text(decision, self._redact)}{more}'
         )
-        return self._flush_start()
 
     def finish(
         self,
@@ -279,7 +317,7 @@ class Journal:
         Killed in between, the call counts as one that may have run.
         """
         loop = asyncio._get_running_loop()
-        if loop is None:
+        if loop is None or len(self._waiting) > _CROWD:
             self.flush()
         elif not self._flush_due:
             self._flush_due = True
@@ -321,8 +359,9 @@ class Journal:
                 done += os.write(self._fd, data[done:])
             if self._sync:
                 os.fdatasync(self._fd)
+            self._refused = False
         except OSError as error:
-            self._torn = True
+            self._torn = self._refused = True
             self._cut_back()
             raise JournalError(
                 f"The journal could not be written ({error.strerror}); the call was not run. Free disk space and retry."

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from golem_forge.core.result import ToolResult
 from golem_forge.orchestrator.outputs import OutputStore
-from golem_forge.tools.results import says_all
 
 TEXT_LIMIT: Final = 32 * 1024
 VALUE_LIMIT: Final = 256 * 1024
 _LINE_SLACK: Final = 1024
-_SHORT: Final = 4096
+SHORT: Final = 4096
+"""A text of this length fits, whatever its characters."""
 
 
 def bound_text(text: str, limit: int, keep: OutputStore, worker: str) -> tuple[str, str]:
@@ -60,8 +60,6 @@ def _cut_head(tail: bytes) -> bytes:
 
 
 def bound_result(result: ToolResult, keep: OutputStore, worker: str, limit: int = TEXT_LIMIT) -> tuple[ToolResult, str]:
-    if len(result.text) <= _SHORT and says_all(result):
-        return result, ""
     text, handle = bound_text(result.text, limit, keep, worker)
     value = result.value if _fits(result.value, VALUE_LIMIT) else _without_bulk(result.value)
     structured = result.structured if _fits(result.structured, VALUE_LIMIT) else None

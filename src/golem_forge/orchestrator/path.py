@@ -16,6 +16,7 @@ from typing import Any, Final
 from golem_forge.core.call import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.result import ToolResult
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status, Verdict
 from golem_forge.events.bus import EventBus
@@ -23,7 +24,7 @@ from golem_forge.events.journal import Journal
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.approve import Approval
 from golem_forge.orchestrator.batch import BatchMode, OnFailure, run_batch
-from golem_forge.orchestrator.bound import bound_result
+from golem_forge.orchestrator.bound import SHORT, bound_result
 from golem_forge.orchestrator.driver import Ended, Watch, drive
 from golem_forge.orchestrator.failure import failure_text
 from golem_forge.orchestrator.gate import Gate
@@ -43,7 +44,7 @@ from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.results import to_result
+from golem_forge.tools.results import says_all, to_result
 from golem_forge.tools.tool import Tool
 
 MAX_DEPTH: Final = 5
@@ -115,7 +116,8 @@ class Orchestrator:
         except BaseException as error:
             outcome = travel.outcome(Status.EXECUTION_FAILED, error=self._safe(failure_text(error)))
         finally:
-            travel.close()
+            if travel.plan is not None:
+                travel.close()
             if order is not None:
                 order.done(index)
         if order is not None and order.stopped and outcome.status is Status.INTERRUPTED and not outcome.executed:
@@ -223,14 +225,20 @@ class Orchestrator:
         tool = travel.tool
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
-        result = redact_result(to_result(value), self.redactor)
-        result, handle = bound_result(result, self.outputs, self.worker)
+        result, handle = self._presentable(to_result(value))
         outcome = travel.outcome(Status.SUCCESS, result=result)
         if result.is_error:
             outcome.status, outcome.error = Status.EXECUTION_FAILED, result.text or "the tool reported an error"
         if handle:
             outcome.truncated, outcome.output_handle = True, handle
         return outcome
+
+    def _presentable(self, result: ToolResult) -> tuple[ToolResult, str]:
+        """Redacted and bounded. Most results are short, say all in their text, and hold nothing to take out."""
+        text = result.text
+        if len(text) <= SHORT and says_all(result) and self.redactor.text(text) is text:
+            return result, ""
+        return bound_result(redact_result(result, self.redactor), self.outputs, self.worker)
 
     def _context_of(self, travel: Travel) -> ToolContext:
         """A tool that wants no context only gets one when its call is judged at length."""

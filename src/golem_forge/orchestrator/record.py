@@ -53,6 +53,18 @@ class Recorder:
             if travel.proposed:
                 journal.decide(call.id, decision)
                 seq = journal.start(call.id, tool.name, args, travel.approved_as)
+            elif travel.read_only:
+                seq = journal.begin_reader(
+                    call.id,
+                    tool.name,
+                    args,
+                    decision,
+                    call.caller._value_,
+                    self._worker,
+                    call.parent_id,
+                    str(call.name),
+                )
+                travel.proposed = True
             else:
                 seq = journal.begin(
                     call.id,

@@ -11,18 +11,14 @@ from typing import Any
 
 from golem_forge.core.result import ToolResult
 from golem_forge.events.redaction import Redactor
-from golem_forge.tools.results import says_all
 
 
 def redact_result(result: ToolResult, redactor: Redactor) -> ToolResult:
     if not redactor.secrets and not redactor.paths:
         return result
-    text = redactor.text(result.text)
-    if text is result.text and says_all(result):
-        return result
     return replace(
         result,
-        text=text,
+        text=redactor.text(result.text),
         value=_cleaned(result.value, redactor),
         content=tuple(_cleaned(block, redactor) for block in result.content),
         structured=_cleaned(result.structured, redactor),
