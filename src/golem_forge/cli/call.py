@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from golem_forge.core.call import Outcome
+from golem_forge.core.call import Caller, Outcome
 from golem_forge.core.verdict import Status
 from golem_forge.core.visible import visible
 
@@ -116,7 +116,7 @@ async def _call(command: _Command) -> int:
         for notice in session.notices:
             print(f"forge: {visible(notice)}", file=sys.stderr)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.path.signal.interrupt)
-        outcome = await session.call(command.name, _arguments(command, session.catalog))
+        outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
         _print(outcome, command.json, session.id)
     return EXIT[outcome.status]
 
@@ -127,7 +127,6 @@ def _arguments(command: _Command, catalog: Any) -> Any:
         if command.words:
             raise UsageError("give the arguments either as --args-json or as options, not both")
         return command.args_json
-    from golem_forge.core.call import Caller
     from golem_forge.core.errors import ForgeError
     from golem_forge.tools.binding import BindingError, bind_options, words_as_tokens
 

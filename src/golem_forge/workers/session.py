@@ -48,8 +48,8 @@ class Session:
     def catalog(self) -> Catalog:
         return self.path.catalog
 
-    async def call(self, name: str, args: Any, *, caller: Caller = Caller.HUMAN) -> Outcome:
-        return await self.path.call(ToolCall(name, args, caller))
+    async def call(self, name: str, args: Any, *, caller: Caller | str = Caller.LLM) -> Outcome:
+        return await self.path.call(ToolCall(name, args, Caller(caller)))
 
     def close(self) -> None:
         if not self._closed:

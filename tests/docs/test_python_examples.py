@@ -1,0 +1,33 @@
+"""Every Python block in the README and in docs/python.md runs as it stands and prints what the page says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n```text\n(.*?)```)?", re.DOTALL)
+EXAMPLES = [
+    pytest.param(code, printed, id=f"{page}-{number}")
+    for page in ("README.md", "docs/python.md")
+    for number, (code, printed) in enumerate(BLOCK.findall((ROOT / page).read_text()), 1)
+]
+
+
+@pytest.mark.parametrize(("code", "printed"), EXAMPLES)
+def test_the_example_prints_what_the_page_says(code: str, printed: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "example.py").write_text(code)
+    ran = subprocess.run([sys.executable, "example.py"], cwd=folder, capture_output=True, text=True, timeout=30)
+    assert ran.returncode == 0, ran.stderr
+    expected = printed or "\n".join(re.findall(r"print\(.*\)\s+# (.*)", code))
+    assert ran.stdout.strip() == expected.strip()
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 5
