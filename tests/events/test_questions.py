@@ -131,18 +131,6 @@ async def test_a_denial_may_stop_the_turn_and_its_reason_is_bounded(room: Record
     assert "args" not in answer
 
 
-async def test_case_5_identical_requests_share_one_card_and_get_one_answer_each(room: Recorded) -> None:
-    room.ui.attach("terminal")
-    tasks = await room.ask(*(request("f1") for _ in range(3)))
-    assert len(room.ids()) == 1
-    again: list[Event] = []
-    room.ui.replay_open(again.append)
-    assert [event.wire["waiting"] for event in again] == [3]
-    room.answer(room.ids()[0])
-    assert [answer["approved"] for answer in await asyncio.gather(*tasks)] == [True] * 3
-    assert len(room.of("approvalResolved")) == 1
-
-
 async def test_case_5_different_requests_are_answered_in_reverse_order(room: Recorded) -> None:
     room.ui.attach("terminal")
     first, second = await room.ask(request("f1"), request("f2"))
@@ -152,19 +140,6 @@ async def test_case_5_different_requests_are_answered_in_reverse_order(room: Rec
     assert not first.done()
     room.answer(one, approved=False, reason="first")
     assert (await first)["reason"] == "first"
-
-
-async def test_an_edit_answers_only_the_oldest_of_identical_requests(room: Recorded) -> None:
-    room.ui.attach("terminal")
-    first, second, third = await room.ask(*(request("f1") for _ in range(3)))
-    room.answer(room.ids()[0], args={"n": 2})
-    assert (await first)["args"] == {"n": 2}
-    assert room.of("approvalResolved")[0]["edited"] is True
-    assert len(room.ids()) == 2 and room.ids()[0] != room.ids()[1]
-    assert room.of("approvalRequired")[1]["waiting"] == 2
-    room.answer(room.ids()[1])
-    assert (await second)["approved"] and (await third)["approved"]
-    assert "args" not in await second
 
 
 async def test_an_invalid_edit_keeps_the_card_with_the_error_at_its_field(room: Recorded) -> None:
@@ -279,16 +254,6 @@ async def test_case_7_a_timeout_denies_with_its_text_and_sets_expires_at(room: R
     assert await whole == {"approved": False, "by": "timeout", "reason": "No answer within 1 s."}
     assert [wire["by"] for wire in room.of("approvalResolved")] == ["timeout", "timeout"]
     assert room.ui.open_count == 0
-
-
-async def test_one_waiter_timing_out_leaves_the_card_to_the_others(room: Recorded) -> None:
-    room.ui.attach("terminal")
-    (patient,) = await room.ask(request("f1"))
-    (hasty,) = await room.ask(request("f1"), timeout=0.02)
-    assert (await hasty)["by"] == "timeout"
-    assert room.of("approvalResolved") == []
-    room.answer(room.ids()[0])
-    assert (await patient)["approved"] is True
 
 
 async def test_the_cancel_signal_withdraws_every_kind_of_question(room: Recorded) -> None:

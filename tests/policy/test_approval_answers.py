@@ -260,6 +260,21 @@ async def test_an_edit_that_stays_approved_is_remembered_in_its_edited_form(make
     assert len(ask) == 2
 
 
+async def test_an_edit_answers_only_the_oldest_of_identical_calls(make_path: Any) -> None:
+    person = Slow()
+    path = make_path(deploy, ask=person.__call__)
+    waiting = asyncio.gather(*(call(path, n=1) for _ in range(3)))
+    await person.shown(1)
+    await asyncio.sleep(0.05)
+    person.answer(0, approved=True, args={"n": 7})
+    await person.shown(2)
+    assert person.requests[1].waiting == 2
+    person.answer(1, approved=False)
+    outcomes = await waiting
+    assert sorted(o.status for o in outcomes) == ["approval_denied", "approval_denied", "success"]
+    assert deploy_runs == [7]
+
+
 async def test_twenty_bad_edits_end_the_request(make_path: Any, asked: Any) -> None:
     ask = asked({"approved": True, "args": {"n": "x"}})
     outcome = await call(make_path(deploy, ask=ask))

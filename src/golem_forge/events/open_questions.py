@@ -1,8 +1,7 @@
 """The questions that are open: who may answer them, who waits for them, and how each one ends exactly once.
 
-A question ends by a valid answer, by the last waiter giving up (timeout, cancel) or by the last adapter going away.
-Approvals with an equal fingerprint share one question; an answer that edits the arguments serves only the oldest of
-their waiters, the others get a question of their own.
+A question ends by a valid answer, by who asked giving up (timeout, cancel) or by the last adapter going away. Calls
+that wait for the same answer are policy's business (`policy/desk.py`): here each question is asked once.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
-from golem_forge.core.ids import new_id
 from golem_forge.events.answers import Answer, approval_answer, form_answer, input_answer, with_field_errors
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
@@ -65,7 +63,7 @@ class _Question:
         self.wire = wire
         self.worker_id = worker_id
         self.check_edit = check_edit
-        self.waiters: list[asyncio.Future[Answer]] = []
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     @property
     def id(self) -> str:
@@ -119,27 +117,14 @@ class OpenQuestions:
     ) -> Answer:
         if not self._adapters:
             return {**kind.refusal, "by": NOBODY, "reason": GONE}
-        if sum(len(question.waiters) for question in self._open.values()) >= MAX_OPEN:
+        if len(self._open) >= MAX_OPEN:
             return {**kind.refusal, "by": NOBODY, "reason": TOO_MANY}
         if cancel is not None and getattr(cancel, "is_set", bool)():
             return {**kind.refusal, "by": INTERRUPT}
         self._bus.bind_loop()
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        question = self._same(kind, wire)
-        if question is not None:
-            question.waiters.append(waiter)
-            question.wire["waiting"] = len(question.waiters)
-        else:
-            question = _Question(kind, wire, worker_id, check_edit)
-            question.waiters.append(waiter)
-            self._put(question)
-        return await self._outcome(waiter, limit_s, cancel)
-
-    def _same(self, kind: Kind, wire: Mapping[str, Any]) -> _Question | None:
-        fingerprint = wire.get("fingerprint")
-        if kind is not APPROVAL or not fingerprint:
-            return None
-        return next((one for one in self._open.values() if one.wire.get("fingerprint") == fingerprint), None)
+        question = _Question(kind, wire, worker_id, check_edit)
+        self._put(question)
+        return await self._outcome(question, limit_s, cancel)
 
     def _put(self, question: _Question) -> None:
         if question.id in self._open:
@@ -151,36 +136,27 @@ class OpenQuestions:
             del self._open[question.id]
             raise
 
-    async def _outcome(
-        self, waiter: asyncio.Future[Answer], limit_s: float | None, cancel: CancelSignal | None
-    ) -> Answer:
+    async def _outcome(self, question: _Question, limit_s: float | None, cancel: CancelSignal | None) -> Answer:
+        waiter = question.answer
         cancelled = None if cancel is None else asyncio.ensure_future(cancel.wait())
         awaited: set[asyncio.Future[Any]] = {waiter} if cancelled is None else {waiter, cancelled}
+        refusal = question.kind.refusal
         try:
             await asyncio.wait(awaited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if not waiter.done():
-                if cancelled is not None and cancelled.done():
-                    self._give_up(waiter, {"by": INTERRUPT})
-                else:
-                    self._give_up(waiter, {"by": TIMEOUT, "reason": f"No answer within {limit_s:g} s."})
+                interrupted = cancelled is not None and cancelled.done()
+                why = (
+                    {"by": INTERRUPT} if interrupted else {"by": TIMEOUT, "reason": f"No answer within {limit_s:g} s."}
+                )
+                self._settle(question, {**refusal, **why})
             return waiter.result()
         except asyncio.CancelledError:
             if not waiter.done():
-                self._give_up(waiter, {"by": INTERRUPT})
+                self._settle(question, {**refusal, "by": INTERRUPT})
             raise
         finally:
             if cancelled is not None:
                 cancelled.cancel()
-
-    def _give_up(self, waiter: asyncio.Future[Answer], why: Answer) -> None:
-        question = next(one for one in self._open.values() if waiter in one.waiters)
-        answer = {**question.kind.refusal, **why}
-        if len(question.waiters) == 1:
-            self._settle(question, answer)
-        else:  # others still wait for the same card
-            question.waiters.remove(waiter)
-            question.wire["waiting"] = len(question.waiters)
-            waiter.set_result(answer)
 
     def _take(self, kind: Kind, event: Event) -> None:
         request_id = event.wire.get("requestId")
@@ -209,18 +185,9 @@ class OpenQuestions:
     def _settle(self, question: _Question, answer: Answer, shown_by: str = "") -> None:
         """Ends a question. `shown_by`: who is named to the UIs, where it is not who answered."""
         del self._open[question.id]
-        served, rest = question.waiters, []
-        if "args" in answer:
-            served, rest = question.waiters[:1], question.waiters[1:]
         self._bus.emit(question.kind.resolved, _resolution(question, answer, shown_by), question.worker_id)
-        for waiter in served:
-            if not waiter.done():
-                waiter.set_result(dict(answer))
-        if rest:
-            wire = {**question.wire, "requestId": new_id(), "waiting": len(rest)}
-            again = _Question(question.kind, wire, question.worker_id, question.check_edit)
-            again.waiters = rest
-            self._put(again)
+        if not question.answer.done():
+            question.answer.set_result(dict(answer))
 
 
 def _resolution(question: _Question, answer: Answer, shown_by: str) -> dict[str, Any]:
