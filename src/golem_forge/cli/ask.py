@@ -1,16 +1,15 @@
 """The approval card on a plain terminal: everything literal, Enter alone denies.
 
-Threat: keys typed before the card was drawn, or pasted, must not answer it. What waits in the terminal's input is
-thrown away before each question.
+Keys typed before the card was drawn never answer it (`plain.ask_line`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from typing import Any, Final
 
+from golem_forge.cli.plain import ask_line
 from golem_forge.core.visible import visible
 from golem_forge.policy.request import ApprovalRequest
 
@@ -97,16 +96,10 @@ def _edit(request: ApprovalRequest) -> dict[str, Any] | None:
 
 
 def _read(prompt: str) -> str:
-    with contextlib.suppress(ImportError, OSError):
-        import termios
-
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    if not line:  # end of input is not a yes
+    line = ask_line(prompt)
+    if line is None:  # end of input is not a yes
         raise EOFError("the terminal was closed")
-    return line.rstrip("\n")
+    return line
 
 
 def _say(text: str) -> None:

@@ -67,6 +67,23 @@ def print_json(value: Any) -> None:
     print(text)
 
 
+def ask_line(question: str) -> str | None:
+    """Asks on the terminal (standard error) and gives the answer; None at the end of input.
+
+    Threat: what was typed or pasted before the question was there must not answer it, so it is thrown away first.
+    """
+    import contextlib
+
+    with contextlib.suppress(ImportError, OSError):
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    return line.rstrip("\n") if line else None
+
+
 def complain(verb: str, text: str) -> None:
     """One line (or more) for the person, on standard error, so that standard output stays the answer."""
     print(f"forge {verb}: {visible(text)}", file=sys.stderr)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import complain, homely, parser
+from golem_forge.cli.plain import ask_line, complain, homely, parser
 from golem_forge.core.visible import count_hidden, visible
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _withdraw(store: TrustStore, root: Path) -> int:
 
 def _show_news(store: TrustStore, root: Path, snapshot: TrustSnapshot) -> None:
     """The whole text the first time, afterwards what changed since."""
-    difference = store.changes(root)
+    difference = store.changes(root, snapshot)
     if difference.count("--- /dev/null\n") >= len(snapshot.files):  # every file is new: plain text reads better
         _show_files(snapshot)
         return
@@ -102,7 +102,8 @@ def _agree(store: TrustStore, root: Path, snapshot: TrustSnapshot, *, yes: bool)
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             complain("trust", "nobody can be asked here. Read the text above, then run `forge trust --yes`.")
             return 3
-        if not _said_yes(f"Trust {homely(root)} with these files as they are? [y/N] "):
+        answer = ask_line(f"Trust {homely(root)} with these files as they are? [y/N] ")
+        if (answer or "").strip().lower() not in ("y", "yes"):
             print("Not trusted. Nothing was changed.")
             return 3
     store.give(root, snapshot)
@@ -111,16 +112,3 @@ def _agree(store: TrustStore, root: Path, snapshot: TrustSnapshot, *, yes: bool)
         return 3
     print(f"{homely(root)} is trusted: {len(snapshot.files)} {'file' if len(snapshot.files) == 1 else 'files'}.")
     return 0
-
-
-def _said_yes(question: str) -> bool:
-    """What was typed before the question was there does not answer it; neither does the end of input."""
-    import contextlib
-
-    with contextlib.suppress(ImportError, OSError):
-        import termios
-
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    sys.stdout.write(question)
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -119,13 +119,16 @@ class TrustStore:
             return False
         return True
 
-    def changes(self, root: Path) -> str:
-        """Unified diff from what was trusted to what is there; empty if nothing changed. Never trusted: all is new."""
+    def changes(self, root: Path, snapshot: TrustSnapshot | None = None) -> str:
+        """Unified diff from what was trusted to `snapshot` (or what is there now); empty if nothing changed.
+
+        Show the diff of the snapshot that is then given to `give`: files may change while a person reads.
+        """
         import difflib
 
         record = self._record(root)
         before: dict[str, str] = record["files"] if record else {}
-        after = self.snapshot(root).files
+        after = (snapshot or self.snapshot(root)).files
         parts: list[str] = []
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name), after.get(name)

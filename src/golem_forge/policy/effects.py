@@ -48,7 +48,8 @@ def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:
         elif mark is Mark.SECRET_PATH:
             yield mark.value, f"{effect.target} looks like a secret"
         elif mark is Mark.OUTSIDE_ZONE:
-            yield mark.value, f"{effect.target} is outside every zone"
+            reaches = "reaches" if effect.verb is Verb.EXEC else "is"
+            yield mark.value, f"{effect.target} {reaches} outside every zone"
         elif mark is Mark.OPAQUE:
             yield mark.value, "the command is written in a way that cannot be checked"
         elif mark is Mark.NO_WALLS:
