@@ -1,0 +1,143 @@
+"""A person runs tools from a real terminal: sees what would change, answers, and finds it all in the log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+FORGE = str(Path(sys.executable).parent / "forge")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("buy milk\n")
+    return folder
+
+
+def terminal(project: Path, *words: str) -> pexpect.spawn:
+    environment = {**os.environ, "TERM": "dumb"}
+    return pexpect.spawn(FORGE, list(words), cwd=str(project), encoding="utf-8", timeout=20, env=environment)
+
+
+def write(project: Path, content: str = "buy bread\n", path: str = "notes.txt") -> pexpect.spawn:
+    child = terminal(project, "call", "write_file", "--path", path, "--content", content)
+    child.expect(r"Approve\?.*\) ")
+    return child
+
+
+def finish(child: pexpect.spawn) -> int:
+    child.expect(pexpect.EOF)
+    child.close()
+    return int(child.exitstatus if child.exitstatus is not None else 128 + child.signalstatus)
+
+
+def forge(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([FORGE, *words], cwd=project, capture_output=True, text=True, timeout=30)
+
+
+def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path) -> None:
+    child = write(project)
+    card = child.before
+    assert "-buy milk" in card and "+buy bread" in card
+    assert "risk medium" in card and "write /workspace/notes.txt" in card and "why asked" in card
+    child.sendline("y")
+    assert finish(child) == 0
+    assert (project / "notes.txt").read_text() == "buy bread\n"
+    assert forge(project, "log", "--tool", "write_file").stdout.count("write_file") == 1
+
+
+@pytest.mark.parametrize("key", ["", "n"])
+def test_enter_alone_and_n_deny(project: Path, key: str) -> None:
+    child = write(project)
+    child.sendline(key)
+    if key:
+        child.expect("Reason")
+        child.sendline("use staging")
+        child.expect("Denied by the user: use staging")
+    assert finish(child) == 3
+    assert (project / "notes.txt").read_text() == "buy milk\n"
+
+
+def test_any_other_key_asks_again(project: Path) -> None:
+    child = write(project)
+    child.sendline("x")
+    child.expect(r"Approve\?.*\) ")
+    child.sendline("w")
+    child.expect("zone /workspace says ask for write")
+    child.expect(r"Approve\?.*\) ")
+    child.sendline("")
+    assert finish(child) == 3
+
+
+def test_what_was_typed_ahead_does_not_answer(project: Path) -> None:
+    child = terminal(project, "call", "write_file", "--path", "notes.txt", "--content", "x")
+    child.sendline("y")
+    child.sendline("y")
+    child.expect(r"Approve\?.*\) ")
+    with pytest.raises(pexpect.TIMEOUT):
+        child.expect(pexpect.EOF, timeout=1)
+    child.sendline("")
+    assert finish(child) == 3
+    assert (project / "notes.txt").read_text() == "buy milk\n"
+
+
+def test_an_edit_is_validated_and_then_runs(project: Path) -> None:
+    child = write(project)
+    child.sendline("e")
+    child.expect("new arguments as JSON")
+    child.sendline('{"path": "notes.txt", "content": 7}')
+    child.expect("✗ content")
+    child.expect(r"Approve\?.*\) ")
+    child.sendline("e")
+    child.expect("new arguments as JSON")
+    child.sendline('{"path": "other.txt", "content": "edited"}')
+    child.expect("The user changed: path ")
+    assert finish(child) == 0
+    assert (project / "other.txt").read_text() == "edited"
+    assert (project / "notes.txt").read_text() == "buy milk\n"
+
+
+def test_always_is_remembered_listed_and_revoked(project: Path) -> None:
+    child = write(project, "one\n")
+    lines = [line for line in child.before.splitlines() if "approve and remember" in line and "always" in line]
+    assert lines
+    child.sendline(lines[0].split()[0])
+    assert finish(child) == 0
+    assert forge(project, "call", "write_file", "--path", "notes.txt", "--content", "two\n").returncode == 0
+    listed = forge(project, "rules", "list", "--json").stdout
+    assert "remembered" in listed and "/workspace/notes.txt" in listed
+    assert forge(project, "rules", "revoke", "--remembered").returncode == 0
+    assert forge(project, "call", "write_file", "--path", "notes.txt", "--content", "three\n").returncode == 3
+    assert (project / "notes.txt").read_text() == "two\n"
+
+
+def test_ctrl_c_at_the_card_ends_it_with_nothing_done(project: Path) -> None:
+    child = write(project)
+    child.sendintr()
+    assert finish(child) == 130
+    assert (project / "notes.txt").read_text() == "buy milk\n"
+    assert "interrupted" in forge(project, "log").stdout
+
+
+def test_escapes_in_arguments_do_not_reach_the_terminal(project: Path) -> None:
+    child = write(project, "\x1b[2Jhidden \u202e tail\n")
+    assert "\x1b[2J" not in child.before and "\u202e" not in child.before
+    assert "\\x1b[2J" in child.before and "\\u202e" in child.before and "tail" in child.before
+    child.sendline("")
+    assert finish(child) == 3
+
+
+def test_without_a_terminal_it_fails_closed_and_says_what_to_do(project: Path) -> None:
+    ran = forge(project, "call", "write_file", "--path", "notes.txt", "--content", "x")
+    assert ran.returncode == 3
+    assert ran.stdout == ""
+    assert "Auto-deny mode: write_file requires approval" in ran.stderr
+    assert "--approval approve_all" in ran.stderr and "forge rules" in ran.stderr
+    assert (project / "notes.txt").read_text() == "buy milk\n"
