@@ -1,8 +1,8 @@
 """One in-process call of `add`, as an async tool and as a sync one: our whole path beside what the peers do.
 
 A sync tool is handed to a thread, here and by the peers; a tool that is allowed to block the loop would be no match.
-`add` is declared `read_only`, which it is. With the journal off something listens on the bus; with it on the journal
-itself keeps the events, and a listener beside it is a row of its own.
+`add` is declared to touch nothing (`effects=()`), which is so. With the journal off something listens on the bus; with
+it on the journal itself keeps the events, and a listener beside it is a row of its own.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def rows(pace: Pace) -> list[Row]:
 
 
 def whole_path(function: Function, stack: AsyncExitStack, *, journal: bool, listener: bool = True) -> Call:
-    add = tool(name="add", needs_approval=False, read_only=True)(function)
+    add = tool(name="add", needs_approval=False, effects=())(function)
     path = stack.enter_context(session_with([add], journal=journal, listener=listener)).path
 
     async def call() -> object:

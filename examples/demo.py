@@ -68,14 +68,14 @@ async def main() -> int:
             print("\nBlocked means blocked, for everyone and in every mode:")
             refused = await show(session, "drop_database", {"name": "users"})
             print("\nNative file tools show what they would change before they do it:")
-            written = await show(session, "write_file", {"path": "notes.txt", "content": "buy milk\nand bread\n"})
+            await show(session, "write_file", {"path": "notes.txt", "content": "buy milk\nand bread\n"})
             await show(session, "read_file", {"path": "/etc/passwd"})
             journal = session.journal
         assert journal is not None
         _print_journal(journal.path)
         intact = verify(journal.path)
         print(f"\njournal: {intact.lines} lines, {'hash chain intact' if intact.ok else 'TAMPERED'}")
-    return 0 if intact.ok and written.ok and refused.status == "policy_denied" else 1
+    return 0 if intact.ok and refused.status == "policy_denied" else 1
 
 
 def _print_journal(path: Path) -> None:

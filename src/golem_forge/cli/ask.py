@@ -11,9 +11,13 @@ from typing import Any, Final
 
 from golem_forge.cli.plain import ask_line
 from golem_forge.core.visible import visible
+from golem_forge.policy.offers import Offer
 from golem_forge.policy.request import ApprovalRequest
 
 _SHOWN_LINES: Final = 40
+_QUESTION: Final = "Approve? [y/N] (y once · n deny · 1… remember · e edit · d all · w why · ? help) "
+_HELP: Final = """y runs it once, Enter or n denies, a number also remembers that choice, e edits the arguments as JSON,
+d shows the whole diff or payload, w says who asks, q denies and ends the turn."""
 
 
 def can_ask() -> bool:
@@ -21,32 +25,50 @@ def can_ask() -> bool:
 
 
 def ask_on_terminal(request: ApprovalRequest) -> dict[str, Any]:
-    _show(request)
-    while True:
-        key = _read("Approve? [y/N] (y once · n deny · 1… remember · e edit · d all · w why · ? help) ").strip()
-        if key in ("", "n", "N"):
-            reason = _read("Reason for the caller (optional): ").strip() if key else ""
-            return {"approved": False, "reason": reason}
-        if key in ("y", "Y"):
-            return {"approved": True}
-        if key == "q":
-            return {"approved": False, "stop": True}
-        if key.isdigit() and 1 <= int(key) <= len(request.choices):
-            return {"approved": True, "choice": request.choices[int(key) - 1].id}
-        if key == "e" and (edited := _edit(request)) is not None:
-            return {"approved": True, "args": edited}
-        if key == "d":
-            _say(request.diff or request.payload)
-        elif key == "w":
-            _say(f"asked because: {request.why}")
-        elif key == "?":
-            _say(
-                "y runs it once, Enter or n denies, a number also remembers the choice, e edits the arguments as JSON,"
-            )
-            _say("d shows the whole diff or payload, w says who asks, q denies and ends the turn.")
+    return _answer(request, list(request.choices))
 
 
-def _show(request: ApprovalRequest) -> None:
+def ask_for_one_call(request: ApprovalRequest) -> dict[str, Any]:
+    """For a session that ends with this call: what would be kept for the session is not offered."""
+    return _answer(request, [choice for choice in request.choices if choice.scope != "session"])
+
+
+def _answer(request: ApprovalRequest, choices: list[Offer]) -> dict[str, Any]:
+    _show(request, choices)
+    answer: dict[str, Any] | None = None
+    try:
+        while answer is None:
+            answer = _answer_to(_read(_QUESTION).strip().lower(), request, choices)
+    except EOFError:  # end of input is not a yes
+        _say("")
+        return {"approved": False}
+    return answer
+
+
+def _answer_to(key: str, request: ApprovalRequest, choices: list[Offer]) -> dict[str, Any] | None:
+    """None: the key was no answer; ask again."""
+    if key in ("", "n", "no"):
+        reason = _read("Reason for the caller (optional): ").strip() if key else ""
+        return {"approved": False, "reason": reason}
+    if key in ("y", "yes"):
+        return {"approved": True}
+    if key == "q":
+        return {"approved": False, "stop": True}
+    if key.isdigit() and 1 <= int(key) <= len(choices):
+        return {"approved": True, "choice": choices[int(key) - 1].id}
+    if key == "e":
+        edited = _edit(request)
+        return None if edited is None else {"approved": True, "args": edited}
+    if key == "d":
+        _say(request.diff or request.payload)
+    elif key == "w":
+        _say(f"asked because: {request.why}")
+    else:
+        _say(_HELP)
+    return None
+
+
+def _show(request: ApprovalRequest, choices: list[Offer]) -> None:
     _say("")
     _say(f"── {request.label or request.tool} wants to run · risk {request.risk} " + "─" * 20)
     _say(_bounded(request.diff or request.payload))
@@ -64,8 +86,8 @@ def _show(request: ApprovalRequest) -> None:
     _say(f"  why asked: {request.why}")
     for name, problem in request.field_errors:
         _say(f"  ✗ {visible(name)}: {visible(problem)}")
-    for number, choice in enumerate(request.choices, 1):
-        where = f", in {choice.file}" if choice.file else ""
+    for number, choice in enumerate(choices, 1):
+        where = f" for this project, in {choice.file}" if choice.file else ""
         _say(f"  {number}  approve and remember: {visible(choice.label)} ({choice.scope}{where})")
 
 
@@ -80,7 +102,7 @@ def _bounded(text: str) -> str:
 
 
 def _edit(request: ApprovalRequest) -> dict[str, Any] | None:
-    _say(f"now: {json.dumps(request.args, ensure_ascii=False)}")
+    _say(f"now: {visible(json.dumps(request.args, ensure_ascii=False))}")
     text = _read("new arguments as JSON (empty: back): ").strip()
     if not text:
         return None
@@ -97,7 +119,7 @@ def _edit(request: ApprovalRequest) -> dict[str, Any] | None:
 
 def _read(prompt: str) -> str:
     line = ask_line(prompt)
-    if line is None:  # end of input is not a yes
+    if line is None:
         raise EOFError("the terminal was closed")
     return line
 

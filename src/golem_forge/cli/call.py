@@ -18,7 +18,8 @@ from golem_forge.core.visible import visible
 
 HELP: Final = """usage: forge call NAME [--param value …] [--args-json JSON] [--json] [--approval MODE] [-p DIR]
 
-Runs one tool in this directory, as the built-in worker.
+Runs one tool as the built-in worker of the program around this directory (or of the directory itself).
+`forge call NAME --help` lists the tool's parameters.
 
   --param value     an argument of the tool (--param=value, --flag, --no-flag; repeat for lists)
   --args-json JSON  all arguments as one JSON object; `-` reads it from standard input
@@ -62,6 +63,10 @@ class _Command:
 def run(words: list[str]) -> int:
     try:
         command = _parse(words)
+        if command.help and command.name:
+            from golem_forge.cli.tools import run as run_tools
+
+            return run_tools(["show", command.name])
         if command.help or not command.name:
             print(HELP)
             return 0 if command.help else 2
@@ -108,10 +113,10 @@ def _set(command: _Command, flag: str, value: str) -> None:
 
 
 async def _call(command: _Command) -> int:
-    from golem_forge.cli.ask import ask_on_terminal, can_ask
+    from golem_forge.cli.ask import ask_for_one_call, can_ask
     from golem_forge.workers.session import open_session
 
-    callback = ask_on_terminal if can_ask() else None
+    callback = ask_for_one_call if can_ask() else None
     async with open_session(command.program, approval=command.approval, approval_callback=callback) as session:
         for notice in session.notices:
             print(f"forge: {visible(notice)}", file=sys.stderr)

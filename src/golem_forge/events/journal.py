@@ -150,7 +150,7 @@ class Journal:
         self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint)
         return self._flush_start()
 
-    def begin_reader(
+    def begin_harmless(
         self,
         call_id: str,
         tool: str,
@@ -161,9 +161,9 @@ class Journal:
         parent: str = "",
         requested: str = "",
     ) -> int:
-        """The same for a call that changes nothing: there is no effect that its record would have to come before.
+        """The same for a call that touches nothing: there is no effect that its record would have to come before.
 
-        It is written before the loop does anything else, so a reader that waits for anything is on disk by then.
+        It is written before the loop does anything else, so one that waits for anything is on disk by then.
         """
         self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, "")
         if self._refused:  # no record, no run

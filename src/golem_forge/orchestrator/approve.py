@@ -8,8 +8,11 @@ for exactly that call, unless its risk is higher than the one they saw. Refuses 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, cast
 
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.core.copying import own_copy, with_hidden_restored
 from golem_forge.core.decision import AnsweredBy
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.verdict import Risk, Status, Verdict, is_riskier
@@ -19,14 +22,13 @@ from golem_forge.orchestrator.travel import Travel, changes
 from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.answers import Answer
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.desk import Waiting
+from golem_forge.policy.desk import MAX_EDITS, Waiting
 from golem_forge.policy.judge import Judge, Judged, refusal
 from golem_forge.policy.offers import Offer, offers_from
 from golem_forge.policy.request import build_request
 from golem_forge.policy.rules import Rule, choices, remember
 from golem_forge.tools.validation import InputInvalid
 
-_MAX_EDITS: Final = 20
 Replan = Callable[[], Awaitable[None]]
 """Plans and judges the travel's present arguments anew."""
 
@@ -42,7 +44,7 @@ class Approval:
     async def approve(self, travel: Travel, replan: Replan) -> None:
         answer: Answer | None = None
         shown = Risk.LOW
-        for _ in range(_MAX_EDITS):
+        for _ in range(MAX_EDITS):
             decision = _judged(travel).decision
             if decision.verdict is Verdict.BLOCKED:
                 raise ForgeError(refusal(travel.tool.name, decision), status=Status.POLICY_DENIED, code="BLOCKED")
@@ -104,6 +106,7 @@ class Approval:
             self._controller.keep(decision.fingerprint, f"{travel.tool.name} {decision.args_key}")
         elif offer.scope == "always":
             remember(rules.home, offer.rules)
+            rules.reread()
         else:
             for rule in offer.rules:
                 rules.add_session_rule(rule)
@@ -127,6 +130,7 @@ class Approval:
         return Waiting(
             request=request,
             check_edit=lambda args: _problems(travel, args),
+            restore=partial(_restored, own_copy(request.args), travel.arguments.plain),
             covered=lambda: self._covered(travel),
             signal=travel.waiting,
         )
@@ -135,7 +139,7 @@ class Approval:
         judged = _judged(travel)
         by = judged.decision.decided_by
         rules = self._judge.rules
-        return offers_from(
+        offers = offers_from(
             choices(
                 judged.facts,
                 judged.bases,
@@ -146,6 +150,9 @@ class Approval:
                 remembered_file=rules.home.shown(rules.home.remembered) if rules else "",
             )
         )
+        if self._judge.mode is ApprovalMode.STRICT:  # no rule from a file lifts there, so none is offered
+            return tuple(offer for offer in offers if offer.scope == "session")
+        return offers
 
     def _would_lift(self, travel: Travel, extra: tuple[Rule, ...]) -> bool:
         tried = self._judge.weigh(
@@ -165,6 +172,10 @@ class Approval:
 def _judged(travel: Travel) -> Judged:
     assert travel.judged is not None  # only calls that were judged at length come to this stage
     return travel.judged
+
+
+def _restored(shown: dict[str, Any], original: dict[str, Any], edited: dict[str, Any]) -> dict[str, Any]:
+    return cast(dict[str, Any], own_copy(with_hidden_restored(edited, shown, original)))
 
 
 def _problems(travel: Travel, args: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -45,6 +45,10 @@ class BatchOrder:
             self._first_open += 1
         self._wake()
 
+    def is_next(self, index: int) -> bool:
+        """Whether every call before this one is done: nothing can change any more before it runs."""
+        return self._first_open >= index
+
     def stop(self, why: str) -> None:
         if not self.stopped:
             self.stopped = why

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
@@ -34,7 +35,7 @@ from golem_forge.orchestrator.plan import make_plan
 from golem_forge.orchestrator.record import Recorder
 from golem_forge.orchestrator.redact import redact_result
 from golem_forge.orchestrator.resolve import resolve
-from golem_forge.orchestrator.run import ended_text, run
+from golem_forge.orchestrator.run import ended_text, refuse_generator, run
 from golem_forge.orchestrator.travel import Travel
 from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.base import ApprovalBlocks
@@ -83,7 +84,6 @@ class Orchestrator:
         self._gate = gate or Gate()
         self._approval = Approval(approval, self.judge, self.redactor)
         self._recorder = Recorder(bus, journal, self.redactor, worker)
-        self._depths: dict[str, int] = {}
 
     def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
         """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
@@ -99,13 +99,11 @@ class Orchestrator:
         """Several calls of one turn: one Outcome each, in request order."""
         return await run_batch(self, calls, mode=mode, on_failure=on_failure)
 
-    async def step(
-        self, travel: Travel, *, order: BatchOrder | None = None, index: int = 0, under_gate: bool = False
-    ) -> Outcome:
-        """One call as part of something larger: a batch (`order`, `index`), or a tool that runs (`under_gate`)."""
+    async def step(self, travel: Travel, *, order: BatchOrder | None = None, index: int = 0) -> Outcome:
+        """One call, by itself or at its place in a batch."""
         cancelled: asyncio.CancelledError | None = None
         try:
-            outcome = await self._travel(travel, order, index, under_gate)
+            outcome = await self._travel(travel, order, index)
         except Ended as ended:
             outcome = travel.outcome(ended.status, error=ended_text(travel, ended))
         except ForgeError as error:
@@ -116,6 +114,7 @@ class Orchestrator:
         except BaseException as error:
             outcome = travel.outcome(Status.EXECUTION_FAILED, error=self._safe(failure_text(error)))
         finally:
+            travel.ended = True
             if travel.plan is not None:
                 travel.close()
             if order is not None:
@@ -138,7 +137,7 @@ class Orchestrator:
         """A call that will not start any more: recorded like every other."""
         return self._recorder.finished(travel, travel.outcome(Status.SKIPPED, error=why))
 
-    async def _travel(self, travel: Travel, order: BatchOrder | None, index: int, under_gate: bool) -> Outcome:
+    async def _travel(self, travel: Travel, order: BatchOrder | None, index: int) -> Outcome:
         if travel.waiting:
             return travel.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
         tool, args = resolve(travel.call, self.catalog)
@@ -148,14 +147,15 @@ class Orchestrator:
             travel.ctx = self._context(travel)
         for _ in range(MAX_REPLANS):
             if tool.planner is not None or not self._decide_at_once(travel):
-                await self._plan_and_judge(travel)
+                await self._plan_in_order(travel, order, index)
             if travel.judged is not None and travel.judged.decision.verdict is not Verdict.PRE_APPROVED:
                 self._recorder.before_waiting(travel)
                 await self._approval.approve(travel, partial(self._plan_and_judge, travel))
-            if under_gate:
+            if travel.parent is not None:
+                travel.share_slot()
                 self._about_to_run(travel)
                 return self._ran(travel, await run(travel))
-            read_only = travel.read_only
+            read_only = travel.reads_only = travel.read_only
             if order is not None or not self._gate.try_enter(read_only):
                 await self._enter(travel, read_only, order, index)
             try:
@@ -165,6 +165,16 @@ class Orchestrator:
             finally:
                 self._gate.leave(read_only)
         raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
+
+    async def _plan_in_order(self, travel: Travel, order: BatchOrder | None, index: int) -> None:
+        """A plan may need what a call before it in the batch is about to make: if it fails, it is tried at its turn."""
+        try:
+            await self._plan_and_judge(travel)
+        except ForgeError:
+            if order is None or order.is_next(index):
+                raise
+            await drive(order.my_turn(index, travel.tool.read_only), Watch(travel.waiting, None, None))
+            await self._plan_and_judge(travel)
 
     def _decide_at_once(self, travel: Travel) -> bool:
         keys = partial(call_keys, travel.tool, travel.arguments, None, self.worker)
@@ -216,6 +226,7 @@ class Orchestrator:
         return False
 
     def _about_to_run(self, travel: Travel) -> None:
+        travel.started = perf_counter()  # how long it took is how long it ran, not how long a person thought
         if travel.judged is not None:
             self.judge.count(travel.judged)
         self._recorder.started(travel)
@@ -223,6 +234,7 @@ class Orchestrator:
     def _ran(self, travel: Travel, value: Any) -> Outcome:
         """From the tool's raw value to what the caller gets: checked, redacted, bounded."""
         tool = travel.tool
+        refuse_generator(tool.name, value)
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
         result, handle = self._presentable(to_result(value))
@@ -257,21 +269,21 @@ class Orchestrator:
             outputs=self.outputs,
             cancel=travel.signal,
             progress=partial(self._recorder.progress, call_id),
-            call=partial(self._nested, travel.call),
+            call=partial(self._nested, travel),
         )
 
-    async def _nested(self, parent: ToolCall, name: str, args: dict[str, Any]) -> Outcome:
+    async def _nested(self, parent: Travel, name: str, args: dict[str, Any]) -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
-        depth = self._depths.get(parent.id, 0) + 1
-        travel = Travel(ToolCall(name, args, Caller.TOOL, parent_id=parent.id), self.signal, self.signal)
-        if depth > MAX_DEPTH:
+        travel = Travel(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), self.signal, self.signal)
+        travel.parent, travel.depth = parent, parent.depth + 1
+        refused = ""
+        if parent.ended:
+            refused = f"'{parent.tool.name}' has ended and can call no more tools."
+        elif travel.depth > MAX_DEPTH:
             refused = f"Tools may call each other at most {MAX_DEPTH} levels deep."
+        if refused:
             return self._recorder.finished(travel, travel.outcome(Status.POLICY_DENIED, error=refused))
-        self._depths[travel.call.id] = depth
-        try:
-            return await self.step(travel, under_gate=True)
-        finally:
-            del self._depths[travel.call.id]
+        return await self.step(travel)
 
     def _safe(self, text: str) -> str:
         """No secret and no host path in what a caller reads."""

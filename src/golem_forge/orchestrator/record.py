@@ -53,8 +53,8 @@ class Recorder:
             if travel.proposed:
                 journal.decide(call.id, decision)
                 seq = journal.start(call.id, tool.name, args, travel.approved_as)
-            elif travel.read_only:
-                seq = journal.begin_reader(
+            elif tool.effects == ():
+                seq = journal.begin_harmless(
                     call.id,
                     tool.name,
                     args,

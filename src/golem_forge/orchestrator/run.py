@@ -10,9 +10,10 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import CoroutineType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
+from golem_forge.core.errors import ToolFailed
 from golem_forge.core.verdict import Status
 from golem_forge.orchestrator.driver import Ended, Watch, drive
 from golem_forge.orchestrator.travel import Travel
@@ -45,6 +46,12 @@ async def _run_sync(function: Callable[[], Any], watch: Watch, *, inline: bool) 
     if type(value) is CoroutineType:  # a sync function that hands back a coroutine
         return await drive(value, watch)
     return value
+
+
+def refuse_generator(name: str, value: Any) -> None:
+    """Nothing a generator would do has happened yet, and nobody will ever run it."""
+    if isinstance(value, (GeneratorType, AsyncGeneratorType)):
+        raise ToolFailed(f"tool '{name}' returned a generator; return its items as a list")
 
 
 async def _off_the_loop(function: Callable[[], Any], watch: Watch) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from golem_forge.core.call import Outcome, ToolCall
 from golem_forge.core.decision import Decision
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.result import ToolResult
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
@@ -39,6 +40,12 @@ class Travel:
     asked = False
     stop_turn = False
     executed = False
+    ended = False
+    parent: Travel | None = None
+    """The running call whose tool makes this one; it runs under that call's slot at the gate."""
+    depth = 0
+    reads_only = False
+    """Whether the slot at the gate it runs under is a reader's."""
 
     def __init__(self, call: ToolCall, signal: InterruptSignal, waiting: InterruptSignal) -> None:
         self.call = call
@@ -47,6 +54,17 @@ class Travel:
         self.waiting = waiting
         """Ends the call only while it waits: the same signal, or the batch's."""
         self.started = perf_counter()
+
+    def share_slot(self) -> None:
+        """Refuses what would let a writer run beside readers: a tool that says it only reads calls no writer."""
+        assert self.parent is not None
+        if self.parent.reads_only and not self.read_only:
+            raise ForgeError(
+                f"'{self.parent.tool.name}' is declared read_only and cannot call '{self.tool.name}', which is not.",
+                status=Status.POLICY_DENIED,
+                code="READ_ONLY_CALLER",
+            )
+        self.reads_only = self.parent.reads_only
 
     @property
     def judged_as(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from golem_forge.core.copying import own_copy
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
@@ -29,6 +30,7 @@ def validate(tool: Tool, args: dict[str, Any]) -> Arguments:
         ):
             continue
         _check_whole(tool, args)
+        args = own_copy(args)  # what is judged must be what runs, whatever the caller does to its own lists and objects
         break
     try:
         return tool.validate(args)

@@ -33,6 +33,8 @@ class Waiting:
 
     request: ApprovalRequest
     check_edit: CheckEdit
+    restore: Callable[[dict[str, Any]], dict[str, Any]]
+    """Edited arguments with what the person was not shown put back."""
     covered: Callable[[], Answer | None]
     """Judges the call again: an answer if it needs no person any more."""
     signal: InterruptSignal
@@ -108,9 +110,10 @@ class ApprovalDesk:
             answer = read_answer(raw, waiting.request)
             if answer.args is None:
                 return answer
-            problems = waiting.check_edit(answer.args)
+            edited = waiting.restore(answer.args)
+            problems = waiting.check_edit(edited)
             if not problems:
-                return answer
+                return replace(answer, args=edited)
             waiting.request = replace(waiting.request, field_errors=problems)
         return denied(f"The arguments were edited {MAX_EDITS} times without a valid form; the call was not run.")
 

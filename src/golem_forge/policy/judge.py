@@ -30,7 +30,7 @@ from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import SourceKind, Tool
 
-_FLOOR_ORDER: Final = ("floor", "config", "rules", "mode", "base")
+_SPOKEN_FIRST: Final = ("floor", "config", "rules", "mode", "base")
 _STRICT: Final = Source(source="mode", verdict=Verdict.ASK, id="strict", reason="strict mode asks before every effect")
 
 
@@ -137,7 +137,7 @@ class Judge:
             verdict=verdict,
             sources=tuple(sources),
             decided_by=_deciding(verdict, sources, lifting),
-            risk=_risk(tool, facts.effects, floors),
+            risk=_risk(facts.effects),
             risk_reasons=reasons,
             answered_by=AnsweredBy.RULE if lifting and verdict is Verdict.PRE_APPROVED else AnsweredBy.NOBODY,
             compute_keys=keys,
@@ -252,7 +252,7 @@ def _floors(tool: Tool, effects: tuple[Effect, ...], accepted: frozenset[str]) -
     return floors, tuple(dict.fromkeys(floor.reason for floor in floors))
 
 
-def _risk(tool: Tool, effects: tuple[Effect, ...] | None, floors: list[Source]) -> Risk:
+def _risk(effects: tuple[Effect, ...] | None) -> Risk:
     if effects is None:
         return Risk.HIGH
     return highest(risk_of(effect) for effect in effects)
@@ -261,7 +261,7 @@ def _risk(tool: Tool, effects: tuple[Effect, ...] | None, floors: list[Source]) 
 def _deciding(verdict: Verdict, sources: list[Source], lifting: Source | None) -> Source | None:
     if verdict is Verdict.PRE_APPROVED and lifting is not None:
         return lifting
-    for kind in _FLOOR_ORDER:
+    for kind in _SPOKEN_FIRST:
         for source in sources:
             if source.source == kind and source.verdict is verdict:
                 return source

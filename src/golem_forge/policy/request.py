@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from golem_forge.core.copying import own_copy
 from golem_forge.core.decision import Decision
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.ids import new_id
@@ -98,7 +99,7 @@ def build_request(
     previously_denied: int,
     describe_path: Callable[[str], tuple[dict[str, Any], ...]],
 ) -> ApprovalRequest:
-    shown = redactor.value(args)
+    shown = own_copy(redactor.value(args))  # a callback may do what it likes with its copy
     payload = redactor.text(plan.payload) if plan and plan.payload else _literal(shown)
     diff = redactor.text(plan.diff) if plan else ""
     fingerprint, key = decision.keys()

@@ -28,8 +28,11 @@ def tool(
     """Use as `@tool` or `@tool(needs_approval=…, mode=…, label=…, …)`; options are those of Tool."""
 
     def wrap(function: Callable[..., Any]) -> Tool:
+        named = name or getattr(function, "__name__", "")
+        if not named or named == "<lambda>":
+            raise TypeError("a tool needs a name: use @tool(name=…) for a lambda, a partial or a callable object")
         return Tool(
-            name or function.__name__,
+            named,
             description,
             execute=function,
             input_schema=schema,

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
+from golem_forge.core.copying import own_copy
 from golem_forge.tools.docstrings import describe
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
 
@@ -162,14 +164,14 @@ class SchemaInput:
     def check(self, args: dict[str, Any]) -> Arguments:
         if problems := self._check.errors(args, limit=_MAX_PROBLEMS):
             raise InputInvalid("; ".join(f"{p}: {t}" if p else t for p, t in problems), fields=problems)
-        return Arguments(args, args)
+        return Arguments(args, own_copy(args))  # a tool may change what it is given, not what was recorded
 
 
-def signature_input(function: Callable[..., Any], context_type: type, context_name: str | None) -> ModelInput:
+def signature_input(function: Callable[..., Any], context_name: str | None) -> ModelInput:
     """Builds the model behind a function's parameters. `ctx` is injected and never part of the schema."""
     import warnings
 
-    from pydantic import BaseModel, ConfigDict, Field, create_model
+    from pydantic import BaseModel, Field, PydanticUserError, create_model
     from pydantic.fields import FieldInfo
 
     hints = resolved_hints(function)
@@ -181,7 +183,7 @@ def signature_input(function: Callable[..., Any], context_type: type, context_na
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ToolDefinitionError(
-                f"parameter {parameter} of {function.__name__!r} cannot be filled by name; "
+                f"parameter {parameter} of {_name(function)!r} cannot be filled by name; "
                 "give every parameter a name of its own"
             )
         annotation = hints.get(name, Any)
@@ -201,26 +203,41 @@ def signature_input(function: Callable[..., Any], context_type: type, context_na
         fields[inner] = (info.annotation, info)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = create_model(function.__name__, __config__=ConfigDict(arbitrary_types_allowed=False), **fields)
-    return ModelInput(model, renamed=renamed)
+        try:
+            model = create_model(_name(function), **fields)
+            return ModelInput(model, renamed=renamed)
+        except (PydanticUserError, TypeError) as error:
+            raise ToolDefinitionError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _annotated(function: Callable[..., Any]) -> Any:
+    """What carries the annotations: the function itself, the one inside a partial, or an object's __call__."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if hasattr(function, "__annotations__") else type(function).__call__
 
 
 def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return typing.get_type_hints(_annotated(function), include_extras=True)
     except Exception as error:
         raise ToolDefinitionError(
-            f"annotations of {function.__name__!r} cannot be read ({type(error).__name__}: {error}); "
+            f"annotations of {_name(function)!r} cannot be read ({type(error).__name__}: {error}); "
             "import the names they use at module level"
         ) from error
 
 
 def context_parameter(function: Callable[..., Any], context_type: type) -> str | None:
     """The parameter that takes the ToolContext: by annotation, or by the name `ctx` when it has none."""
+    annotations = getattr(_annotated(function), "__annotations__", {})
     code = getattr(function, "__code__", None)
-    if code is not None and not function.__annotations__.get("ctx") and "ctx" not in code.co_varnames:
-        wanted = context_type.__name__
-        if not any(wanted in str(hint) for hint in function.__annotations__.values()):
+    if code is not None and "ctx" not in code.co_varnames:
+        wanted = context_type.__name__  # most functions take none: that is seen without reading the signature
+        if not any(wanted in str(hint) for hint in annotations.values()):
             return None
     for name, parameter in inspect.signature(function).parameters.items():
         hint = parameter.annotation

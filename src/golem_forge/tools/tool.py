@@ -91,6 +91,7 @@ class Tool:
     ) -> None:
         if (execute is None) == (planner is None):
             raise TypeError(f"tool {name!r} needs either execute= or planner=")
+        _check_options(name, needs_approval, timeout, idle_timeout)
         self.name = name
         self._description = description
         self._input = input_schema
@@ -133,7 +134,7 @@ class Tool:
         """Built on first use; raises ToolDefinitionError when the definition cannot be offered."""
         if self._input is None:
             assert self.function is not None or self.planner is not None
-            return signature_input(self.function or self.planner, ToolContext, self.context_name)  # type: ignore[arg-type]
+            return signature_input(self.function or self.planner, self.context_name)  # type: ignore[arg-type]
         if isinstance(self._input, Mapping):
             return SchemaInput(dict(self._input))
         if inspect.isfunction(self._input):  # gives the model when first asked, so that defining it imports nothing
@@ -250,9 +251,9 @@ class Tool:
         assert self.function is not None
         name = self.context_name
         if name is None:
-            return self.function(values) if self._takes_mapping else self.function(**values)
+            return self.function(dict(values)) if self._takes_mapping else self.function(**values)
         if self._takes_mapping:
-            return self.function(values, **{name: ctx})
+            return self.function(dict(values), **{name: ctx})
         return self.function(**values, **{name: ctx})
 
     @cached_property
@@ -273,6 +274,15 @@ class Tool:
                     raise self._unknown_argument(alias, frozenset({real}))
                 args = {real if key == alias else key: value for key, value in args.items()}
         return args
+
+
+def _check_options(name: str, needs_approval: Any, *limits: Any) -> None:
+    """What is wrong with a definition is said where it stands, not at the first call."""
+    if isinstance(needs_approval, str) and needs_approval not in set(Verdict):
+        raise ValueError(f"tool {name!r}: needs_approval must be a bool, a function or one of {', '.join(Verdict)}")
+    for limit in limits:
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0):
+            raise ValueError(f"tool {name!r}: a timeout is a number of seconds above 0, got {limit!r}")
 
 
 def _module_digest(function: Callable[..., Any] | None) -> str:

@@ -6,7 +6,8 @@ tool as the built-in worker `default`. Refuses (ConfigError) a configuration wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from golem_forge.config.trust import TrustStore
 from golem_forge.core.call import Caller, Outcome, ToolCall
 from golem_forge.core.ids import new_id
 from golem_forge.events.bus import EventBus
+from golem_forge.events.credential_names import credential
 from golem_forge.events.journal import Journal
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator import Orchestrator
@@ -29,6 +31,10 @@ from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.catalog import build_catalog
 from golem_forge.workers.surroundings import DEFAULT_WORKER, approval_blocks, worker_sandbox
+
+_SECRET_LENGTH = 8
+"""Shorter values would be found in ordinary words."""
+_NO_SECRETS = frozenset({"PWD", "OLDPWD"})  # named like passwords, and on every machine
 
 
 @dataclass(slots=True)
@@ -43,6 +49,14 @@ class Session:
     notices: tuple[str, ...] = ()
     """What the person should know at the start, one text each."""
     _closed: bool = field(default=False, repr=False)
+
+    async def batch(self, calls: Sequence[ToolCall], **how: Any) -> list[Outcome]:
+        """Several calls of one turn; `mode` and `on_failure` as in Orchestrator.batch."""
+        return await self.path.batch(calls, **how)
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """Ends whatever runs or waits, within a second; `session.path.signal.reset()` makes the next call normal."""
+        self.path.signal.interrupt(reason)
 
     @property
     def catalog(self) -> Catalog:
@@ -70,26 +84,30 @@ class Session:
 def open_session(
     directory: Path | str = ".",
     *,
-    tools: Iterable[Tool] = (),
+    tools: Iterable[Tool | Callable[..., Any]] = (),
     approval: ApprovalMode | str | None = None,
     approval_callback: ApprovalCallback | None = None,
-    home: ForgeHome | None = None,
+    home: ForgeHome | Path | str | None = None,
     journal: bool = True,
 ) -> Session:
-    """`tools` come in addition to the native ones. Without a callback the session never asks: it is `auto_deny`."""
-    home = home or forge_home()
+    """`tools` (or plain functions) come in addition to the native ones; one that cannot be offered is quarantined.
+
+    Without a callback the session never asks: it is `auto_deny`.
+    """
+    home = home if isinstance(home, ForgeHome) else ForgeHome(Path(home).absolute()) if home else forge_home()
     trust = TrustStore(home)
     program = load_program(Path(directory), home, trusted=trust.trusted)
     catalog = build_catalog(tools)
     notices = [program.notice] if program.notice else []
+    notices += [f"tool '{bad.name}' is not offered: {bad.reason}" for bad in catalog.quarantined()]
     blocks = approval_blocks(program, {tool.name: tool for tool in catalog}, notices)
     sandbox = worker_sandbox(program, home, notices)
     rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
     session_id = new_id()
-    redactor = Redactor()
-    for zone in sandbox.zones.values():
-        redactor.add_path(str(zone.host), f"/{zone.name}")
+    redactor = _redactor(sandbox)
     controller = _controller(program, approval, approval_callback)
+    home.ensure("sessions")
+    home.ensure("output")
     book = Journal.create(home.path, session_id, redact=redactor.value) if journal else None
     bus = EventBus(session_id, redact=redactor.value)
     if book is not None:
@@ -109,6 +127,17 @@ def open_session(
         project=str(program.root),
     )
     return Session(session_id, program, path, bus, rules, sandbox, book, tuple(notices))
+
+
+def _redactor(sandbox: Sandbox) -> Redactor:
+    """Knows the zones' host paths, and the values of environment variables that are named like credentials."""
+    redactor = Redactor()
+    for zone in sandbox.zones.values():
+        redactor.add_path(str(zone.host), f"/{zone.name}")
+    for name, value in os.environ.items():
+        if len(value) >= _SECRET_LENGTH and name not in _NO_SECRETS and credential(name):
+            redactor.add_secret(name, value)
+    return redactor
 
 
 def _controller(

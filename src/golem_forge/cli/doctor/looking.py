@@ -147,7 +147,7 @@ def _journal(home: ForgeHome) -> Iterator[Finding]:
         trouble = _cannot_write(directory)
     else:
         above = next((each for each in directory.parents if each.exists()), Path("/"))
-        trouble = "" if above.is_dir() and os.access(above, os.W_OK | os.X_OK) else f"{homely(above)} cannot be written"
+        trouble = _cannot_write(above) if above.is_dir() else f"{homely(above)} is not a directory"
     if trouble:
         yield problem("journal", f"{shown}: {trouble}", "free space or repair permissions, or name another FORGE_HOME")
     else:

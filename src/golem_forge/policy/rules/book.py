@@ -104,6 +104,10 @@ class RuleBook:
             raise self._broken
         return self._set
 
+    def reread(self) -> None:
+        """Forge itself just wrote one of the files: the next call must see it."""
+        self._next_check = 0.0
+
     @property
     def builtin_off(self) -> frozenset[str]:
         return self._user.content.builtin_off
