@@ -9,13 +9,15 @@ from golem_forge._version import __version__
 
 if TYPE_CHECKING:
     from golem_forge.core.call import Caller, Outcome, ToolCall
-    from golem_forge.core.errors import BlockedError
+    from golem_forge.core.errors import BlockedError, ConfigError
     from golem_forge.core.result import ToolResult
     from golem_forge.core.signal import InterruptSignal, create_interrupt_signal
+    from golem_forge.core.verdict import Risk, Status, Verdict
     from golem_forge.events.bus import create_ui_event_bus
     from golem_forge.events.questions import create_runtime_ui
     from golem_forge.orchestrator import Orchestrator
     from golem_forge.policy.controller import ApprovalController
+    from golem_forge.policy.request import ApprovalRequest
     from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
     from golem_forge.tools.context import ToolContext
     from golem_forge.tools.decorator import tool
@@ -39,6 +41,11 @@ _HOME_OF = {
     "Outcome": "golem_forge.core.call",
     "ToolCall": "golem_forge.core.call",
     "BlockedError": "golem_forge.core.errors",
+    "ConfigError": "golem_forge.core.errors",
+    "Risk": "golem_forge.core.verdict",
+    "Status": "golem_forge.core.verdict",
+    "Verdict": "golem_forge.core.verdict",
+    "ApprovalRequest": "golem_forge.policy.request",
     "ToolResult": "golem_forge.core.result",
     "InterruptSignal": "golem_forge.core.signal",
     "create_interrupt_signal": "golem_forge.core.signal",
@@ -73,19 +80,24 @@ __all__ = [
     "TOOLKIT",
     "TOOL_LIST",
     "ApprovalController",
+    "ApprovalRequest",
     "BlockedError",
     "Caller",
+    "ConfigError",
     "FilesystemToolset",
     "InterruptSignal",
     "Orchestrator",
     "Outcome",
+    "Risk",
     "Sandbox",
     "Session",
+    "Status",
     "Tool",
     "ToolCall",
     "ToolContext",
     "ToolResult",
     "Toolset",
+    "Verdict",
     "__version__",
     "create_delete_file_tool",
     "create_interrupt_signal",

@@ -167,6 +167,18 @@ async def test_a_tool_that_has_ended_can_call_nothing(make_path: Any) -> None:
     assert (late.status, late.executed) == ("policy_denied", False)
 
 
+async def test_a_sync_tool_may_call_others_and_wait(make_path: Any) -> None:
+    @tool(needs_approval=False)
+    def inner(x: int) -> int:
+        return x + 1
+
+    @tool(needs_approval=False)
+    def outer(*, ctx: ToolContext) -> str:
+        return ctx.call_blocking("inner", {"x": 1}).text
+
+    assert (await make_path(inner, outer).call(ToolCall("outer", {}))).text == "2"
+
+
 async def test_credentials_of_the_environment_are_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_API_KEY", "canary-0b1d2f3a4c")
     project = tmp_path / "p"

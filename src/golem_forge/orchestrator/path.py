@@ -270,6 +270,7 @@ class Orchestrator:
             cancel=travel.signal,
             progress=partial(self._recorder.progress, call_id),
             call=partial(self._nested, travel),
+            loop=asyncio.get_running_loop(),
         )
 
     async def _nested(self, parent: Travel, name: str, args: dict[str, Any]) -> Outcome:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from golem_forge.core.call import Caller, Outcome
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 Progress = Callable[[float, float | None, str], None]
 """(progress, total or None, message)"""
@@ -34,6 +37,10 @@ def _nobody_listens(progress: float, total: float | None, message: str) -> None:
     return None
 
 
+async def _awaited(call: Awaitable[Outcome]) -> Outcome:
+    return await call
+
+
 async def _no_calls(name: str, args: dict[str, Any]) -> Outcome:
     raise RuntimeError("this context cannot call other tools")
 
@@ -51,12 +58,21 @@ class ToolContext:
     cancel: InterruptSignal = field(default_factory=InterruptSignal)
     progress: Progress = _nobody_listens
     call: NestedCall = _no_calls
+    loop: AbstractEventLoop | None = None
 
     @property
     def workspace(self) -> str:
         """The virtual path that relative paths start from; empty without file access."""
         zone = self.sandbox.default_zone if self.sandbox else None
         return f"/{zone}" if zone else ""
+
+    def call_blocking(self, name: str, args: dict[str, Any]) -> Outcome:
+        """`call` for a sync tool, which runs in a thread of its own and may wait there."""
+        from asyncio import run_coroutine_threadsafe
+
+        if self.loop is None:
+            raise RuntimeError("this context cannot call other tools")
+        return run_coroutine_threadsafe(_awaited(self.call(name, args)), self.loop).result()
 
     def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:
         """Tells the UIs how far the tool is, and resets the call's idle timeout."""
