@@ -102,15 +102,20 @@ async def test_in_a_batch_a_call_sees_what_the_one_before_it_made(tmp_path: Path
     assert outcomes[1].text == "L1: one"
 
 
-async def test_always_acts_on_the_very_next_call(tmp_path: Path, asked: Any) -> None:
+async def test_always_acts_on_the_very_next_call(tmp_path: Path) -> None:
     @tool
     def ping() -> str:
         return "pong"
 
     project = tmp_path / "p"
     project.mkdir()
-    ask = asked({"approved": True, "remember": "always"})
-    async with open_session(project, tools=[ping], approval_callback=ask) as session:
+
+    def always(request: Any) -> dict[str, Any]:
+        ask.append(request)
+        return {"approved": True, "choice": next(c.id for c in request.choices if c.scope == "always")}
+
+    ask: list[Any] = []
+    async with open_session(project, tools=[ping], approval_callback=always) as session:
         for _ in range(4):
             assert (await session.call("ping", {})).ok
     assert len(ask) == 1

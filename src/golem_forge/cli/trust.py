@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import ask_line, complain, homely, parser
+from golem_forge.cli.plain import ask_line, complain, homely, one_line, parser
 from golem_forge.core.visible import count_hidden, visible
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _show_news(store: TrustStore, root: Path, snapshot: TrustSnapshot) -> None:
 
 def _show_files(snapshot: TrustSnapshot) -> None:
     for name, text in snapshot.files.items():
-        print(f"── {visible(name)} " + "─" * 20)
+        print(f"── {one_line(name)} " + "─" * 20)
         print(visible(text.rstrip("\n")) + "\n")
         if hidden := count_hidden(text):
             print(f"! {hidden} control or invisible characters are shown as escapes\n")

@@ -8,7 +8,7 @@ counts as `ask`, `unprotect` and zones outside its root are not used, and `notic
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +16,10 @@ from typing import Any, Final
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
 from golem_forge.config.shape import Problems, Shape, check, list_of, map_of, one_of, positive, text
-from golem_forge.config.yaml_file import YamlFile, read_yaml
+from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.config.zones import VERDICT, ZONES, ZoneEntry, zone_entries
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.verdict import Verdict, strictest
 
 PROGRAM_FILE: Final = "forge.yaml"
 PROJECT_RULES: Final = ".forge/rules.yaml"
@@ -63,6 +63,12 @@ class Program:
     """What the program's files say and the program is not trusted to say."""
     notice: str = ""
 
+    @property
+    def strange_zones(self) -> frozenset[str]:
+        """Zones that an untrusted program named itself, other than the usual `workspace`."""
+        own = (zone.name for zone in self.zones if zone.origin.startswith(PROGRAM_FILE) and zone.name != "workspace")
+        return frozenset() if self.trusted else frozenset(own)
+
     def mode(self, flag: ApprovalMode | None = None) -> Setting[ApprovalMode]:
         """The approval mode in force; `flag` is the command line's."""
         return choose_mode(flag, self.approval.user_mode, self.approval.project_mode, project_trusted=self.trusted)
@@ -74,7 +80,14 @@ def find_root(start: Path) -> Path | None:
     return next((d for d in (directory, *directory.parents) if (d / PROGRAM_FILE).is_file()), None)
 
 
-def load_program(start: Path, home: ForgeHome, *, trusted: Callable[[Path], bool]) -> Program:
+def load_program(
+    start: Path,
+    home: ForgeHome,
+    *,
+    trusted: Callable[[Path], bool],
+    trusted_with: Callable[[Path, Mapping[str, bytes]], bool] | None = None,
+) -> Program:
+    """`trusted_with` is asked about the very bytes of forge.yaml that were parsed."""
     found = find_root(start)
     root = found or Path(os.path.realpath(start))
     problems: list[str] = []
@@ -83,9 +96,11 @@ def load_program(start: Path, home: ForgeHome, *, trusted: Callable[[Path], bool
     if problems:
         raise ConfigError(*problems)
     trust = trusted(root)
+    if trust and project is not None and trusted_with is not None:
+        trust = trusted_with(root, {PROGRAM_FILE: project.data})
     unused: list[str] = []
     if project is not None and not trust:
-        project = _distrusted(project, root, unused)
+        project = _distrusted(project, person, root, unused)
     if not trust and (root / PROJECT_RULES).is_file():
         unused.append(f"{PROJECT_RULES}: ignored")
     workspace = (ZoneEntry(name="workspace", path=root),)
@@ -110,6 +125,8 @@ def _untrusted_notice(unused: list[str]) -> str:
 class _Block:
     """One file, checked."""
 
+    data: bytes
+    """What was parsed."""
     zones: tuple[ZoneEntry, ...] | None
     unprotect: tuple[str, ...]
     unprotect_origin: str
@@ -122,7 +139,8 @@ class _Block:
 def _read(path: Path, name: str, found: list[str]) -> _Block | None:
     """None, with its problems added to `found`, where the file cannot be used."""
     try:
-        file = read_yaml(path, name)
+        data = read_bytes(path, name)
+        file = parse_yaml(data, name)
     except ConfigError as error:
         found.extend(error.problems)
         return None
@@ -137,6 +155,7 @@ def _read(path: Path, name: str, found: list[str]) -> _Block | None:
         problems.add(("sandbox", "root"), "has no effect without `zones`")
     found.extend(problems.found)
     return _Block(
+        data=data,
         zones=zones,
         unprotect=tuple(sandbox.get("unprotect", ())),
         unprotect_origin=file.at(("sandbox", "unprotect")),
@@ -154,8 +173,9 @@ def _setting(file: YamlFile, block: dict[str, Any], key: str, kind: Callable[[An
     return Setting(kind(block[key]), file.at(("approval", key))) if key in block else None
 
 
-def _distrusted(block: _Block, root: Path, unused: list[str]) -> _Block:
+def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[str]) -> _Block:
     """The block with everything taken out that would loosen something; each is named in `unused`."""
+    own = {zone.name: zone for zone in person.zones or ()} if person else {}
 
     def asking(said: Setting[Verdict], what: str) -> Setting[Verdict]:
         if said.value is not Verdict.PRE_APPROVED:
@@ -175,7 +195,7 @@ def _distrusted(block: _Block, root: Path, unused: list[str]) -> _Block:
             unused.append(f"{zone.origin}: zone {zone.name!r}: its directory is outside the program")
             continue
         write, delete = asking_zone(zone, "write", zone.write), asking_zone(zone, "delete", zone.delete)
-        zones.append(replace(zone, write=write, delete=delete))
+        zones.append(_no_wider(replace(zone, write=write, delete=delete), own.get(zone.name)))
     mode = block.mode
     if mode is not None and is_stricter_mode(ApprovalMode.INTERACTIVE, mode.value):
         unused.append(f"{mode.origin}: approval.mode {mode.value}")
@@ -187,6 +207,24 @@ def _distrusted(block: _Block, root: Path, unused: list[str]) -> _Block:
         mode=mode,
         default=block.default and asking(block.default, "approval.default"),
         tools={name: asking(said, f"approval.tools.{name}") for name, said in block.tools.items()},
+        timeout=(person.timeout if person else None) or block.timeout,
+    )
+
+
+def _no_wider(zone: ZoneEntry, own: ZoneEntry | None) -> ZoneEntry:
+    """A stranger's zone under a name the person also configured is held to what the person said of it."""
+    if own is None:
+        return zone
+
+    def strictest_of(one: Verdict | None, other: Verdict | None) -> Verdict | None:
+        said = [verdict for verdict in (one, other) if verdict is not None]
+        return strictest(said) if said else None
+
+    return replace(
+        zone,
+        mode="ro" if "ro" in (zone.mode, own.mode) else "rw",
+        write=strictest_of(zone.write, own.write),
+        delete=strictest_of(zone.delete, own.delete),
     )
 
 

@@ -31,8 +31,13 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def stamp(path: str | os.PathLike[str]) -> Stamp | None:
-    """The stamp of what stands at `path` itself (a link is not followed); None if nothing can be seen there."""
+    """The stamp of what stands at `path` itself (a link is not followed); None if nothing stands there.
+
+    What may not be looked at is not missing: it gets a stamp that is never settled, so it is looked at again and again.
+    """
     try:
         return stamp_of(os.lstat(path))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        return Stamp(0, 0, time.time_ns(), 0, 0)

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -66,6 +66,18 @@ class TrustStore:
             self._known[root] = (seen, answer)
         return answer
 
+    def trusted_with(self, root: Path, read: Mapping[str, bytes]) -> bool:
+        """Whether the present content is trusted and `read` (name → bytes) is part of it.
+
+        For whoever parses a file: the bytes that are judged are the bytes that were parsed, swaps in between included.
+        """
+        root = _real(root)
+        record = self._record(root)
+        try:
+            return record is not None and bool(record["digest"] == self.snapshot(root, read).digest)
+        except (ConfigError, OSError):
+            return False
+
     def _holds(self, root: Path) -> bool:
         record = self._record(root)
         if record is None:
@@ -87,12 +99,12 @@ class TrustStore:
         settled = all(each.settled for each in (*stamps, program) if each is not None)
         return [sorted(zip(paths, stamps, strict=True)), program, *further], settled
 
-    def snapshot(self, root: Path) -> TrustSnapshot:
-        """Reads what trust would cover; ConfigError if it is too large or unreadable."""
+    def snapshot(self, root: Path, read: Mapping[str, bytes] | None = None) -> TrustSnapshot:
+        """Reads what trust would cover; ConfigError if it is too large or unreadable. `read`: what is known already."""
         root = _real(root)
         found: list[tuple[str, str, bytes]] = []
         total = 0
-        for name, kind, content in self._contents(root):
+        for name, kind, content in self._contents(root, read or {}):
             total += len(content)
             if len(found) >= MAX_FILES or total > MAX_TOTAL_BYTES:
                 raise _too_much()
@@ -160,15 +172,19 @@ class TrustStore:
         usable = isinstance(record.get("digest"), str) and isinstance(record.get("files"), dict)
         return record if usable else None
 
-    def _contents(self, root: Path) -> Iterator[tuple[str, str, bytes]]:
+    def _contents(self, root: Path, read: Mapping[str, bytes]) -> Iterator[tuple[str, str, bytes]]:
         """(name, kind, content) of everything the trust covers; kind is `file`, `link`, `other` or `extra`."""
         if (root / PROGRAM_FILE).exists():
-            yield PROGRAM_FILE, "file", _content(root / PROGRAM_FILE, PROGRAM_FILE, os.O_RDONLY)
+            known = read.get(PROGRAM_FILE)
+            content = _content(root / PROGRAM_FILE, PROGRAM_FILE, os.O_RDONLY) if known is None else known
+            yield PROGRAM_FILE, "file", content
         for name, mode in _tree(root, ".forge", 0):
             if stat.S_ISLNK(mode):
                 yield name, "link", os.fsencode(os.readlink(root / name))
             elif stat.S_ISREG(mode):
-                yield name, "file", _content(root / name, name, os.O_RDONLY | os.O_NOFOLLOW)
+                known = read.get(name)
+                content = _content(root / name, name, os.O_RDONLY | os.O_NOFOLLOW) if known is None else known
+                yield name, "file", content
             else:
                 yield name, "other", b""
         for name, content in self._extra(root) if self._extra else ():

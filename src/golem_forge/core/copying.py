@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from golem_forge.core.canonical import canonical
+
 
 def own_copy(value: Any) -> Any:
     """The same JSON value, sharing no list and no object with the original; other values are passed on as they are."""
@@ -15,12 +17,20 @@ def own_copy(value: Any) -> Any:
     return value
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Equal as JSON: `True` is not `1`."""
+    try:
+        return canonical(one) == canonical(other)
+    except (ValueError, TypeError):
+        return False
+
+
 def with_hidden_restored(edited: Any, shown: Any, original: Any) -> Any:
     """Edited values where a person changed them, the original where they left what they were shown.
 
     What is shown may hold placeholders for secrets; sending one back means "as it was".
     """
-    if edited == shown and type(edited) is type(shown):
+    if same_json(edited, shown):
         return original
     if isinstance(edited, dict) and isinstance(shown, dict) and isinstance(original, dict):
         return {

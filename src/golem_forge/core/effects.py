@@ -39,6 +39,8 @@ class Effect:
     """As people see it: a virtual path, a command's words, `host:port`, a worker's name."""
     real: str = ""
     """The resolved identity that goes into the fingerprint (a host path, a program's path). Never shown."""
+    outer: str = ""
+    """A path as the program names it, where this worker's zone begins below the configured one; else empty."""
     zone_verdict: Verdict | None = None
     """What the zone of a path target says about this verb; None where no zone decides."""
     marks: tuple[Mark, ...] = ()

@@ -12,7 +12,7 @@ class InterruptSignal:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self._listeners: dict[int, Callable[[str], None]] = {}
+        self._listeners: dict[int, Callable[[str], object]] = {}
 
     def __bool__(self) -> bool:
         return self.reason is not None
@@ -27,7 +27,7 @@ class InterruptSignal:
         """Makes the next run a normal one; listeners stay."""
         self.reason = None
 
-    def listen(self, listener: Callable[[str], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[str], object]) -> Callable[[], None]:
         """Calls `listener(reason)` when the signal is given; returns a function that stops listening."""
         key = id(listener)
         self._listeners[key] = listener

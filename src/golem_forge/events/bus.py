@@ -2,8 +2,9 @@
 
 `emit` takes a wire name with a mapping, or a typed object. It refuses (ValueError) data without a required field.
 A recorded event goes to the recorder, and is committed, before any subscriber sees it. Delivery is synchronous, in
-subscription order, on the loop's thread: an emit from another thread is queued onto the loop, an emit from inside a
-handler is delivered after the current event, and a raising handler is logged while the others still run.
+subscription order, on one thread, the loop's: an emit from another thread is queued onto the loop, an emit from inside
+a handler is delivered after the current event, and a raising handler is logged while the others still run. A bus that
+was made before its loop runs belongs to the first loop that uses it; until then to the first thread.
 
 Threat: an action may hold a raw secret (a form's password, a tool's api key). The runtime needs it as it is, so
 handlers subscribed to that action's own type get it raw; the journal, `*` handlers and queues get a redacted copy.
@@ -16,12 +17,14 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from threading import get_ident
+from functools import partial
+from threading import RLock, get_ident
 from time import time
 from typing import Any
 
 from golem_forge.events.envelope import Event
 from golem_forge.events.event_queue import EventQueue
+from golem_forge.events.failures import described
 from golem_forge.events.routes import ALL, Handler, Route, Subscription
 from golem_forge.events.types import REGISTRY, EventData
 from golem_forge.events.wire import refuse_missing
@@ -54,13 +57,21 @@ class EventBus:
         self._delivering = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
+        self._claim = RLock()
+        self._from_elsewhere: deque[Callable[[], None]] = deque()
+        """What other threads said while there is no loop to hand it to."""
+        self._catching_up = False
         if asyncio._get_running_loop() is not None:
             self.bind_loop()
 
     def bind_loop(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """From now on events are delivered on the thread that runs `loop` (default: the running loop, this thread)."""
-        self._loop = loop or asyncio.get_running_loop()
-        self._thread = get_ident() if self._loop is asyncio._get_running_loop() else _THREAD_UNKNOWN
+        loop = loop or asyncio.get_running_loop()
+        with self._claim:
+            self._loop = loop
+            self._thread = get_ident() if loop is asyncio._get_running_loop() else _THREAD_UNKNOWN
+            while self._from_elsewhere:
+                loop.call_soon_threadsafe(self._from_elsewhere.popleft())
 
     def record_with(self, recorder: Recorder, commit: Callable[[], object] | None = None, *, seq: int = 0) -> None:
         """Attaches the session's journal; `seq` is the number of the last event it already holds."""
@@ -107,8 +118,8 @@ class EventBus:
         else:
             route = self._routes.get(kind.TYPE) or self._new_route(kind.TYPE)
             typed = kind
-        if self._thread and self._thread != get_ident():
-            self._emit_on_loop(kind, data, worker_id, source)
+        if (self._loop is None or self._thread != get_ident()) and not self._mine():
+            self._hand_over(partial(self.emit, kind, data, worker_id, source))
             return
         recorder = self._recorder
         if recorder is None and not route.targets:
@@ -132,12 +143,18 @@ class EventBus:
 
         `make` gives the data, redacted, when somebody reads it.
         """
-        self.seq = seq or self.seq + 1
+        if (self._loop is None or self._thread != get_ident()) and not self._mine():
+            self._hand_over(partial(self.show, kind, make, worker_id, seq))
+            return
+        if not seq:
+            seq = self.seq + 1
+        if seq > self.seq:
+            self.seq = seq
         if not self._subscriptions:
             return
         route = self._routes.get(kind) or self._new_route(kind)
         if route.targets:
-            event = Event(kind, None, None, self.seq, time(), self.session_id, worker_id, "", make)
+            event = Event(kind, None, None, seq, time(), self.session_id, worker_id, "", make)
             if self._delivering:
                 self._waiting.append((event, event))
             else:
@@ -158,8 +175,8 @@ class EventBus:
                     if target.active:
                         try:
                             target.handler(shown if target.type == ALL else event)
-                        except Exception:
-                            _log.exception("a handler of %r failed", event.type)
+                        except Exception as error:
+                            self._log_failure(route, error)
                 if not self._waiting:
                     return
                 event, shown = self._waiting.popleft()
@@ -167,16 +184,41 @@ class EventBus:
         finally:
             self._delivering = False
 
-    def _emit_on_loop(self, kind: str | EventData, *parts: Any) -> None:
-        def emit() -> None:
-            self._thread = get_ident()
-            self.emit(kind, *parts)
+    def _mine(self) -> bool:
+        """Whether this thread may record and deliver; a loop that runs here takes a bus that has none."""
+        running = asyncio._get_running_loop()
+        with self._claim:
+            if running is not None and running is self._loop:
+                self._thread = get_ident()
+            elif running is not None and (self._loop is None or self._loop.is_closed()):
+                self.bind_loop(running)
+            elif self._thread == 0:
+                self._thread = get_ident()
+            mine = self._thread == get_ident()
+        if mine and self._from_elsewhere and not self._catching_up:
+            self._catching_up = True
+            try:
+                while self._from_elsewhere:
+                    self._from_elsewhere.popleft()()
+            finally:
+                self._catching_up = False
+        return mine
 
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(emit)
-        except RuntimeError:
-            _log.warning("an event came after its loop was closed and was dropped")
+    def _hand_over(self, work: Callable[[], None]) -> None:
+        """To the thread this bus belongs to."""
+        with self._claim:
+            if self._loop is None:
+                self._from_elsewhere.append(work)
+                return
+            try:
+                self._loop.call_soon_threadsafe(work)
+            except RuntimeError:
+                _log.warning("an event came after its loop was closed and was dropped")
+
+    def _log_failure(self, route: Route, error: Exception) -> None:
+        """An action's data may be a raw secret, and who fails over data often quotes it: then only where, not what."""
+        told = described(error, quoting=not route.action)
+        _log.error("a handler of %r failed: %s", route.type, told if self._redact is None else self._redact(told))
 
     def _commit_quietly(self) -> None:
         assert self._commit is not None

@@ -1,13 +1,14 @@
 """What the journal knows about each call, from its records alone.
 
 `finished` calls have an outcome. `never_started` ones were proposed, perhaps decided, and no effect can have happened.
-`ambiguous` ones were about to run when the record ends: they may have run, so they are never repeated.
+`ambiguous` ones were about to run when the record ends: they may have run, so they are never repeated. An id that comes
+again after its call finished is a new call: its own records alone say what became of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -74,8 +75,20 @@ class CallStates:
         call = self.calls.get(call_id)
         if call is None:
             call = self.calls[call_id] = CallRecord(id=call_id)
+        elif call.finished_at and take is not _finished:
+            del self.calls[call_id]  # it takes its place in the order anew
+            call = self.calls[call_id] = _anew(call, record)
         take(call, record)
         return call
+
+
+def _anew(call: CallRecord, record: Mapping[str, Any]) -> CallRecord:
+    if record["type"] in ("proposed", "begun"):
+        return CallRecord(id=call.id)
+    # It was proposed before the other one finished: what that said still stands, its outcome does not.
+    return replace(
+        call, status="", error="", duration_ms=0.0, output_handle="", value=None, more={}, started_at="", finished_at=""
+    )
 
 
 def _proposed(call: CallRecord, record: Mapping[str, Any]) -> None:

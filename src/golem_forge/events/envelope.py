@@ -110,4 +110,5 @@ class Event:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Event({self.type!r}, seq={self.seq}, {dict(self.wire)!r})"
+        # Without its data: an error text or a log line that shows an event must not show what a person typed.
+        return f"Event({self.type!r}, seq={self.seq})"

@@ -136,7 +136,8 @@ def _take_in(connection: sqlite3.Connection, session_id: str, record: Mapping[st
         )
     elif kind == "started":
         connection.execute(
-            "UPDATE calls SET tool = ? WHERE session_id = ? AND id = ?", (record.get("tool"), session_id, call_id)
+            "UPDATE calls SET tool = ?, status = '', duration_ms = 0, error = '' WHERE session_id = ? AND id = ?",
+            (record.get("tool"), session_id, call_id),
         )
     elif kind == "finished":
         connection.execute(

@@ -6,8 +6,8 @@ about to wait (for a person, for a slow plan) calls `flush` first. `begin` is th
 for a call that never waited. Written means: it survives `kill -9`; with `sync=True` also a power cut.
 
 No record, no run: when a write fails, the file is cut back to its last whole line, what waited is kept and tried again
-with the next write, and `start` raises JournalError, having taken its own record back. All methods belong to one
-thread, the loop's.
+with the next write, and `start` raises JournalError, having taken its own record back. Calls belong on one thread, the
+loop's; one from another thread waits for the one under way, so the chain holds whoever calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
-from time import time
+from threading import RLock
+from time import monotonic, time
 from typing import Any, Final
 
 from golem_forge.core.decision import Decision
@@ -33,7 +34,7 @@ from golem_forge.events.journal_errors import JournalError
 from golem_forge.events.jsontext import encode
 from golem_forge.events.quoting import NAMES
 from golem_forge.events.raw_args import readable_args
-from golem_forge.events.session_files import create_locked, journal_path
+from golem_forge.events.session_files import create_locked, is_named, journal_path
 
 VERSION: Final = 1
 _log = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ _CROWD: Final = 64
 _CROWD_MAX: Final = 1024
 """So many may wait while the disk refuses; one more is refused."""
 _ERROR_MAX: Final = 2000
+_LOOK_EVERY_S: Final = 0.5
+"""So often, at most, a write looks whether its file is still there."""
 
 
 class Journal:
@@ -74,6 +77,9 @@ class Journal:
         """The hash of the last written line."""
         self._size = size
         self._waiting: list[str] = []
+        self._lock = RLock()
+        """Held by every method that keeps or writes; between two threads, half a step of one is no chain."""
+        self._look_again = 0.0
         self._flush_due = False
         self._torn = False
         self._refused = False
@@ -106,30 +112,34 @@ class Journal:
     ) -> None:
         """A call arrived. `tool` is the name as requested, `args` as it arrived (a mapping, or raw JSON text)."""
         args = readable_args(args)
-        self._waiting.append(
-            f'"ts":"{iso(time())}","type":"proposed","call":{quoted(call_id)},"tool":{quoted(tool)},'
+        shown = self._shown
+        record = (
+            f'"ts":"{iso(time())}","type":"proposed","call":{quoted(shown(call_id))},"tool":{quoted(shown(tool))},'
             f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]}'
-            + (f',"parent":{quoted(parent)}' if parent else "")
+            + (f',"parent":{quoted(shown(parent))}' if parent else "")
         )
-        if len(self._waiting) > _CROWD:
-            self._make_room()
+        with self._lock:
+            self._keep(record)
 
     def decide(self, call_id: str, decision: Decision) -> None:
-        self._waiting.append(
-            f'"ts":"{iso(time())}","type":"decided","call":{quoted(call_id)},'
+        record = (
+            f'"ts":"{iso(time())}","type":"decided","call":{quoted(self._shown(call_id))},'
             f'"decision":{decision_text(decision, self._redact)}'
         )
+        with self._lock:
+            self._waiting.append(record)
 
     def start(self, call_id: str, tool: str, args: Any, fingerprint: str = "") -> int:
         """About to run `tool` (its canonical name) with these validated arguments: on disk when this returns.
 
         This record is the `toolStarted` event; gives its number.
         """
-        self._waiting.append(
-            f'"ts":"{iso(time())}","type":"started","seq":{self.seq + 1},"call":{quoted(call_id)},"tool":{NAMES[tool]},'
-            f'"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
-        )
-        return self._flush_start()
+        with self._lock:
+            self._waiting.append(
+                f'"ts":"{iso(time())}","type":"started","seq":{self.seq + 1},"call":{quoted(self._shown(call_id))},'
+                f'"tool":{NAMES[self._shown(tool)]},"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
+            )
+            return self._flush_start()
 
     def begin(
         self,
@@ -147,8 +157,9 @@ class Journal:
 
         `requested` is the name that was asked for, where it is not the canonical one.
         """
-        self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint)
-        return self._flush_start()
+        with self._lock:
+            self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint)
+            return self._flush_start()
 
     def begin_harmless(
         self,
@@ -165,12 +176,13 @@ class Journal:
 
         It is written before the loop does anything else, so one that waits for anything is on disk by then.
         """
-        self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, "")
-        if self._refused:  # no record, no run
-            return self._flush_start()
-        self.seq += 1
-        self._flush_soon()
-        return self.seq
+        with self._lock:
+            self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, "")
+            if self._refused:  # no record, no run
+                return self._flush_start()
+            self.seq += 1
+            self._flush_soon()
+            return self.seq
 
     def _keep_begun(
         self,
@@ -186,13 +198,14 @@ class Journal:
     ) -> None:
         more = ""
         if parent:
-            more = f',"parent":{quoted(parent)}'
+            more = f',"parent":{quoted(self._shown(parent))}'
         if requested != tool and requested:
-            more += f',"requested":{quoted(requested)}'
+            more += f',"requested":{quoted(self._shown(requested))}'
         if fingerprint:
             more += f',"fingerprint":{quoted(fingerprint)}'
         self._waiting.append(
-            f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},"call":{quoted(call_id)},"tool":{NAMES[tool]},'
+            f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},"call":{quoted(self._shown(call_id))},'
+            f'"tool":{NAMES[self._shown(tool)]},'
             f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]},'
             f'"decision":{decision_text(decision, self._redact)}{more}'
         )
@@ -211,11 +224,7 @@ class Journal:
 
         `value` is the semantic value, bounded and redacted; `more` holds the event's rarer members by wire name.
         """
-        self.seq += 1
-        text = (
-            f'"ts":"{iso(time())}","type":"finished","seq":{self.seq},"call":{quoted(call_id)},'
-            f'"status":{NAMES[status]},"ms":{round(duration_ms, 3)}'
-        )
+        text = f'"call":{quoted(self._shown(call_id))},"status":{NAMES[status]},"ms":{round(duration_ms, 3)}'
         if error:
             text += f',"error":{self._short(error)}'
         if output_handle:
@@ -224,23 +233,25 @@ class Journal:
             text += f',"value":{self._written(value)}'
         if more:
             text += f',"more":{self._json(more)}'
-        self._waiting.append(text)
-        self._flush_soon()
-        return self.seq
+        with self._lock:
+            self.seq += 1
+            self._waiting.append(f'"ts":"{iso(time())}","type":"finished","seq":{self.seq},{text}')
+            self._flush_soon()
+            return self.seq
 
     # ---- everything else
 
     def record_event(self, event: Event) -> int:
         """For the bus: keeps an event and gives its number. The bus has redacted it."""
-        seq = self.seq + 1
         worker = f',"workerId":{NAMES[event.worker_id]}' if event.worker_id else ""
-        self._waiting.append(
-            f'"ts":"{event.ts}","type":"event","seq":{seq},"event":{NAMES[event.type]}{worker},'
-            f'"data":{encode(event.wire).decode()}'
-        )
-        self.seq = seq
-        self.flush()
-        return seq
+        data = encode(event.wire).decode()
+        with self._lock:
+            self.seq = seq = self.seq + 1
+            self._waiting.append(
+                f'"ts":"{event.ts}","type":"event","seq":{seq},"event":{NAMES[event.type]}{worker},"data":{data}'
+            )
+            self._flush()
+            return seq
 
     def note(self, text: str, **facts: Any) -> None:
         """Something worth keeping that is neither a call nor an event."""
@@ -249,12 +260,16 @@ class Journal:
     def append(self, type: str, fields: Mapping[str, Any]) -> None:
         """Any other record, redacted; it waits for the next flush."""
         body = self._json(fields)[1:-1]
-        self._waiting.append(f'"ts":"{iso(time())}","type":{NAMES[type]}{"," if body else ""}{body}')
-        if len(self._waiting) > _CROWD:
-            self._make_room()
+        with self._lock:
+            self._keep(f'"ts":"{iso(time())}","type":{NAMES[type]}{"," if body else ""}{body}')
 
     def flush(self) -> None:
         """Everything that waits, on disk; JournalError if the disk refuses."""
+        if self._waiting:
+            with self._lock:
+                self._flush()
+
+    def _flush(self) -> None:
         waiting = self._waiting
         if not waiting:
             return
@@ -269,22 +284,24 @@ class Journal:
 
     def close(self) -> None:
         """Ends the file with a `closed` record and lets the session go."""
-        if self.closed:
-            return
-        self.append("closed", {})
-        try:
-            self.flush()
-            write_anchor(self.path, self.anchor)
-        except OSError as error:
-            raise JournalError(f"The journal could not be closed: {error.strerror}.") from error
-        finally:
-            self.release()
+        with self._lock:
+            if self.closed:
+                return
+            self._waiting.append(f'"ts":"{iso(time())}","type":"closed"')
+            try:
+                self._flush()
+                write_anchor(self.path, self.anchor)
+            except OSError as error:
+                raise JournalError(f"The journal could not be closed: {error.strerror}.") from error
+            finally:
+                self.release()
 
     def release(self) -> None:
         """Lets the file go without a `closed` record, as a crash would."""
-        if not self.closed:
-            self.closed = True
-            os.close(self._fd)
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                os.close(self._fd)
 
     @property
     def anchor(self) -> Anchor:
@@ -301,15 +318,19 @@ class Journal:
     def _json(self, value: Any) -> str:
         return self._written(value if self._redact is None else self._redact(value))
 
+    def _shown(self, name: str) -> str:
+        """Ids and names come from outside too: a model can put a secret there as well as anywhere."""
+        return name if self._redact is None else self._redact(name)
+
     def _written(self, redacted: Any) -> str:
         text = encode(redacted)
         if len(text) > MAX_VALUE:
             return f'"[too long to record: {len(text)} bytes sha256:{sha256(text).hexdigest()[:8]}]"'
         return text.decode()
 
-    def _short(self, value: Any) -> str:
-        text = self._json(value)
-        return text if len(text) <= _ERROR_MAX else quoted(text[:_ERROR_MAX] + "…")
+    def _short(self, text: str) -> str:
+        text = self._shown(text)  # first: half a secret would not be known any more
+        return self._written(text if len(text) <= _ERROR_MAX else text[:_ERROR_MAX] + "…")
 
     def _flush_soon(self) -> None:
         """Before anything else happens on the loop, or with the next start: an end has no effect to come before.
@@ -318,7 +339,7 @@ class Journal:
         """
         loop = asyncio._get_running_loop()
         if loop is None or len(self._waiting) > _CROWD:
-            self.flush()
+            self._flush()
         elif not self._flush_due:
             self._flush_due = True
             loop.call_soon(self._flush_now)
@@ -333,24 +354,37 @@ class Journal:
 
     def _flush_start(self) -> int:
         try:
-            self.flush()
+            self._flush()
         except JournalError:
             self._waiting.pop()  # it did not start, so nothing may ever say it did
             raise
         self.seq += 1
         return self.seq
 
-    def _make_room(self) -> None:
-        """Many records wait: because nobody flushed (so they are written now), or because the disk refuses them."""
-        if len(self._waiting) <= _CROWD_MAX:
-            self.flush()
-            return
-        self._waiting.pop()
-        raise JournalError(
-            "The journal cannot be written and too many records wait already. Free disk space and retry."
-        )
+    def _keep(self, record: str) -> None:
+        """Lets a record wait. Where many do, nobody flushed (so they are written now) or the disk refuses them.
+
+        While it refuses, what waits is kept; only a record for which there is no more room is refused itself.
+        """
+        waiting = self._waiting
+        if len(waiting) >= _CROWD and (not self._refused or len(waiting) % _CROWD == 0 or len(waiting) >= _CROWD_MAX):
+            try:
+                self._flush()
+            except JournalError as error:
+                if self.closed:
+                    raise
+                if len(waiting) >= _CROWD_MAX:
+                    raise JournalError(
+                        "The journal cannot be written and too many records wait already. Free disk space and retry."
+                    ) from error
+                _log.error("the journal could not be written: %s", error.message)
+        waiting.append(record)
 
     def _write(self, data: bytes) -> None:
+        now = monotonic()
+        if now >= self._look_again:
+            self._refuse_if_gone()
+            self._look_again = now + _LOOK_EVERY_S
         if self._torn:
             self._cut_back()
         try:
@@ -366,6 +400,14 @@ class Journal:
             raise JournalError(
                 f"The journal could not be written ({error.strerror}); the call was not run. Free disk space and retry."
             ) from error
+
+    def _refuse_if_gone(self) -> None:
+        """A record in a deleted file survives nothing, and under its name another session may write by now."""
+        if not is_named(self._fd, self.path):
+            self._refused = True
+            raise JournalError(
+                "The journal's file was deleted or replaced, so nothing can be recorded. Start a new session."
+            )
 
     def _cut_back(self) -> None:
         """Removes what a failed write left behind: half a line would look like tampering once more follows it."""

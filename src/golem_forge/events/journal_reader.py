@@ -21,6 +21,7 @@ from golem_forge.events.session_files import is_held
 
 Record = dict[str, Any]
 _MAX_PROBLEMS = 100
+_LOOKS = 3
 _EARLIER = 64
 """After a fault a line may also follow one of so many earlier lines: an inserted or moved line is named once."""
 
@@ -112,6 +113,8 @@ def scan(path: Path, *, want: frozenset[int] = frozenset(), records: list[Record
 
 def _take_in(found: Scan, number: int, record: Mapping[str, Any]) -> None:
     kind = record.get("type")
+    if found.closed and kind != "resumed":
+        _add(found, number, "follows the end of the session, which was not resumed: it was added")
     found.closed = kind == "closed"
     if isinstance(record.get("seq"), int):
         found.seq = record["seq"]
@@ -144,11 +147,26 @@ def against_anchor(found: Scan, anchor: Anchor) -> list[Problem]:
     return []
 
 
+def _at_the_end(found: Scan, head: Anchor | None) -> list[Problem]:
+    """A closed journal is exactly as long as its anchor says, and has one."""
+    if head is None:
+        return [
+            Problem(found.lines, "closes the session, but the .head file that proves its length is gone or unreadable")
+        ]
+    if found.lines > head.lines:
+        return [Problem(head.lines + 1, "comes after the end that was kept outside this file: it was added")]
+    return []
+
+
 def verify(path: Path, anchor: Anchor | None = None) -> Verification:
     """Whether the file is what was written. `anchor`: what another record (the index) knows about its length."""
-    anchors = [known for known in (read_anchor(path), anchor) if known is not None]
-    found = scan(path, want=frozenset(known.lines for known in anchors))
-    held = is_held(path)
+    for _ in range(_LOOKS):
+        head = read_anchor(path)
+        anchors = [known for known in (head, anchor) if known is not None]
+        found = scan(path, want=frozenset(known.lines for known in anchors))
+        held = is_held(path)
+        if head == read_anchor(path):  # else a writer closed or resumed the session meanwhile
+            break
     problems = list(found.problems)
     for known in anchors:
         if found.lines < known.lines:
@@ -159,6 +177,8 @@ def verify(path: Path, anchor: Anchor | None = None) -> Verification:
             problems.append(Problem(known.lines, "has another hash than the one kept outside this file (rewritten)"))
     if found.session_id and found.session_id != path.stem:
         problems.append(Problem(1, f"belongs to session {found.session_id}"))
+    if found.closed and not held:
+        problems += _at_the_end(found, head)
     if not found.lines and not held:
         problems.append(Problem(1, "the file holds no record"))
     notes = []

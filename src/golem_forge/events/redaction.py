@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from golem_forge.events.credential_names import INSIDE, KNOWN_NAMES, NOT, credential
 from golem_forge.events.jsontext import encode
-from golem_forge.events.secret_forms import forms
+from golem_forge.events.secret_forms import forms, line_forms
 
 MIN_SECRET: Final = 4
 MAX_SECRET: Final = 64 * 1024
@@ -26,6 +26,11 @@ _SCALARS: Final = frozenset({int, float, bool, type(None)})
 _LONG: Final = 400
 """From this length on, one substring search per spelling is quicker than one regular expression over the text."""
 _CLEAN_MOST: Final = 2048
+_INSIDE_PATH: Final = re.compile(r"(?:/|%2[Ff])[\w.\-]+\Z")
+"""`/srv/app` is another place in `/data/srv/app`; in `-I/srv/app` it is itself."""
+_FILE_HOST: Final = re.compile(r"file://[\w.\-]+\Z")
+PATH_CONTEXT: Final = 300
+"""So much of what stands before a path is looked at: more than the longest name of a file."""
 _AFTER_PATH: Final = r"(?![\w-]|\.\w)"
 """`/srv/app` is found in `/srv/app/x` and at the end of a sentence, not in `/srv/app2` or `/srv/app.txt`."""
 _ALREADY = re.compile(r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*)\]")
@@ -61,7 +66,7 @@ class Redactor:
         if self._names >= MAX_SECRETS:
             return f"{name}: more than {MAX_SECRETS} secrets"
         self._names += 1
-        for form in forms(value):
+        for form in forms(value) | line_forms(value):
             self._secrets.setdefault(form, f"[secret {name}]")
         self._compile()
         return None
@@ -91,9 +96,7 @@ class Redactor:
             return text
         if self._secret_pattern is not None:
             text = self._secret_pattern.sub(lambda match: self._secrets[match.group()], text)
-        if self._path_pattern is not None:
-            text = self._path_pattern.sub(lambda match: self._paths[match.group()], text)
-        return text
+        return self.paths_out(text)
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
         """Where `text` would replace a secret; a stream must not be divided there."""
@@ -101,6 +104,30 @@ class Redactor:
 
     def path_spans(self, text: str) -> list[tuple[int, int]]:
         return [match.span() for match in self._path_pattern.finditer(text)] if self._path_pattern else []
+
+    def secrets_out(self, text: str) -> str:
+        """Only the secrets: content that a tool was asked for keeps its paths, or it could not be written back."""
+        if self._secret_pattern is None or len(text) < self._shortest or text in self._clean:
+            return text
+        if len(text) >= _LONG and not any(form in text for form in self._secrets):
+            return text
+        return self._secret_pattern.sub(lambda match: self._secrets[match.group()], text)
+
+    def paths_out(self, text: str, before: str = "") -> str:
+        """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""
+        if self._path_pattern is None:
+            return text
+
+        def virtual(match: re.Match[str]) -> str:
+            start = match.start()
+            context = text[max(0, start - PATH_CONTEXT) : start]
+            if before and start < PATH_CONTEXT:
+                context = (before + context)[-PATH_CONTEXT:]
+            if _INSIDE_PATH.search(context) and not _FILE_HOST.search(context):
+                return match.group()
+            return self._paths[match.group()]
+
+        return self._path_pattern.sub(virtual, text)
 
     def value(self, value: Any) -> Any:
         """The same value without what must not be shown; the same object if there was nothing."""

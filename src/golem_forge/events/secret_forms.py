@@ -1,4 +1,4 @@
-"""The spellings under which a known value may turn up: as it is, JSON-escaped, URL-quoted, and in base64.
+"""The spellings under which a known value may turn up: as it is, JSON-escaped, URL-quoted, in base64, and by lines.
 
 Base64 writes a value differently at each of the three places it can have in a group of three bytes; the characters
 that do not depend on its neighbours are found inside any longer encoded text (`user:password` of a header).
@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from urllib.parse import quote, quote_plus
 
 _MIN_CORE = 8
 """Shorter pieces of base64 would also be found in ordinary words."""
+_MIN_LINE = 16
+"""Shorter lines of a value turn up elsewhere too."""
+_WRAPPED_AT = (64, 76)
+"""Where PEM and MIME (also the `base64` command) break their lines."""
+_BREAK = re.compile(r"[\r\n]+|(?:\\r)?\\n")
+_ARMOUR = "-----"
 
 
 def forms(value: str) -> set[str]:
@@ -29,6 +36,24 @@ def forms(value: str) -> set[str]:
         found |= _base64_forms(raw)
     if stripped:
         found.add(stripped)
+    return found
+
+
+def line_forms(value: str) -> set[str]:
+    """The pieces of a long secret that are shown alone where a text is shown line by line (`L7: …`)."""
+    found = set()
+    pieces = [piece.strip() for piece in _BREAK.split(value)]
+    if len(pieces) > 1:
+        for line in pieces:
+            if len(line) >= _MIN_LINE and not line.startswith(_ARMOUR):  # `-----BEGIN …` is in every such file
+                found |= {line, json.dumps(line)[1:-1], line.replace("/", "\\/")}
+    for text in {value, value.strip(), value.strip() + "\n"}:
+        encoded = base64.standard_b64encode(text.encode("utf-8", "surrogatepass")).decode()
+        for width in _WRAPPED_AT:
+            if len(encoded) > width:
+                lines = [encoded[place : place + width] for place in range(0, len(encoded), width)]
+                found |= {"\n".join(lines), "\r\n".join(lines), "\\n".join(lines), "\\r\\n".join(lines)}
+                found |= {line for line in lines if len(line) >= _MIN_LINE}
     return found
 
 

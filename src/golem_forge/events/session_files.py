@@ -57,9 +57,18 @@ def create_locked(path: Path, session_id: str) -> int:
         if is_held(path):
             raise SessionInUse(session_id) from None
         raise SessionExists(session_id) from None
-    os.fchmod(fd, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return fd
+    try:
+        os.fchmod(fd, 0o600)
+        _lock(fd)
+        if is_named(fd, path):
+            return fd
+    except BlockingIOError:
+        pass  # another process opened it at once, before it was locked
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    raise SessionInUse(session_id)
 
 
 def open_locked(path: Path, session_id: str) -> int:
@@ -68,16 +77,38 @@ def open_locked(path: Path, session_id: str) -> int:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         raise SessionNotFound(session_id) from None
+    try:
+        _lock(fd)
+    except BlockingIOError:
+        os.close(fd)
+        raise SessionInUse(session_id) from None
+    if is_named(fd, path):
+        return fd
+    os.close(fd)
+    if path.exists():
+        raise SessionInUse(session_id)
+    raise SessionNotFound(session_id)
+
+
+def _lock(fd: int) -> None:
+    """BlockingIOError while another process has it."""
     for attempt in range(_LOCK_TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
-        except OSError:
+            return
+        except BlockingIOError:
             # `is_held` of another process may have touched the lock for an instant.
-            if attempt + 1 < _LOCK_TRIES:
-                time.sleep(_LOCK_PAUSE_S)
-    os.close(fd)
-    raise SessionInUse(session_id)
+            if attempt + 1 == _LOCK_TRIES:
+                raise
+            time.sleep(_LOCK_PAUSE_S)
+
+
+def is_named(fd: int, path: Path) -> bool:
+    """Whether the open file is still the one under this name: a lock on a file that was deleted keeps nobody out."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def is_held(path: Path) -> bool:

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from golem_forge.events.redaction import Redactor
+from golem_forge.events.redaction import PATH_CONTEXT, Redactor
 
 
 class StreamRedactor:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = ""
+        self._before = ""
+        """The end of what was shown, with its paths as they came: it decides whether a path begins after it."""
 
     def feed(self, chunk: str) -> str:
         text = self._held + chunk
         cut = self._safe_end(text)
         self._held = text[cut:]
-        return self._redactor.text(text[:cut])
+        return self._shown(text[:cut])
 
     def finish(self) -> str:
         text, self._held = self._held, ""
-        return self._redactor.text(text)
+        return self._shown(text)
+
+    def _shown(self, text: str) -> str:
+        text = self._redactor.secrets_out(text)
+        shown = self._redactor.paths_out(text, self._before)
+        self._before = (self._before + text[-PATH_CONTEXT:])[-PATH_CONTEXT:]
+        return shown
 
     def _safe_end(self, text: str) -> int:
         """The first place from which on the text could still become something to take out."""

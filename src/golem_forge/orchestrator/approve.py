@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from golem_forge.config.modes import ApprovalMode
-from golem_forge.core.copying import own_copy, with_hidden_restored
+from golem_forge.core.copying import own_copy, same_json, with_hidden_restored
 from golem_forge.core.decision import AnsweredBy
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.verdict import Risk, Status, Verdict, is_riskier
@@ -78,7 +78,8 @@ class Approval:
         before, asked = travel.arguments.plain, _judged(travel).decision
         travel.arguments = validate(travel.tool, args)
         shown = self._redactor.value
-        travel.notes = (*travel.notes, changes(shown(before), shown(travel.arguments.plain)))
+        if note := changes(shown(before), shown(travel.arguments.plain)):
+            travel.notes = (*travel.notes, note)
         await replan()
         decision = _judged(travel).decision
         decision.edited, decision.asked_at, decision.answered_at = True, asked.asked_at, asked.answered_at
@@ -130,7 +131,8 @@ class Approval:
         return Waiting(
             request=request,
             check_edit=lambda args: _problems(travel, args),
-            restore=partial(_restored, own_copy(request.args), travel.arguments.plain),
+            restore=partial(_restored, own_copy(request.args), travel.arguments.given or travel.arguments.plain),
+            clean=lambda problems: tuple((field, self._redactor.text(words)[:500]) for field, words in problems),
             covered=lambda: self._covered(travel),
             signal=travel.waiting,
         )
@@ -175,7 +177,9 @@ def _judged(travel: Travel) -> Judged:
 
 
 def _restored(shown: dict[str, Any], original: dict[str, Any], edited: dict[str, Any]) -> dict[str, Any]:
-    return cast(dict[str, Any], own_copy(with_hidden_restored(edited, shown, original)))
+    left_alone = {key for key in edited if key not in original and key in shown and same_json(edited[key], shown[key])}
+    changed = {key: value for key, value in edited.items() if key not in left_alone}  # what was a default still is one
+    return cast(dict[str, Any], own_copy(with_hidden_restored(changed, shown, original)))
 
 
 def _problems(travel: Travel, args: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -183,6 +187,8 @@ def _problems(travel: Travel, args: dict[str, Any]) -> tuple[tuple[str, str], ..
         validate(travel.tool, args)
     except InputInvalid as error:
         return error.fields or (("", error.message),)
+    except Exception as error:  # a validator of the tool's own
+        return (("", f"could not be checked ({type(error).__name__})"),)
     return ()
 
 

@@ -14,6 +14,8 @@ from golem_forge.orchestrator.outputs import OutputStore
 
 TEXT_LIMIT: Final = 32 * 1024
 VALUE_LIMIT: Final = 256 * 1024
+CONTENT_LIMIT: Final = 16 * 1024 * 1024
+"""Images are content too, and are not cut."""
 _LINE_SLACK: Final = 1024
 SHORT: Final = 4096
 """A text of this length fits, whatever its characters."""
@@ -63,9 +65,10 @@ def bound_result(result: ToolResult, keep: OutputStore, worker: str, limit: int 
     text, handle = bound_text(result.text, limit, keep, worker)
     value = result.value if _fits(result.value, VALUE_LIMIT) else _without_bulk(result.value)
     structured = result.structured if _fits(result.structured, VALUE_LIMIT) else None
-    if not handle and value is result.value and structured is result.structured:
+    content = result.content if _fits(list(result.content), CONTENT_LIMIT) else ()
+    if not handle and value is result.value and structured is result.structured and content is result.content:
         return result, ""
-    return replace(result, text=text, value=value, structured=structured), handle
+    return replace(result, text=text, value=value, structured=structured, content=content), handle
 
 
 def _fits(value: Any, room: int) -> bool:
@@ -94,6 +97,13 @@ def _weigh(value: Any, room: int) -> int:
 
 def _without_bulk(value: dict[str, Any]) -> dict[str, Any]:
     """The same kind with its large members left out and named."""
-    kept = {key: item for key, item in value.items() if key == "kind" or _fits(item, VALUE_LIMIT // 16)}
-    left_out = [key for key in value if key not in kept]
+    kept: dict[str, Any] = {"kind": value["kind"]}
+    left_out: list[str] = []
+    room = VALUE_LIMIT // 4
+    for key, item in value.items():
+        rest = _weigh(item, room - len(key)) if key != "kind" else room
+        if rest >= 0:
+            kept[key], room = item, rest
+        elif len(left_out) < 20:
+            left_out.append(key[:100])
     return {**kept, "leftOut": left_out}

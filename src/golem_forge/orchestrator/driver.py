@@ -37,6 +37,8 @@ class Watch:
     why: Status | None = None
     """Set once something ended the call."""
     idle = False
+    only_waits = False
+    """The work is a wait for a turn: one that came in the very tick of an interrupt was still taken."""
     abandoned = False
     _task: asyncio.Task[Any] | None = None
 
@@ -44,6 +46,12 @@ class Watch:
         self._signal = signal
         self._total = total
         self._idle = idle
+
+    @classmethod
+    def over_a_wait(cls, signal: InterruptSignal) -> Watch:
+        watch = cls(signal, None, None)
+        watch.only_waits = True
+        return watch
 
     @property
     def armed(self) -> bool:
@@ -115,7 +123,7 @@ def drive(work: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any, Any, A
             try:
                 waits_for = work.send(None) if thrown is None else work.throw(thrown)
             except StopIteration as stop:
-                if watch.why is None:
+                if watch.why is None or watch.only_waits:
                     return stop.value
                 raise Ended(watch) from None
             if not watch.armed:

@@ -1,18 +1,25 @@
-"""What a caller reads when a tool's own code raised: the exception's type and its words, bounded."""
+"""What a caller reads when a tool's own code raised: the exception's type and its words."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_MAX_CHARS: Final = 2000
+_MOST_READ: Final = 1 << 20
+_MOST_SHOWN: Final = 2000
 
 
 def failure_text(error: BaseException) -> str:
+    """Not yet cut: what must be taken out has to be found whole first."""
+    kind = type.__dict__["__name__"].__get__(type(error))[:200]  # past a metaclass that lies or raises
     try:
-        words = str(error)
-    except Exception:  # an exception whose __str__ raises is still only one failed call
-        words = ""
-    kind = type(error).__name__
-    if len(words) > _MAX_CHARS:
-        words = f"{words[: _MAX_CHARS // 2]} … {words[-_MAX_CHARS // 2 :]}"
+        words = str(error)[:_MOST_READ]
+    except BaseException:  # an exception that cannot be read is still only one failed call
+        words = "(its words cannot be read)"
     return f"{kind}: {words}" if words else kind
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a long text."""
+    if len(text) <= _MOST_SHOWN:
+        return text
+    return f"{text[: _MOST_SHOWN // 2]} … {text[-_MOST_SHOWN // 2 :]}"

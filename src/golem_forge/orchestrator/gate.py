@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 
 
@@ -37,7 +38,8 @@ class Gate:
             if place.done() and not place.cancelled():  # admitted and cancelled in the same breath
                 self.leave(read_only)
             else:
-                self._queue.remove(entry)
+                with contextlib.suppress(ValueError):  # already passed over, because it was cancelled
+                    self._queue.remove(entry)
                 self._admit_waiting()
             raise
 

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from golem_forge.core.errors import ToolFailed
+
 MAX_AGE_SECONDS: Final = 7 * 24 * 3600
 MAX_TOTAL_BYTES: Final = 1 << 30
+MAX_SESSION_BYTES: Final = 512 << 20
+"""What one session may keep: its own outputs are never pruned while it lives."""
 _INDEX: Final = "index.jsonl"
 
 
@@ -31,16 +35,25 @@ class OutputStore:
         self._root = root
         self._folder = root / session_id
         self._kept: dict[str, KeptOutput] = {}
+        self._kept_bytes = 0
 
     def keep(self, text: str, worker: str) -> str:
         """Writes the whole text and gives its handle. Raises OSError when it cannot be kept."""
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.prune()
+        data = text.encode("utf-8", "surrogateescape")
+        self._kept_bytes += len(data)
+        if self._kept_bytes > MAX_SESSION_BYTES:
+            raise ToolFailed(
+                f"This output is {len(data)} bytes, and the session already keeps {MAX_SESSION_BYTES >> 20} MiB of "
+                "outputs. Ask for less at a time, or start a new session.",
+                code="TOO_MUCH_OUTPUT",
+            )
         handle = f"out_{secrets.token_hex(6)}"
         path = self._folder / handle
         with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
+            file.write(data)
         line = json.dumps({"handle": handle, "worker": worker}) + "\n"
         with open(os.open(self._folder / _INDEX, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a") as index:
             index.write(line)

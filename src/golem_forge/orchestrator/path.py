@@ -8,6 +8,7 @@ There is no second way in: a batch, a slash command, an MCP request and a tool t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,12 +23,13 @@ from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status, Verdict
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
+from golem_forge.events.journal_errors import JournalError
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.approve import Approval
 from golem_forge.orchestrator.batch import BatchMode, OnFailure, run_batch
 from golem_forge.orchestrator.bound import SHORT, bound_result
 from golem_forge.orchestrator.driver import Ended, Watch, drive
-from golem_forge.orchestrator.failure import failure_text
+from golem_forge.orchestrator.failure import failure_text, shortened
 from golem_forge.orchestrator.gate import Gate
 from golem_forge.orchestrator.order import BatchOrder
 from golem_forge.orchestrator.outputs import OutputStore
@@ -35,7 +37,7 @@ from golem_forge.orchestrator.plan import make_plan
 from golem_forge.orchestrator.record import Recorder
 from golem_forge.orchestrator.redact import redact_result
 from golem_forge.orchestrator.resolve import resolve
-from golem_forge.orchestrator.run import ended_text, refuse_generator, run
+from golem_forge.orchestrator.run import ended_text, refuse_unfinished, run
 from golem_forge.orchestrator.travel import Travel
 from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.base import ApprovalBlocks
@@ -50,6 +52,7 @@ from golem_forge.tools.tool import Tool
 
 MAX_DEPTH: Final = 5
 MAX_REPLANS: Final = 3
+_MOST_ERROR_READ: Final = 1 << 20
 
 
 class Orchestrator:
@@ -72,6 +75,7 @@ class Orchestrator:
         signal: InterruptSignal | None = None,
         gate: Gate | None = None,
         project: str = "",
+        strange_zones: frozenset[str] = frozenset(),
     ) -> None:
         self.catalog = tools if isinstance(tools, Catalog) else _catalog_of(tools)
         self.session_id = session_id or new_id()
@@ -80,7 +84,7 @@ class Orchestrator:
         self.sandbox = sandbox
         self.redactor = redactor or Redactor()
         self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
-        self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project)
+        self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones)
         self._gate = gate or Gate()
         self._approval = Approval(approval, self.judge, self.redactor)
         self._recorder = Recorder(bus, journal, self.redactor, worker)
@@ -109,8 +113,12 @@ class Orchestrator:
         except ForgeError as error:
             outcome = travel.outcome(error.status, error=self._safe(error.message), code=error.code)
         except asyncio.CancelledError as error:
-            cancelled = error
-            outcome = travel.outcome(Status.INTERRUPTED, error="The caller was cancelled.")
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                cancelled = error
+                outcome = travel.outcome(Status.INTERRUPTED, error="The caller was cancelled.")
+            else:  # the tool cancelled something of its own and let it escape
+                outcome = travel.outcome(Status.EXECUTION_FAILED, error=failure_text(error))
         except BaseException as error:
             outcome = travel.outcome(Status.EXECUTION_FAILED, error=self._safe(failure_text(error)))
         finally:
@@ -130,7 +138,8 @@ class Orchestrator:
         """Puts a whole batch on record before any of it starts, so that a crash shows what never ran."""
         travels = [Travel(call, self.signal, waiting) for call in calls]
         for travel in travels:
-            self._recorder.proposed(travel)
+            with contextlib.suppress(JournalError):  # its start will try again, and refuse
+                self._recorder.proposed(travel)
         return travels
 
     def skip(self, travel: Travel, why: str) -> Outcome:
@@ -173,7 +182,7 @@ class Orchestrator:
         except ForgeError:
             if order is None or order.is_next(index):
                 raise
-            await drive(order.my_turn(index, travel.tool.read_only), Watch(travel.waiting, None, None))
+            await drive(order.my_turn(index, travel.tool.read_only), Watch.over_a_wait(travel.waiting))
             await self._plan_and_judge(travel)
 
     def _decide_at_once(self, travel: Travel) -> bool:
@@ -193,9 +202,9 @@ class Orchestrator:
     async def _enter(self, travel: Travel, read_only: bool, order: BatchOrder | None, index: int) -> None:
         """Waits for this call's turn. Interrupting ends the wait with zero executions."""
         if order is not None:
-            await drive(order.my_turn(index, read_only), Watch(travel.waiting, None, None))
+            await drive(order.my_turn(index, read_only), Watch.over_a_wait(travel.waiting))
         if not self._gate.try_enter(read_only):
-            await drive(self._gate.enter(read_only), Watch(travel.waiting, None, None))
+            await drive(self._gate.enter(read_only), Watch.over_a_wait(travel.waiting))
         if travel.waiting:
             self._gate.leave(read_only)
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
@@ -211,6 +220,12 @@ class Orchestrator:
             return True
         judged = travel.plan
         assert judged is not None
+        if overtaken and travel.asked and judged.recheck is not None:
+            try:
+                judged.recheck()
+            except ForgeError:  # ours or somebody else's change: what was shown is no more, so it is shown again
+                travel.approved_as = ""
+                return False
         fresh = await make_plan(travel, self._context_of(travel), self._gate)
         same = call_keys(travel.tool, travel.arguments, fresh, self.worker)[0] == travel.judged_as
         if same and not overtaken:
@@ -226,6 +241,8 @@ class Orchestrator:
         return False
 
     def _about_to_run(self, travel: Travel) -> None:
+        if travel.waiting:  # the last moment at which an interrupt still means: not at all
+            raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
         travel.started = perf_counter()  # how long it took is how long it ran, not how long a person thought
         if travel.judged is not None:
             self.judge.count(travel.judged)
@@ -234,7 +251,7 @@ class Orchestrator:
     def _ran(self, travel: Travel, value: Any) -> Outcome:
         """From the tool's raw value to what the caller gets: checked, redacted, bounded."""
         tool = travel.tool
-        refuse_generator(tool.name, value)
+        refuse_unfinished(tool.name, value)
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
         result, handle = self._presentable(to_result(value))
@@ -248,7 +265,7 @@ class Orchestrator:
     def _presentable(self, result: ToolResult) -> tuple[ToolResult, str]:
         """Redacted and bounded. Most results are short, say all in their text, and hold nothing to take out."""
         text = result.text
-        if len(text) <= SHORT and says_all(result) and self.redactor.text(text) is text:
+        if len(text) <= SHORT and says_all(result) and self.redactor.secrets_out(text) is text:
             return result, ""
         return bound_result(redact_result(result, self.redactor), self.outputs, self.worker)
 
@@ -287,9 +304,9 @@ class Orchestrator:
         return await self.step(travel)
 
     def _safe(self, text: str) -> str:
-        """No secret and no host path in what a caller reads."""
-        text = self.redactor.text(text)
-        return self.sandbox.virtualise(text) if self.sandbox else text
+        """No secret and no host path in what a caller reads, and no end of it: redacted first, then cut."""
+        text = self.redactor.text(text[:_MOST_ERROR_READ])
+        return shortened(self.sandbox.virtualise(text) if self.sandbox else text)
 
 
 def _catalog_of(tools: Iterable[Tool]) -> Catalog:

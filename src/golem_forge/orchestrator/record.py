@@ -35,8 +35,8 @@ class Recorder:
         """The call is on record (not yet on disk); done once."""
         if self._journal is not None and not travel.proposed:
             call = travel.call
-            travel.proposed = True
             self._journal.propose(call.id, str(call.name)[:200], call.args, call.caller, self._worker, call.parent_id)
+            travel.proposed = True
 
     def before_waiting(self, travel: Travel) -> None:
         """What was proposed must survive a crash while nobody has answered yet."""
@@ -87,7 +87,7 @@ class Recorder:
             if total is not None:
                 data["total"] = total
             if message:
-                data["message"] = message
+                data["message"] = str(message)[:2000]
             self._bus.emit("toolProgress", data, self._worker)
 
     def finished(self, travel: Travel, outcome: Outcome) -> Outcome:
@@ -112,14 +112,21 @@ class Recorder:
             outcome.duration_ms,
             outcome.error,
             outcome.output_handle,
-            self._shown_value(outcome.result),
+            self._shown_value(travel, outcome.result),
             _rarer(outcome),
         )
 
-    def _shown_value(self, result: ToolResult | None) -> dict[str, Any] | None:
-        """The value without credentials by name; known secrets were taken out when the tool returned."""
-        if result is None or says_all(result):
-            return None if result is None else result.value
+    def _shown_value(self, travel: Travel, result: ToolResult | None) -> dict[str, Any] | None:
+        """The value without credentials by name; known secrets were taken out when the tool returned.
+
+        What was read from a secret file is for the caller it was approved for, not for a log.
+        """
+        if result is None:
+            return None
+        if travel.reads_secret:
+            return {"kind": "text", "content": "[the content of a secret file is not recorded]"}
+        if says_all(result):
+            return result.value
         return cast(dict[str, Any], self._redactor.value(result.value))
 
     def _started_data(self, travel: Travel) -> dict[str, Any]:
@@ -151,7 +158,7 @@ class Recorder:
             "truncated": False,
         }
         optional = {
-            "value": self._shown_value(result),
+            "value": self._shown_value(travel, result),
             "error": outcome.error,
             "outputHandle": outcome.output_handle,
         }

@@ -1,7 +1,7 @@
-"""Takes known secrets and host paths out of a result before anyone reads it, keeps it, or shows it.
+"""Takes known secrets out of a result before anyone reads it, keeps it, or shows it.
 
-Only known values are taken out here: a result that happens to have a member named `token` belongs to its caller.
-(Events and the journal also hide by name.)
+Only known values are taken out here: a result that happens to have a member named `token` belongs to its caller, and
+the content of a file keeps its paths, or it could not be written back. (Events and the journal also hide by name.)
 """
 
 from __future__ import annotations
@@ -11,25 +11,40 @@ from typing import Any
 
 from golem_forge.core.result import ToolResult
 from golem_forge.events.redaction import Redactor
+from golem_forge.tools.json_values import safe_json
 
 
 def redact_result(result: ToolResult, redactor: Redactor) -> ToolResult:
-    if not redactor.secrets and not redactor.paths:
-        return result
-    return replace(
+    plain = replace(
         result,
-        text=redactor.text(result.text),
-        value=_cleaned(result.value, redactor),
-        content=tuple(_cleaned(block, redactor) for block in result.content),
-        structured=_cleaned(result.structured, redactor),
+        text=str(result.text),
+        value=_json(result.value),
+        content=tuple(_json(block) for block in result.content),
+        structured=_json(result.structured),
+        meta=_json(result.meta),
     )
+    if not redactor.secrets:
+        return plain
+    return replace(
+        plain,
+        text=redactor.secrets_out(plain.text),
+        value=_cleaned(plain.value, redactor),
+        content=tuple(_cleaned(block, redactor) for block in plain.content),
+        structured=_cleaned(plain.structured, redactor),
+        meta=_cleaned(plain.meta, redactor),
+    )
+
+
+def _json(value: Any) -> Any:
+    """A tool's own ToolResult may hold anything; what is not JSON could not be looked through."""
+    return safe_json(value)[0]
 
 
 def _cleaned(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
-        return redactor.text(value)
+        return redactor.secrets_out(value)
     if isinstance(value, dict):
-        return {redactor.text(key): _cleaned(item, redactor) for key, item in value.items()}
+        return {redactor.secrets_out(key): _cleaned(item, redactor) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_cleaned(item, redactor) for item in value]
     return value

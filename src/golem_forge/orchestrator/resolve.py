@@ -26,10 +26,10 @@ def resolve(call: ToolCall, catalog: Catalog) -> tuple[Tool, dict[str, Any]]:
     for _ in range(_MAX_HANDOVERS):
         handed = None if tool.redirect is None else tool.redirect(args)
         if handed is None:
-            break
+            return tool, args
         name, args = handed
         tool = catalog.resolve(name, call.caller)
-    return tool, args
+    raise InputInvalid(f"{call.name}: handed on more than {_MAX_HANDOVERS} times")
 
 
 def _as_object(tool: Tool, args: Any) -> dict[str, Any]:

@@ -48,10 +48,15 @@ async def _run_sync(function: Callable[[], Any], watch: Watch, *, inline: bool) 
     return value
 
 
-def refuse_generator(name: str, value: Any) -> None:
-    """Nothing a generator would do has happened yet, and nobody will ever run it."""
+def refuse_unfinished(name: str, value: Any) -> None:
+    """Nothing these would do has happened yet, and nobody will ever run them."""
     if isinstance(value, (GeneratorType, AsyncGeneratorType)):
         raise ToolFailed(f"tool '{name}' returned a generator; return its items as a list")
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise ToolFailed(f"tool '{name}' returned a coroutine; await it and return its value")
+    if isinstance(value, asyncio.Future):
+        raise ToolFailed(f"tool '{name}' returned a future; await it and return its value")
 
 
 async def _off_the_loop(function: Callable[[], Any], watch: Watch) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from golem_forge.core.call import Outcome, ToolCall
 from golem_forge.core.decision import Decision
+from golem_forge.core.effects import Mark
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.result import ToolResult
 from golem_forge.core.signal import InterruptSignal
@@ -67,6 +68,11 @@ class Travel:
         self.reads_only = self.parent.reads_only
 
     @property
+    def reads_secret(self) -> bool:
+        effects = self.judged.facts.effects if self.judged else None
+        return any(Mark.SECRET_PATH in effect.marks for effect in effects or ())
+
+    @property
     def judged_as(self) -> str:
         return self.decision.fingerprint if self.decision else ""
 
@@ -84,7 +90,7 @@ class Travel:
     def outcome(self, status: Status, *, result: ToolResult | None = None, error: str = "", code: str = "") -> Outcome:
         outcome = Outcome(  # by position: made for every call, and keywords would double its cost
             self.call,
-            self.tool.name if self.tool else str(self.call.name),
+            self.tool.name if self.tool else str(self.call.name)[:200],
             status,
             result,
             error,
@@ -109,5 +115,7 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> str:
         text = json.dumps(args[name], ensure_ascii=False, default=str)
         return text if len(text) <= 200 else f"{text[:100]}…{text[-100:]}"
 
-    names = [name for name in {**before, **after} if before.get(name, ...) != after.get(name, ...)]
+    names = [name for name in {**before, **after} if spell(before, name) != spell(after, name)]
+    if not names:
+        return ""
     return "The user changed: " + ", ".join(f"{n} {spell(before, n)} → {spell(after, n)}" for n in names) + "."

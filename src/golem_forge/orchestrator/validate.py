@@ -16,17 +16,25 @@ from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
 
 MAX_DEPTH: Final = 64
 _TINY: Final = 256
+_FEW: Final = 64
 _SMALL: Final = 1 << 63
 
 
 def validate(tool: Tool, args: dict[str, Any]) -> Arguments:
+    if len(args) > _FEW:
+        _check_whole(tool, args)
     for name, value in args.items():
         kind = type(value)
-        if type(name) is str and (
-            (kind is int and -_SMALL < value < _SMALL)
-            or (kind is str and len(value) < _TINY and value.isascii())
-            or kind is bool
-            or value is None
+        if (
+            type(name) is str
+            and len(name) < _TINY
+            and name.isascii()
+            and (
+                (kind is int and -_SMALL < value < _SMALL)
+                or (kind is str and len(value) < _TINY and value.isascii())
+                or kind is bool
+                or value is None
+            )
         ):
             continue
         _check_whole(tool, args)

@@ -62,6 +62,6 @@ def _chosen(raw: Mapping[str, Any], request: ApprovalRequest) -> Offer | None:
             if offer.id == wanted:
                 return offer
         raise LookupError(wanted)
-    if scope := raw.get("remember"):
-        return next((offer for offer in request.choices if offer.scope == scope), None)
+    if raw.get("remember") == "session":  # the narrowest; what outlives the session is chosen by its id, never in short
+        return next((offer for offer in request.choices if offer.scope == "session"), None)
     return None

@@ -21,7 +21,8 @@ MAX_PENDING: Final = 100
 MAX_EDITS: Final = 20
 _log = logging.getLogger(__name__)
 
-CheckEdit = Callable[[dict[str, Any]], tuple[tuple[str, str], ...]]
+Problems = tuple[tuple[str, str], ...]
+CheckEdit = Callable[[dict[str, Any]], Problems]
 """Edited arguments → problems by field; empty when they are valid."""
 Asker = Callable[[ApprovalRequest], Awaitable[Any]]
 """Shows one request and returns the raw answer. Cancelled when the request is withdrawn."""
@@ -35,6 +36,8 @@ class Waiting:
     check_edit: CheckEdit
     restore: Callable[[dict[str, Any]], dict[str, Any]]
     """Edited arguments with what the person was not shown put back."""
+    clean: Callable[[Problems], Problems]
+    """Problems without secrets: their words may repeat a value."""
     covered: Callable[[], Answer | None]
     """Judges the call again: an answer if it needs no person any more."""
     signal: InterruptSignal
@@ -60,7 +63,7 @@ class ApprovalDesk:
     async def wait(self, waiting: Waiting) -> Answer:
         if self.pending >= MAX_PENDING:
             return denied("too many pending approvals")
-        key = waiting.request.fingerprint
+        key = f"{waiting.request.fingerprint} {waiting.request.diff}"  # one card only for what looks the same too
         card = self._cards.get(key)
         if card is None:
             card = self._cards[key] = _Card([waiting])
@@ -68,7 +71,8 @@ class ApprovalDesk:
         else:
             card.waiting.append(waiting)
             card.waiting[0].request.waiting = len(card.waiting)
-        forget = waiting.signal.listen(lambda _: self._settle(waiting, _interrupted()))
+        loop = asyncio.get_running_loop()  # the signal may come from any thread
+        forget = waiting.signal.listen(lambda _: loop.call_soon_threadsafe(self._settle, waiting, _interrupted()))
         try:
             return await waiting.answer
         finally:
@@ -83,7 +87,20 @@ class ApprovalDesk:
                     self._settle(waiting, answer)
 
     async def _serve(self, key: str, card: _Card) -> None:
-        """Asks until nobody waits at this card: once, and again for the others after each edit of the oldest."""
+        """Whatever happens to the asking, nobody who waits at this card is left without an answer."""
+        try:
+            await self._ask_until_nobody_waits(key, card)
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                _log.warning("the approval could not be asked: %s", type(error).__name__)
+        finally:
+            if self._cards.get(key) is card:
+                del self._cards[key]
+            for waiting in card.waiting:
+                self._settle(waiting, denied("The approval could not be asked; the call was not run."))
+
+    async def _ask_until_nobody_waits(self, key: str, card: _Card) -> None:
+        """Once, and again for the others after each edit of the oldest."""
         while waiting := [w for w in card.waiting if not w.answer.done()]:
             first = waiting[0]
             first.request.waiting = len(waiting)
@@ -95,26 +112,26 @@ class ApprovalDesk:
             for each in served:
                 self._settle(each, answer)
             card.waiting = [w for w in card.waiting if w not in served]
-        self._cards.pop(key, None)
 
     async def _answer_to(self, waiting: Waiting) -> Answer:
         for _ in range(MAX_EDITS):
+            limit = asyncio.timeout(self._timeout)
             try:
-                async with asyncio.timeout(self._timeout):
+                async with limit:
                     raw = await self._ask(waiting.request)
-            except TimeoutError:
-                return denied(f"No answer within {self._timeout:g} s.")
+                answer = read_answer(raw, waiting.request)
+                if answer.args is None:
+                    return answer
+                edited = waiting.restore(answer.args)
+                problems = waiting.check_edit(edited)
             except Exception as error:  # a broken UI must not become a consent
+                if limit.expired():
+                    return denied(f"No answer within {self._timeout:g} s.")
                 _log.warning("the approval callback failed: %s", type(error).__name__)
                 return denied(f"The approval could not be asked ({type(error).__name__}); the call was not run.")
-            answer = read_answer(raw, waiting.request)
-            if answer.args is None:
-                return answer
-            edited = waiting.restore(answer.args)
-            problems = waiting.check_edit(edited)
             if not problems:
                 return replace(answer, args=edited)
-            waiting.request = replace(waiting.request, field_errors=problems)
+            waiting.request = replace(waiting.request, field_errors=waiting.clean(problems))
         return denied(f"The arguments were edited {MAX_EDITS} times without a valid form; the call was not run.")
 
     def _settle(self, waiting: Waiting, answer: Answer) -> None:

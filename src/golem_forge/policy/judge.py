@@ -55,6 +55,8 @@ class _Standing:
 
     sources: tuple[Source, ...]
     risk: Risk
+    made_for: Any
+    """The tool's `needs_approval` it was worked out from; another one is another standing."""
 
 
 class Judge:
@@ -64,7 +66,10 @@ class Judge:
         rules: RuleBook | None = None,
         mode: ApprovalMode = ApprovalMode.INTERACTIVE,
         project: str = "",
+        strange_zones: frozenset[str] = frozenset(),
     ) -> None:
+        self.strange_zones = strange_zones
+        """Zones that an untrusted program named: a rule about a path was not written for them."""
         self.blocks = blocks or ApprovalBlocks()
         self.rules = rules
         self.mode = mode
@@ -80,7 +85,9 @@ class Judge:
             standing = self._standings[tool]
         except KeyError:
             standing = self._standings[tool] = self._standing(tool)
-        if standing is None or (self.rules is not None and not self.rules.silent()):
+        if standing is None or standing.made_for is not tool.needs_approval:
+            return None
+        if self.rules is not None and not self.rules.silent():
             return None
         decision = Decision(Verdict.PRE_APPROVED, standing.sources, standing.sources[0], standing.risk)
         decision.compute_keys = keys
@@ -99,7 +106,7 @@ class Judge:
             return None
         if base.verdict is not Verdict.PRE_APPROVED:
             return None
-        return _Standing((base,), Risk.HIGH if tool.effects is None else Risk.LOW)
+        return _Standing((base,), Risk.HIGH if tool.effects is None else Risk.LOW, tool.needs_approval)
 
     async def judge(
         self, tool: Tool, arguments: Arguments, plan: Plan | None, ctx: ToolContext, keys: Keys | None = None
@@ -125,7 +132,7 @@ class Judge:
             sources += said
             if outcome.verdict is not Verdict.PRE_APPROVED:
                 lifted = strictest((base.verdict, outcome.verdict))
-            elif base.verdict is not Verdict.BLOCKED and outcome.covers:
+            elif base.verdict is not Verdict.BLOCKED and outcome.covers and not self._by_a_strange_name(outcome):
                 lifted = Verdict.PRE_APPROVED
                 lifting = said[0]
         config = self.blocks.named(tool.name) if decides_for_itself(tool) else []
@@ -161,6 +168,12 @@ class Judge:
         if self.mode is ApprovalMode.STRICT and base is Verdict.PRE_APPROVED:
             return Verdict.ASK
         return base
+
+    def _by_a_strange_name(self, outcome: RuleOutcome) -> bool:
+        return bool(self.strange_zones) and any(
+            hit.effect is not None and hit.effect.target.split("/")[1:2] in [[zone] for zone in self.strange_zones]
+            for hit in outcome.hits
+        )
 
     def _rules_say(
         self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: tuple[Rule, ...]

@@ -33,6 +33,8 @@ class ApprovalMemory:
 
     def deny(self, fingerprint: str) -> None:
         self._denied[fingerprint] += 1
+        if len(self._denied) > _MAX_GRANTS:
+            del self._denied[next(iter(self._denied))]
 
     def denials(self, fingerprint: str) -> int:
         return self._denied[fingerprint]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from golem_forge.core.copying import own_copy
@@ -103,6 +103,10 @@ def build_request(
     payload = redactor.text(plan.payload) if plan and plan.payload else _literal(shown)
     diff = redactor.text(plan.diff) if plan else ""
     fingerprint, key = decision.keys()
+
+    def clean(text: str) -> str:
+        return visible(redactor.text(text))
+
     hidden = count_hidden(payload) + count_hidden(diff)
     warnings = list(plan.warnings) if plan else []
     if hidden:
@@ -119,17 +123,17 @@ def build_request(
         fingerprint=fingerprint,
         args_key=key,
         risk=decision.risk.value,
-        risk_reasons=decision.risk_reasons,
-        why=by.describe() if by else "",
+        risk_reasons=tuple(clean(reason) for reason in decision.risk_reasons),
+        why=clean(by.describe()) if by else "",
         payload=visible(payload),
         diff=visible(diff),
-        effects=tuple(visible(redactor.text(effect.describe())) for effect in effects or ()),
+        effects=tuple(clean(effect.describe()) for effect in effects or ()),
         segments=tuple(
-            {"words": list(effect.words), "proven": effect.proven, "dangers": list(effect.dangers)}
+            {"words": [clean(word) for word in effect.words], "proven": effect.proven, "dangers": list(effect.dangers)}
             for effect in effects or ()
             if effect.words
         ),
-        choices=choices,
+        choices=tuple(replace(choice, label=clean(choice.label)) for choice in choices),
         previously_denied=previously_denied,
         changed="" if definition.approved else visible(definition.diff),
         warnings=tuple(warnings),

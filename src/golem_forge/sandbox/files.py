@@ -16,6 +16,7 @@ from golem_forge.sandbox.errors import (
     from_os_error,
     is_a_directory,
     not_a_directory,
+    path_changed,
     permission_denied,
     too_large,
 )
@@ -107,10 +108,12 @@ def delete(target: Target) -> None:
     """Remove the judged entry (a file, or a link itself) from its judged directory."""
     if target.access is not Verb.DELETE:
         raise ValueError("this target was not judged for delete")
-    assert target.parent is not None
+    directory = target.parent  # held: a call that gives up meanwhile closes the target under us
     target.must_be_in_place()
+    if directory is None:
+        raise path_changed(target.virtual)
     try:
-        os.unlink(target.name, dir_fd=target.parent.fd)
+        os.unlink(target.name, dir_fd=directory.fd)
     except IsADirectoryError:
         raise is_a_directory(target.virtual) from None
     except OSError as error:

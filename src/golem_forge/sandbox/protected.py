@@ -17,7 +17,14 @@ GIT_FILE: Final = ".git"
 """As a file it names another directory, and git runs the hooks it finds there."""
 
 PROTECTED_NAMES: Final = (
-    *(".git/hooks", ".git/config", ".git/config.worktree", ".git/modules/**/hooks", ".git/modules/**/config", GIT_FILE),
+    *(".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", GIT_FILE),
+    *(
+        ".git/modules/**/hooks",
+        ".git/modules/**/config",
+        ".git/modules/**/config.worktree",
+        ".git/modules/**/commondir",
+    ),
+    *(".git/worktrees/**/config.worktree", ".git/worktrees/**/commondir", ".git/worktrees/**/gitdir"),
     *(".forge", "forge.yaml", "*.worker", ".gitconfig", ".gitmodules"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile"),
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".inputrc", ".envrc", ".ripgreprc", ".mcp.json"),
@@ -27,7 +34,11 @@ PROTECTED_NAMES: Final = (
 
 _SINGLE: Final = frozenset(name for name in PROTECTED_NAMES if "/" not in name and "*" not in name) - {GIT_FILE}
 _PAIRS: Final = frozenset(tuple(name.split("/")) for name in PROTECTED_NAMES if name.count("/") == 1)
-_GIT_MODULES: Final = (".git", "modules")
+_GIT_NESTED: Final = {
+    (".git", part): frozenset(name.rpartition("/")[2] for name in PROTECTED_NAMES if name.startswith(f".git/{part}/"))
+    for part in ("modules", "worktrees")
+}
+"""Below these, at any depth: settings, hooks, and files that say where git finds settings and hooks."""
 
 _SECRET_DIRECTORIES: Final = frozenset({".aws", ".ssh", ".gnupg"})
 _SECRET_FILES: Final = frozenset(
@@ -71,8 +82,8 @@ def _protected_by(parts: Sequence[str], git_is_file: bool) -> set[str]:
     if git_is_file and parts and parts[-1] == GIT_FILE:
         names.add(GIT_FILE)
     for start in range(len(parts) - 2):
-        if tuple(parts[start : start + 2]) == _GIT_MODULES:
-            names.update(f".git/modules/**/{part}" for part in parts[start + 2 :] if part in ("hooks", "config"))
+        inside = _GIT_NESTED.get((parts[start], parts[start + 1]), ())
+        names.update(f".git/{parts[start + 1]}/**/{part}" for part in parts[start + 2 :] if part in inside)
     return names
 
 

@@ -92,6 +92,7 @@ class Target:
             real=self.real,
             zone_verdict=self.zone.verdict(self.access) if self.zone else Verdict.PRE_APPROVED,
             marks=tuple(mark for mark in self.marks if mark is relevant),
+            outer=self.zone.virtual((*self.zone.subpath, *self.parts)) if self.zone and self.zone.subpath else "",
         )
 
     def must_exist(self) -> None:
@@ -137,8 +138,8 @@ class Target:
         moves out of the zone right then takes the change along, and a file put under the name right then is replaced.
         Neither follows a link, and neither touches a file that was not under that very name in that very directory.
         """
-        assert self.zone is not None
-        assert self.parent is not None
+        if self.zone is None or self.parent is None:  # closed: its call has already ended
+            raise path_changed(self.virtual)
         depth = len(self.parts) - (1 if directory else max(self.missing, 1))
         directory = directory or self.parent
         now = None
@@ -256,10 +257,14 @@ def _open_content(target: Target, found: Found) -> None:
 
 
 def _marks(zone: Zone, real: tuple[str, ...], requested: tuple[str, ...], kind: Kind | None) -> tuple[Mark, ...]:
-    """Both names count: a link does not make `.git/hooks` harmless, nor an innocent name the hooks behind it."""
+    """Both names count: a link does not make `.git/hooks` harmless, nor an innocent name the hooks behind it.
+
+    So do the directories above: a zone that begins inside `.git` or `.ssh` is still inside it.
+    """
+    above = [part for part in zone.host.split("/") if part]
     found: dict[Mark, None] = {}
     for parts in {real: None, requested: None}:
-        names = (*zone.subpath, *parts)
+        names = (*above, *parts)
         found |= dict.fromkeys(protected.marks(names, git_is_file=kind is not Kind.DIRECTORY, unprotect=zone.unprotect))
     return tuple(found)
 

@@ -113,6 +113,7 @@ class Staged:
                 while rest:
                     rest = rest[os.write(file.fd, rest) :]
             _take_over_rights(file.fd, self.target.stat)
+            _take_over_attributes(file.fd, self.target.entry)
             if times:
                 os.utime(file.fd, ns=times)
             os.fsync(file.fd)
@@ -145,12 +146,37 @@ class Staged:
 
 
 def _take_over_rights(fd: int, old: os.stat_result | None) -> None:
-    """The old file's permissions and owner, or those any new file gets."""
+    """The old file's permissions and owner, or those any new file gets; never more for anyone than before."""
+    if old is None:
+        os.fchmod(fd, 0o666 & ~_umask())
+        return
+    mode = old.st_mode & _PERMISSIONS
     mine = os.fstat(fd)
-    if old and (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
+    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
         with contextlib.suppress(PermissionError):  # as root: do not take people's files away from them
             os.fchown(fd, old.st_uid, old.st_gid)
-    os.fchmod(fd, old.st_mode & _PERMISSIONS if old else 0o666 & ~_umask())
+        if os.fstat(fd).st_gid != old.st_gid:
+            mode &= ~0o070 | (mode & 0o007) << 3  # another group now: it may do what everybody may
+    os.fchmod(fd, mode)
+
+
+def _take_over_attributes(fd: int, old: Handle | None) -> None:
+    """Access lists and other extended attributes. An access list that cannot be kept costs the group its rights.
+
+    With an access list the group bits of the mode are its mask: kept alone they would open the file to the group.
+    """
+    if old is None:
+        return
+    try:
+        names = os.listxattr(old.fd)
+    except OSError:
+        return
+    for name in names:
+        try:
+            os.setxattr(fd, name, os.getxattr(old.fd, name))
+        except OSError:
+            if name == "system.posix_acl_access":
+                os.fchmod(fd, os.fstat(fd).st_mode & 0o707)
 
 
 def _content(file: Handle) -> Iterator[bytes]:

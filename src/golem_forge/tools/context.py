@@ -68,10 +68,12 @@ class ToolContext:
 
     def call_blocking(self, name: str, args: dict[str, Any]) -> Outcome:
         """`call` for a sync tool, which runs in a thread of its own and may wait there."""
-        from asyncio import run_coroutine_threadsafe
+        from asyncio import _get_running_loop, run_coroutine_threadsafe
 
         if self.loop is None:
             raise RuntimeError("this context cannot call other tools")
+        if _get_running_loop() is not None:
+            raise RuntimeError("call_blocking would stop the event loop for good: `await ctx.call(…)` instead")
         return run_coroutine_threadsafe(_awaited(self.call(name, args)), self.loop).result()
 
     def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
+from golem_forge.core.canonical import digest
 from golem_forge.core.copying import own_copy
 from golem_forge.tools.docstrings import describe
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
@@ -34,6 +35,8 @@ class Arguments:
     """What the function gets: coerced Python values, defaults filled."""
     plain: dict[str, Any]
     """The same as JSON: what is judged, shown, hashed and recorded."""
+    given: dict[str, Any] | None = None
+    """As they arrived, where `plain` may not hold everything."""
 
 
 class InputSpec(Protocol):
@@ -115,13 +118,27 @@ class ModelInput:
             if kind is float and not isfinite(value):  # "nan" was text until it was coerced
                 raise InputInvalid(f"{name}: {value} is not JSON", fields=((name, "must be a finite number"),))
             if kind not in _SCALARS:
-                return Arguments(values, self._as_json(model))
+                return Arguments(values, self._as_json(model, args), own_copy(args))
         return Arguments(values, values)
 
-    def _as_json(self, model: BaseModel) -> dict[str, Any]:
+    def _as_json(self, model: BaseModel, given: dict[str, Any]) -> dict[str, Any]:
+        """The model as JSON. Threat: a field that hides itself there would be approved unseen.
+
+        Where reading the JSON back does not give the same value (a secret type, an excluded field, a serializer of its
+        own), what was given stands in its place; a secret by its hash.
+        """
         plain = model.model_dump(mode="json")
         _refuse_infinite(plain, "")
-        return {self._renamed.get(name, name): value for name, value in plain.items()} if self._renamed else plain
+        try:
+            again: Any = self._validate(plain)
+        except self._refusal:
+            again = None
+        for name, field in self._model.model_fields.items():
+            key, value = field.alias or name, getattr(model, name)
+            if key in given and (again is None or name not in plain or getattr(again, name) != value):
+                hidden = type(value).__name__.startswith("Secret")
+                plain[name] = f"[secret sha256:{digest(given[key])}]" if hidden else own_copy(given[key])
+        return {self._renamed.get(name, name): value for name, value in plain.items()}
 
 
 def _refuse_infinite(value: Any, path: str) -> None:
@@ -164,7 +181,8 @@ class SchemaInput:
     def check(self, args: dict[str, Any]) -> Arguments:
         if problems := self._check.errors(args, limit=_MAX_PROBLEMS):
             raise InputInvalid("; ".join(f"{p}: {t}" if p else t for p, t in problems), fields=problems)
-        return Arguments(args, own_copy(args))  # a tool may change what it is given, not what was recorded
+        # the caller may change its own object, and a tool what it is given, but not what was judged and recorded
+        return Arguments(own_copy(args), own_copy(args))
 
 
 def signature_input(function: Callable[..., Any], context_name: str | None) -> ModelInput:

@@ -7,11 +7,14 @@ outside the pool, without keeping the process alive. Code that must be killable 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import queue
 import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+
+from golem_forge.core.errors import ForgeError
 
 T = TypeVar("T")
 MAX_IDLE: Final = 8
@@ -81,12 +84,16 @@ def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         failure: BaseException | None = None
         try:
             value = context.run(function)
+        except ForgeError as error:
+            # An orderly refusal: nobody needs to see where it came from, and its frames hold open directories.
+            failure = error.with_traceback(None)
         except BaseException as error:
             failure = error
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, value, failure)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+        # The failure's traceback holds this frame; without this they would hold each other, and every handle the
+        # failed function had open, until the garbage collector comes by.
+        del value, failure
 
     _hire().give(job)
     return future

@@ -32,6 +32,7 @@ Planner = Callable[[dict[str, Any], ToolContext], Plan | Awaitable[Plan]]
 Redirect = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
 
 MAX_ARGUMENT_BYTES: Final = 1 << 20
+_PLAIN: Final = (str, int, float, bool, bytes, type(None))
 
 
 class Mode(StrEnum):
@@ -286,12 +287,21 @@ def _check_options(name: str, needs_approval: Any, *limits: Any) -> None:
 
 
 def _module_digest(function: Callable[..., Any] | None) -> str:
-    """The bytes of the module a function comes from: editing it makes a new tool."""
+    """The bytes of the module a function comes from, its code and what it closes over: changing any is a new tool."""
+    import contextlib
     import hashlib
+    import marshal
 
-    try:
-        path = inspect.getsourcefile(inspect.unwrap(function)) if function else None
-        with open(path or "", "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except (OSError, TypeError):
+    if function is None:
         return ""
+    known = hashlib.sha256()
+    inner = inspect.unwrap(function)
+    with contextlib.suppress(OSError, TypeError), open(inspect.getsourcefile(inner) or "", "rb") as file:
+        known.update(file.read())
+    if code := getattr(inner, "__code__", None):
+        known.update(marshal.dumps(code))
+    for cell in getattr(inner, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # a cell that is not filled yet
+            held = cell.cell_contents
+            known.update((repr(held) if isinstance(held, _PLAIN) else str(id(held))).encode("utf-8", "replace"))
+    return known.hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -96,15 +97,20 @@ def open_session(
     """
     home = home if isinstance(home, ForgeHome) else ForgeHome(Path(home).absolute()) if home else forge_home()
     trust = TrustStore(home)
-    program = load_program(Path(directory), home, trusted=trust.trusted)
+    program = load_program(Path(directory), home, trusted=trust.trusted, trusted_with=trust.trusted_with)
     catalog = build_catalog(tools)
     notices = [program.notice] if program.notice else []
     notices += [f"tool '{bad.name}' is not offered: {bad.reason}" for bad in catalog.quarantined()]
     blocks = approval_blocks(program, {tool.name: tool for tool in catalog}, notices)
     sandbox = worker_sandbox(program, home, notices)
-    rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
+    rules = RuleBook(
+        home,
+        project_root=program.root,
+        project_trusted=partial(trust.trusted, program.root),
+        project_trusted_with=partial(trust.trusted_with, program.root),
+    )
     session_id = new_id()
-    redactor = _redactor(sandbox)
+    redactor = _redactor(sandbox, home)
     controller = _controller(program, approval, approval_callback)
     home.ensure("sessions")
     home.ensure("output")
@@ -125,15 +131,18 @@ def open_session(
         session_id=session_id,
         worker=DEFAULT_WORKER,
         project=str(program.root),
+        strange_zones=program.strange_zones,
     )
     return Session(session_id, program, path, bus, rules, sandbox, book, tuple(notices))
 
 
-def _redactor(sandbox: Sandbox) -> Redactor:
-    """Knows the zones' host paths, and the values of environment variables that are named like credentials."""
+def _redactor(sandbox: Sandbox, home: ForgeHome) -> Redactor:
+    """Knows the host paths that Forge itself might say, and the values of variables that are named like credentials."""
     redactor = Redactor()
+    redactor.add_path(str(home.path), "<forge home>")
     for zone in sandbox.zones.values():
-        redactor.add_path(str(zone.host), f"/{zone.name}")
+        for host in (zone.host, *zone.aliases):
+            redactor.add_path(host, f"/{zone.name}")
     for name, value in os.environ.items():
         if len(value) >= _SECRET_LENGTH and name not in _NO_SECRETS and credential(name):
             redactor.add_secret(name, value)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from golem_forge.config.home import ForgeHome
@@ -37,9 +37,34 @@ def worker_sandbox(program: Program, home: ForgeHome, notices: list[str]) -> San
         notices.append(NO_ZONE_HERE)
         return Sandbox(has_block=False, builtin_worker=True)
     try:
-        return open_sandbox(zone_specs(program), forge_home=home.path, home=Path.home(), builtin_worker=True)
+        sandbox = open_sandbox(zone_specs(program), forge_home=home.path, home=Path.home(), builtin_worker=True)
     except ConfigError as error:
         raise ConfigError(*(zone_problems(program, home) or error.problems)) from None
+    if problems := [*_led_outside(program, sandbox), *_within_reach(home, sandbox)]:
+        sandbox.close()
+        raise ConfigError(*problems)
+    return sandbox
+
+
+def _led_outside(program: Program, sandbox: Sandbox) -> Iterator[str]:
+    """Zones written as inside the program whose opened directory is elsewhere: a link was put there, or swapped in."""
+    for entry in program.zones:
+        opened = Path(os.readlink(f"/proc/self/fd/{sandbox.zones[entry.name].root.fd}"))
+        written_inside = entry.path.is_relative_to(program.root) or not program.trusted
+        if written_inside and not opened.is_relative_to(program.root):
+            yield (
+                f"{entry.origin}: zone '{entry.name}': its directory is reached through a link that leads outside the "
+                "program; name the real directory"
+            )
+
+
+def _within_reach(home: ForgeHome, sandbox: Sandbox) -> Iterator[str]:
+    """Rules, grants and trust that a link keeps inside a zone: whoever writes there would decide what may run."""
+    for path in (home.config, home.rules, home.remembered, home.trust_dir):
+        real = os.path.realpath(path)
+        for zone in sandbox.zones.values():
+            if real == zone.host or real.startswith(zone.host.rstrip("/") + "/"):
+                yield f"{home.shown(path)} is a link into zone '{zone.name}', where tools could change it; move it out"
 
 
 def zone_problems(program: Program, home: ForgeHome) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -77,12 +77,13 @@ class RuleBook:
         *,
         project_root: Path | None = None,
         project_trusted: Callable[[], bool] = lambda: False,
+        project_trusted_with: Callable[[Mapping[str, bytes]], bool] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.home = home
         self._user = FileSource(home.rules, home.shown(home.rules), Origin.USER)
         self._remembered = FileSource(home.remembered, home.shown(home.remembered), Origin.REMEMBERED)
-        self._project = ProjectSource(project_root, project_trusted) if project_root else None
+        self._project = ProjectSource(project_root, project_trusted, project_trusted_with) if project_root else None
         self._session: dict[str, Rule] = {}
         self._clock = clock
         self._hits: Counter[Rule] = Counter()

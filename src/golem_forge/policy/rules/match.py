@@ -92,7 +92,15 @@ def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
 
 
 def path_matches(rule: Rule, effect: Effect) -> bool:
-    return effect.verb in rule.access and path_glob(rule.path).fullmatch(effect.target) is not None
+    """Rules are written for the program's zones. A worker whose zone begins deeper cannot rename its way around one."""
+    if effect.verb not in rule.access:
+        return False
+    glob = path_glob(rule.path)
+    if not effect.outer:
+        return glob.fullmatch(effect.target) is not None
+    if glob.fullmatch(effect.outer) is not None:
+        return True
+    return rule.verdict is not Verdict.PRE_APPROVED and glob.fullmatch(effect.target) is not None
 
 
 def net_matches(rule: Rule, effect: Effect) -> bool:

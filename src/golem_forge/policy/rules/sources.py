@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +46,8 @@ class FileSource:
         self._sure = False
         self._error: ConfigError | None = None
         self.content = _EMPTY
+        self.data = b""
+        """The bytes that were parsed."""
 
     def load(self) -> None:
         self._read(_stamp_behind(self._path))
@@ -69,7 +71,8 @@ class FileSource:
         self._error = None
         try:
             missing = seen is None and not os.path.lexists(self._path)
-            self.content = _EMPTY if missing else _parsed(self._path, self._name, self._origin)
+            self.data = b"" if missing else read_bytes(self._path, self._name)
+            self.content = _EMPTY if missing else _parsed(self.data, self._name, self._origin)
         except ConfigError as error:
             self._error = error
             self._sure = False  # a file whose permissions are repaired keeps its times
@@ -78,11 +81,16 @@ class FileSource:
 class ProjectSource:
     """`.forge/rules.yaml` of a project; counts only while the project is trusted with exactly these bytes."""
 
-    def __init__(self, root: Path, trusted: Callable[[], bool]) -> None:
+    def __init__(
+        self, root: Path, trusted: Callable[[], bool], trusted_with: Callable[[Mapping[str, bytes]], bool] | None
+    ) -> None:
         self._file = FileSource(root / PROJECT_RULES, PROJECT_RULES, Origin.PROJECT)
         self._path = root / PROJECT_RULES
         self._trusted = trusted
+        self._trusted_with = trusted_with
         self._counts = False
+        self._vouched: bytes | None = None
+        """The bytes that were found to be the trusted ones."""
         self.notice = ""
 
     @property
@@ -108,7 +116,7 @@ class ProjectSource:
         if self._counts or not self._path.is_file():
             return ()
         try:
-            return _parsed(self._path, PROJECT_RULES, Origin.PROJECT).rules
+            return _parsed(read_bytes(self._path, PROJECT_RULES), PROJECT_RULES, Origin.PROJECT).rules
         except ConfigError:
             return ()
 
@@ -125,8 +133,15 @@ class ProjectSource:
         return True
 
     def _still_trusted(self) -> bool:
-        """Asked again after reading: bytes swapped in between were not the trusted ones."""
-        return self._may_count()
+        """Asked again after reading, about the very bytes that were parsed: others may stand there already."""
+        if not self._may_count():
+            return False
+        if self._trusted_with is None or self._vouched == self._file.data:
+            return True
+        if not self._trusted_with({PROJECT_RULES: self._file.data}):
+            return False
+        self._vouched = self._file.data
+        return True
 
 
 def _stamp_behind(path: Path) -> Stamp | None:
@@ -134,7 +149,7 @@ def _stamp_behind(path: Path) -> Stamp | None:
     return stamp(os.path.realpath(path))
 
 
-def _parsed(path: Path, name: str, origin: Origin) -> RuleFile:
+def _parsed(data: bytes, name: str, origin: Origin) -> RuleFile:
     from golem_forge.policy.rules.load import parse_rules  # most people start without any rules file
 
-    return parse_rules(read_bytes(path, name), name, origin)
+    return parse_rules(data, name, origin)

@@ -1,8 +1,9 @@
 """The lenient reader: takes any text, gives every command that stands anywhere in it, as written.
 
 It follows quotes, substitutions, groups, control flow and heredocs. It never raises and never gives up on the rest
-of a text because of one part: an unclosed quote is read both as text and as commands. Too deep a nesting, or
-more work than a command text can honestly need, is reported as `too_deep`.
+of a text because of one part: an unclosed quote is read both as text and as commands, arithmetic `((…))` both as
+arithmetic and as groups. Too deep a nesting, or more work than a command text can honestly need, is reported as
+`too_deep`. Where shells disagree about what is text and what is a command, the report is no longer `certain`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>\||>>!|>>|>\
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]")
 _WORD_END = frozenset(" \t\n\r;&|<>()")
 _PLAIN = re.compile(r"[^ \t\n\r;&|<>()\\'\"`$]+")
+_BRACKETS = re.compile(r"[()\[\]]")
+_DOUBTFUL_ARITHMETIC = re.compile(r"[#'\"`\\\n]|<<")
 _PLAIN_DOUBLE = re.compile(r"[^\\\"`$]+")
 
 
@@ -42,6 +45,7 @@ class Report:
     budget: int
     too_deep: bool = False
     fork_bomb: bool = False
+    certain: bool = True
 
     def spend(self, amount: int) -> bool:
         self.budget -= amount + 16
@@ -76,12 +80,14 @@ def _read_into(text: str, raws: list[RawCommand], depth: int, report: Report, lo
         report.too_deep = True
     if depth > _HARD_NESTING or not report.spend(len(text)):
         return
+    report.certain = report.certain and "\r" not in text  # a terminal ends lines there, a shell does not
     reader = Reader(text, raws, depth, report)
     while reader.position < len(text):
         reader.read_list("", NOTHING)
     # A shell may have read the opening quote long before this text; then what follows is commands.
-    if reader.loose and not loose_left:
-        report.too_deep = True
+    if reader.loose:
+        report.certain = False
+        report.too_deep = report.too_deep or not loose_left
     for start in reader.loose[:loose_left]:
         _read_into(text[start:], raws, depth, report, loose_left - 1)
 
@@ -95,6 +101,7 @@ class Reader:
         self.report = report
         self.heredocs: list[Heredoc] = []
         self.loose: list[int] = []
+        self.brackets = 0  # how many `$(`, `<(` or `>(` are open
 
     # -- lists of commands
 
@@ -111,7 +118,8 @@ class Reader:
             elif char in "\n\r":
                 self.position += 1
                 scope.end_statement()
-                self.read_heredocs()
+                if char == "\n":
+                    self.read_heredocs()
             elif self.joins_lines():
                 self.position += 2
             elif char == "#":
@@ -121,6 +129,8 @@ class Reader:
                 if closer == ")" and scope.frames[-1].kind != "case" and not scope.inside("("):
                     break
                 scope.close_paren()
+            elif text.startswith("((", self.position) and self.skip_arithmetic(2, "))"):
+                scope.end_statement()
             elif char == "(":
                 self.position += 1
                 head = re.compile(r"[ \t]*\)").match(text, self.position)
@@ -146,8 +156,8 @@ class Reader:
             scope.add_word(word)
 
     def skip_comment(self) -> None:
-        while self.position < len(self.text) and self.text[self.position] not in "\n\r":
-            self.position += 1
+        newline = self.text.find("\n", self.position)
+        self.position = newline if newline >= 0 else len(self.text)
 
     def read_operator(self, scope: Scope) -> None:
         pair = self.text[self.position : self.position + 2]
@@ -178,8 +188,12 @@ class Reader:
         if operator in ("<<", "<<-"):
             self.await_heredoc(operator, redirects)
             return
-        target = self.read_word(scope).text.replace(SPLIT, "")
+        written = self.read_word(scope)
+        target = written.text.replace(SPLIT, "")
         redirects.append(Redirect(operator, target, target if operator == "<<<" else None))
+        if operator != "<<<":  # `> /{dev,tmp}/x`: some shells write to each
+            expanded = (word.text for word in finish_word(written))
+            redirects.extend(Redirect(operator, text) for text in expanded if text != target)
 
     def await_heredoc(self, operator: str, redirects: list[Redirect]) -> None:
         heredoc = Heredoc.announced(operator, redirects, self.text, self.position)
@@ -193,7 +207,8 @@ class Reader:
         waiting, self.heredocs = self.heredocs, []
         for heredoc in waiting:
             start = self.position
-            body, self.position, ended = heredoc.take_body(self.text, start)
+            body, self.position, ended = heredoc.take_body(self.text, start, in_brackets=self.brackets > 0)
+            self.report.certain = self.report.certain and heredoc.certain
             if not ended:
                 self.loose.append(start)  # the ending may have been misread
             if heredoc.expands and ("$" in body or "`" in body) and self.report.spend(len(body)):
@@ -285,6 +300,8 @@ class Reader:
             self.read_double(pieces)
         elif following == "(":
             self.read_parenthesis(pieces, kind)
+        elif following == "[" and self.skip_arithmetic(2, "]"):
+            pieces.add("$(())", QUOTED)
         elif following == "{":
             self.position = start + 2
             self.descend(lambda: self.read_parameter(pieces, kind))
@@ -299,14 +316,13 @@ class Reader:
         """At `$(`: a command substitution, or arithmetic if it can be nothing else."""
         start = self.position
         self.position = start + 2
-        arithmetic = self.arithmetic_end(start + 3) if self.text.startswith("$((", start) else None
-        if arithmetic is None:
-            self.substitute(pieces, kind, lambda: self.nested(")"))
-            return
-        end = arithmetic
-        self.descend(lambda: self.read_expansions(end))
-        self.position = max(self.position, end + 2)
-        pieces.add("$(())", QUOTED)
+        if self.text.startswith("$((", start):
+            self.position = start
+            if self.skip_arithmetic(3, "))"):
+                pieces.add("$(())", QUOTED)
+                return
+            self.position = start + 2
+        self.substitute(pieces, kind, lambda: self.nested(")"))
 
     def add_variable(self, pieces: _Pieces, name: str, written: str, kind: str) -> None:
         if name == "IFS" and kind == BARE:
@@ -346,17 +362,41 @@ class Reader:
                 self.position += 1
         self.loose.append(start)
 
-    def arithmetic_end(self, start: int) -> int | None:
-        """Where the `))` of `$((…))` stands; none if this is a command substitution that starts with `(`."""
+    def skip_arithmetic(self, opening: int, closer: str) -> bool:
+        """Reads `((…))`, `$((…))` or `$[…]`; false if this must be a group or substitution instead.
+
+        In arithmetic `<<` is no heredoc and `#` no comment. A shell that has no such arithmetic runs the inside, so
+        it is read as commands too, apart from what follows.
+        """
+        start = self.position + opening
+        end = self.arithmetic_end(start, closer)
+        if end is None:
+            self.report.certain = False
+            return False
+        inside = self.text[start:end]
+        if _DOUBTFUL_ARITHMETIC.search(inside):
+            self.report.certain = False
+        self.position = start
+        self.descend(lambda: self.read_expansions(end))
+        if opening + len(closer) != 5:  # `$((` is arithmetic in every shell
+            _read_into(inside, self.raws, self.depth + 1, self.report, 1)
+        self.position = max(self.position, end + len(closer))
+        return True
+
+    def arithmetic_end(self, start: int, closer: str) -> int | None:
+        """Where the closer of arithmetic stands; none if its brackets do not fit."""
         level = 0
-        for index in range(start, len(self.text)):
-            char = self.text[index]
-            if char == "(":
+        opening, closing = ("[", "]") if closer == "]" else ("(", ")")
+        for match in _BRACKETS.finditer(self.text, start):
+            if match[0] == opening:
                 level += 1
-            elif char == ")":
+            elif match[0] == closing:
                 if level == 0:
-                    return index if self.text.startswith("))", index) else None
+                    end = match.start()
+                    self.report.spend(end - start)
+                    return end if self.text.startswith(closer, end) else None
                 level -= 1
+        self.report.spend(len(self.text) - start)
         return None
 
     def read_expansions(self, end: int) -> None:
@@ -383,9 +423,13 @@ class Reader:
         pieces.add(f"{written}()", QUOTED)
 
     def nested(self, closer: str) -> None:
+        self.brackets += closer == ")"
         self.descend(lambda: self.read_list(closer, NOTHING))
+        self.brackets -= closer == ")"
 
     def descend(self, read: Callable[[], None]) -> None:
+        if self.heredocs:
+            self.report.certain = False  # its text may begin inside or after the brackets
         self.depth += 1
         if self.depth > MAX_NESTING:
             self.report.too_deep = True
@@ -393,6 +437,8 @@ class Reader:
             self.position = len(self.text)
         else:
             read()
+        if self.heredocs:
+            self.report.certain = False
         self.depth -= 1
 
     def substitute(self, pieces: _Pieces, kind: str, read: Callable[[], None]) -> None:

@@ -1,0 +1,419 @@
+"""Attacks on approvals, the gate and the prompt that once worked, each with the smallest code that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field, SecretStr, field_validator
+
+from golem_forge import Tool, ToolCall, ToolContext, ToolResult, open_session, tool
+from golem_forge.config.home import forge_home
+from golem_forge.config.trust import TrustStore
+from golem_forge.core.errors import ConfigError
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+async def within(seconds: float, work: Any) -> Any:
+    return await asyncio.wait_for(work, seconds)
+
+
+@tool(needs_approval=False)
+async def nap(seconds: float = 0.05) -> str:
+    await asyncio.sleep(seconds)
+    return "rested"
+
+
+async def test_an_interrupt_in_the_tick_of_admission_does_not_close_the_gate_for_good(make_path: Any) -> None:
+    path = make_path(nap)
+    for delay in (0.0, 0.01, 0.03, 0.05, 0.05, 0.05):
+        first = asyncio.ensure_future(path.call(ToolCall("nap", {})))
+        queued = [asyncio.ensure_future(path.call(ToolCall("nap", {}))) for _ in range(3)]
+        await asyncio.sleep(delay)
+        if delay == 0.05:
+            await first
+        path.signal.interrupt()
+        await within(3, asyncio.gather(first, *queued))
+        path.signal.reset()
+        assert (await within(3, path.call(ToolCall("nap", {})))).ok
+
+
+async def test_cancelling_one_in_the_queue_leaves_the_gate_usable(make_path: Any) -> None:
+    path = make_path(nap)
+    first = asyncio.ensure_future(path.call(ToolCall("nap", {})))
+    second = asyncio.ensure_future(path.call(ToolCall("nap", {})))
+    await asyncio.sleep(0.01)
+    first.add_done_callback(lambda _: second.cancel())
+    outcome = await within(3, first)
+    assert outcome.ok
+    with pytest.raises(asyncio.CancelledError):
+        await within(3, second)
+    assert (await within(3, path.call(ToolCall("nap", {})))).ok
+
+
+async def test_an_interrupt_between_the_answer_and_the_run_is_seen(make_path: Any) -> None:
+    runs: list[int] = []
+
+    @tool
+    async def act() -> str:
+        runs.append(1)
+        return "acted"
+
+    def answer(request: Any) -> dict[str, Any]:
+        path.signal.interrupt()
+        return {"approved": True}
+
+    path = make_path(act, ask=answer)
+    outcome = await within(3, path.call(ToolCall("act", {})))
+    assert (outcome.status, runs) == ("interrupted", [])
+
+
+async def test_an_interrupt_from_another_thread_wakes_a_waiting_prompt(make_path: Any) -> None:
+    async def never(request: Any) -> Any:
+        await asyncio.sleep(30)
+
+    @tool
+    async def act() -> str:
+        return "acted"
+
+    path = make_path(act, ask=never)
+    threading.Timer(0.2, path.signal.interrupt).start()
+    before = time.monotonic()
+    assert (await within(5, path.call(ToolCall("act", {})))).status == "interrupted"
+    assert time.monotonic() - before < 2
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), TimeoutError(), KeyboardInterrupt(), SystemExit(1)])
+async def test_whatever_a_callback_raises_denies_and_nobody_hangs(make_path: Any, error: BaseException) -> None:
+    async def broken(request: Any) -> Any:
+        raise error
+
+    @tool
+    async def act() -> str:
+        raise AssertionError("ran")
+
+    path = make_path(act, nap, ask=broken)
+    try:
+        outcome = await within(3, path.call(ToolCall("act", {})))
+    except (KeyboardInterrupt, SystemExit):
+        pytest.skip("the interpreter itself is being stopped")
+    assert (outcome.status, outcome.executed) == ("approval_denied", False)
+    assert (await within(3, path.call(ToolCall("nap", {})))).ok
+
+
+async def test_a_validator_that_breaks_on_an_edit_does_not_hang_the_call(make_path: Any, asked: Any) -> None:
+    class Input(BaseModel):
+        n: int
+
+        @field_validator("n")
+        @classmethod
+        def picky(cls, value: int) -> int:
+            return {1: 1}[value]
+
+    act = Tool("act", "Acts.", input_schema=Input, execute=lambda args: "ran")
+    path = make_path(act, ask=asked({"approved": True, "args": {"n": 2}}, {"approved": True}))
+    assert (await within(3, path.call(ToolCall("act", {"n": 1})))).ok
+
+
+async def test_a_tool_that_lets_a_cancellation_escape_is_one_failed_call(make_path: Any) -> None:
+    @tool(needs_approval=False)
+    async def careless() -> str:
+        task = asyncio.ensure_future(asyncio.sleep(5))
+        task.cancel()
+        await task
+        return "never"
+
+    path = make_path(careless, nap)
+    outcomes = await within(3, path.batch([ToolCall("careless", {}), ToolCall("nap", {})]))
+    assert [o.status for o in outcomes] == ["execution_failed", "success"]
+
+
+class Hidden(BaseModel):
+    target: str = Field(default="staging", exclude=True)
+    password: SecretStr = SecretStr("x")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({"target": "staging"}, {"target": "prod"}), ({"password": "one"}, {"password": "two"})],
+    ids=["excluded", "secret"],
+)
+async def test_an_argument_that_hides_itself_is_still_part_of_what_is_approved(
+    make_path: Any, asked: Any, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    seen: list[Any] = []
+    act = Tool("act", "Acts.", input_schema=Hidden, execute=lambda args: seen.append(args) or "ran")
+    ask = asked({"approved": True, "remember": "session"})
+    path = make_path(act, ask=ask)
+    one = await path.call(ToolCall("act", first))
+    two = await path.call(ToolCall("act", second))
+    assert len(ask) == 2, "another value is another call"
+    assert one.decision.fingerprint != two.decision.fingerprint
+    assert "one" not in str(ask[0].to_wire()) and "two" not in str(ask[1].to_wire())
+
+
+async def test_editing_true_into_one_is_a_change(make_path: Any, asked: Any) -> None:
+    seen: list[Any] = []
+    act = Tool("act", "Acts.", input_schema={"type": "object"}, execute=lambda args: seen.append(args["flag"]) or "ran")
+    path = make_path(act, ask=asked({"approved": True, "args": {"flag": True}}))
+    outcome = await path.call(ToolCall("act", {"flag": 1}))
+    assert seen == [True] and seen[0] is True
+    assert outcome.notes == ("The user changed: flag 1 → true.",)
+
+
+async def test_remember_in_short_never_outlives_the_session(project: Path, asked: Any, own_home: Path) -> None:
+    @tool
+    async def deploy(target: str) -> str:
+        return target
+
+    ask = asked({"approved": True, "remember": "always"})
+    async with open_session(project, tools=[deploy], approval_callback=ask) as session:
+        await session.call("deploy", {"target": "staging"})
+        await session.call("deploy", {"target": "production"})
+    assert len(ask) == 2
+    assert not (own_home / ".forge" / "remembered.yaml").exists()
+
+
+async def test_a_tools_word_counts_as_it_is_now(make_path: Any) -> None:
+    path = make_path(nap)
+    assert (await path.call(ToolCall("nap", {}))).ok
+    try:
+        nap.needs_approval = "blocked"
+        assert (await path.call(ToolCall("nap", {}))).status == "policy_denied"
+    finally:
+        nap.needs_approval = False
+
+
+def test_closures_of_one_factory_are_different_tools() -> None:
+    def make(target: str) -> Any:
+        @tool
+        def deploy() -> str:
+            return target
+
+        return deploy
+
+    assert make("staging").definition.digest == make("staging").definition.digest
+    assert make("staging").definition.digest != make("prod").definition.digest
+
+
+async def test_a_write_shown_with_another_diff_is_another_card(project: Path) -> None:
+    (project / "f").write_text("scratch\n")
+    shown: list[str] = []
+
+    async def answer(request: Any) -> dict[str, bool]:
+        shown.append(request.diff)
+        await asyncio.sleep(0.3 if len(shown) == 1 else 0)
+        return {"approved": len(shown) == 1}
+
+    async with open_session(project, approval_callback=answer) as session:
+        args = {"path": "f", "content": "X\n"}
+        one = asyncio.ensure_future(session.call("write_file", args))
+        await asyncio.sleep(0.1)
+        (project / "f").write_text("precious\n")
+        two = asyncio.ensure_future(session.call("write_file", args))
+        outcomes = await asyncio.gather(one, two)
+    assert len(shown) == 2 and shown[0] != shown[1]
+    assert not any(outcome.ok for outcome in outcomes)
+    assert (project / "f").read_text() == "precious\n"
+
+
+async def test_an_approved_delete_does_not_hit_what_was_put_there_since(project: Path) -> None:
+    (project / "x").write_text("old")
+    asked: list[Any] = []
+
+    async def answer(request: Any) -> dict[str, bool]:
+        if request.tool == "delete_file":
+            asked.append(request)
+            if len(asked) == 1:
+                (project / "y").write_text("new")
+                os.replace(project / "y", project / "x")
+                await session.call("write_file", {"path": "other", "content": "z"})
+                return {"approved": True}
+            return {"approved": False}
+        return {"approved": True}
+
+    async with open_session(project, approval_callback=answer) as session:
+        outcome = await session.call("delete_file", {"path": "x"})
+    assert not outcome.ok
+    assert (project / "x").read_text() == "new"
+
+
+async def test_overwriting_a_secret_does_not_show_it(project: Path, asked: Any) -> None:
+    (project / ".env").write_text("TOKEN=canary-99f1\n")
+    ask = asked()
+    async with open_session(project, approval_callback=ask) as session:
+        outcome = await session.call("write_file", {"path": ".env", "content": "X=1\n"})
+        read = await session.call("read_file", {"path": ".env"})
+        assert session.journal is not None
+    assert outcome.ok and read.ok
+    texts = (str(outcome.result), str(ask[0].to_wire()), session.journal.path.read_text())
+    assert not any("canary-99f1" in text for text in texts)
+
+
+async def test_what_is_read_from_a_secret_file_is_not_recorded(project: Path, asked: Any) -> None:
+    (project / ".env").write_text("TOKEN=canary-77aa\n")
+    async with open_session(project, approval_callback=asked()) as session:
+        outcome = await session.call("read_file", {"path": ".env"})
+        assert session.journal is not None
+    assert "canary-77aa" in outcome.text, "the caller it was approved for reads it"
+    assert "canary-77aa" not in session.journal.path.read_text()
+
+
+async def test_file_content_keeps_its_paths(project: Path) -> None:
+    (project / "run.sh").write_text(f"cd {project}/x\n")
+    async with open_session(project) as session:
+        outcome = await session.call("read_file", {"path": "run.sh"})
+    assert outcome.result is not None
+    assert outcome.result.value["content"] == f"cd {project}/x\n"
+
+
+async def test_a_secret_inside_any_kind_of_result_is_taken_out(make_path: Any) -> None:
+    from dataclasses import dataclass
+
+    from golem_forge.events.redaction import Redactor
+
+    @dataclass
+    class Box:
+        content: str
+
+    secret = "canary-4411-aabb"
+
+    @tool(needs_approval=False)
+    async def leak() -> ToolResult:
+        value = {"kind": "x.box", "data": Box(secret), "more": bytearray(secret.encode())}
+        return ToolResult(value, "ok", meta={"m": secret})
+
+    @tool(needs_approval=False)
+    async def fail() -> str:
+        raise ValueError("A" * 988 + secret + "B" * 3000)
+
+    redactor = Redactor()
+    redactor.add_secret("S", secret)
+    path = make_path(leak, fail, redactor=redactor)
+    assert secret not in str((await path.call(ToolCall("leak", {}))).result)
+    error = (await path.call(ToolCall("fail", {}))).error
+    assert secret[:8] not in error and len(error) < 3000
+
+
+async def test_blocking_calls_on_the_loop_are_refused(make_path: Any) -> None:
+    @tool(needs_approval=False)
+    async def freeze(*, ctx: ToolContext) -> str:
+        return ctx.call_blocking("nap", {}).text
+
+    outcome = await within(3, make_path(nap, freeze).call(ToolCall("freeze", {})))
+    assert outcome.status == "execution_failed"
+    assert "await ctx.call" in outcome.error
+
+
+async def test_a_home_that_cannot_be_searched_is_not_a_home_without_rules(
+    make_path: Any, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = own_home / ".forge"
+    home.mkdir()
+    (home / "rules.yaml").write_text("rules:\n  - {tool: nap, verdict: blocked, reason: never}\n")
+    path = make_path(nap)
+    assert (await path.call(ToolCall("nap", {}))).status == "policy_denied"
+    real = os.lstat
+
+    def refused(path: Any, **how: Any) -> Any:
+        if "rules.yaml" in str(path):
+            raise PermissionError(13, "Permission denied")
+        return real(path, **how)
+
+    monkeypatch.setattr(os, "lstat", refused)
+    monkeypatch.setattr("golem_forge.policy.rules.sources.read_bytes", _unreadable)
+    await asyncio.sleep(0.03)
+    assert (await path.call(ToolCall("nap", {}))).status == "policy_denied"
+
+
+def _unreadable(path: Any, name: str) -> bytes:
+    raise ConfigError(f"{name}: cannot be read (Permission denied)")
+
+
+async def test_an_untrusted_program_loosens_nothing(project: Path, own_home: Path) -> None:
+    home = own_home / ".forge"
+    home.mkdir()
+    (home / "config.yaml").write_text(
+        f"sandbox: {{zones: {{workspace: {{path: {project}, mode: rw, approval: {{write: blocked}}}}}}}}\n"
+        "approval: {timeout: 7}\n"
+    )
+    (home / "rules.yaml").write_text('rules:\n  - {path: "/scratch/**", access: [write], verdict: preApproved}\n')
+    (project / "forge.yaml").write_text(
+        "sandbox: {zones: {workspace: {path: a}, scratch: {path: b}}}\napproval: {timeout: 1}\n"
+    )
+    for name in ("a", "b"):
+        (project / name).mkdir()
+    async with open_session(project) as session:
+        assert session.program.approval.timeout is not None and session.program.approval.timeout.value == 7
+        blocked = await session.call("write_file", {"path": "/workspace/x", "content": "x"})
+        asks = await session.call("write_file", {"path": "/scratch/x", "content": "x"})
+    assert (blocked.status, asks.status) == ("policy_denied", "approval_denied")
+
+
+async def test_rules_kept_inside_a_zone_are_refused(project: Path, own_home: Path) -> None:
+    home = own_home / ".forge"
+    home.mkdir()
+    (project / "rules.yaml").write_text("rules: []\n")
+    (home / "rules.yaml").symlink_to(project / "rules.yaml")
+    with pytest.raises(ConfigError, match="link into zone 'workspace'"):
+        open_session(project)
+
+
+async def test_a_trusted_zone_cannot_be_moved_by_a_link(project: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (project / "data").mkdir()
+    (project / "forge.yaml").write_text("sandbox: {zones: {data: {path: data, approval: {write: preApproved}}}}\n")
+    TrustStore(forge_home()).give(project)
+    open_session(project).close()
+    (project / "data").rmdir()
+    (project / "data").symlink_to(victim)
+    with pytest.raises(ConfigError, match="leads outside the program"):
+        open_session(project)
+
+
+def test_trust_is_for_the_bytes_that_were_parsed(project: Path) -> None:
+    (project / "forge.yaml").write_text("approval: {default: ask}\n")
+    store = TrustStore(forge_home())
+    store.give(project)
+    assert store.trusted_with(project, {"forge.yaml": b"approval: {default: ask}\n"})
+    assert not store.trusted_with(project, {"forge.yaml": b"approval: {default: preApproved}\n"})
+
+
+@pytest.mark.parametrize(
+    "path", ["hooks/pre-commit", "config", "commondir", "worktrees/w/gitdir", "modules/m/commondir"]
+)
+async def test_a_zone_inside_git_is_still_inside_git(project: Path, asked: Any, path: str) -> None:
+    (project / ".git").mkdir()
+    (project / "forge.yaml").write_text("sandbox: {zones: {g: {path: .git, approval: {write: preApproved}}}}\n")
+    TrustStore(forge_home()).give(project)
+    ask = asked({"approved": False})
+    async with open_session(project, approval_callback=ask) as session:
+        await session.call("write_file", {"path": f"/g/{path}", "content": "x"})
+    assert [request.risk for request in ask] == ["critical"]
+
+
+async def test_refused_reads_hold_no_descriptors(project: Path) -> None:
+    deep = project
+    for level in range(30):
+        deep = deep / f"d{level}"
+    deep.mkdir(parents=True)
+    (deep / "out").symlink_to("/etc/passwd")
+    name = str((deep / "out").relative_to(project))
+    async with open_session(project) as session:
+        await session.call("read_file", {"path": name})
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(40):
+            assert (await session.call("read_file", {"path": name})).status == "sandbox_denied"
+        assert len(os.listdir("/proc/self/fd")) <= before + 5
