@@ -16,7 +16,7 @@ from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.envelope import Event
 from golem_forge.events.event_queue import Disconnected
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_reader import events_after, read
+from golem_forge.events.journal_reader import events_after, read, verify
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.types import Status, ToolStarted
 
@@ -348,3 +348,113 @@ async def test_a_closed_queue_ends_its_iteration() -> None:
     bus.emit("status", STATUS)
     bus.clear()
     assert [event.seq async for event in queue] == [1]
+
+
+def in_a_thread(work: Any) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_a_bus_made_before_its_loop_never_delivers_from_a_tools_thread(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path, "s1")
+    bus = create_ui_event_bus("s1", recorder=journal.record_event, commit=journal.flush)
+    threads: set[int] = set()
+    bus.on("*", lambda event: threads.add(threading.get_ident()))
+    progress = {"toolCallId": "c", "progress": 1}
+
+    def tool(call: str) -> None:
+        for number in range(50):
+            bus.emit("toolProgress", progress)
+            bus.emit("status", {"type": "info", "message": f"{call} {number}"})
+
+    async def calls() -> None:
+        async def one(call: str) -> None:
+            seq = journal.begin(call, "t", {}, Decision(verdict=Verdict.PRE_APPROVED))
+            started = {"toolCallId": call, "toolName": "t", "args": {}, "caller": "llm"}
+            bus.show("toolStarted", lambda: started, "", seq)
+            await asyncio.to_thread(tool, call)
+            journal.finish(call, "success")
+
+        await asyncio.gather(*(one(f"c{number}") for number in range(4)))
+        await asyncio.sleep(0)
+
+    asyncio.run(calls())
+    journal.close()
+    assert threads == {threading.get_ident()}
+    assert verify(journal.path).ok
+    assert [event.seq for event in events_after(journal.path)] == list(range(1, 4 * 52 + 1))
+
+
+@pytest.mark.parametrize("by", ["emit", "show"])
+def test_the_first_thread_keeps_a_bus_without_a_loop(by: str) -> None:
+    bus = create_ui_event_bus()
+    seen: list[tuple[str, int]] = []
+    bus.on("status", lambda event: seen.append((event.wire["message"], threading.get_ident())))
+
+    def say(message: str) -> None:
+        data = {"type": "info", "message": message}
+        bus.emit("status", data) if by == "emit" else bus.show("status", lambda: data, "", 0)
+
+    here = threading.get_ident()
+    say("first")
+    in_a_thread(lambda: [say("second"), say("third")])
+    assert seen == [("first", here)]
+    say("fourth")
+    assert seen == [(message, here) for message in ("first", "second", "third", "fourth")]
+    in_a_thread(lambda: say("fifth"))
+
+    async def loop_comes() -> None:
+        say("sixth")
+        await asyncio.sleep(0)
+        await asyncio.to_thread(say, "seventh")
+        await asyncio.sleep(0)
+
+    asyncio.run(loop_comes())
+    assert {message for message, _ in seen} >= {"fifth", "sixth", "seventh"}
+    assert {thread for _, thread in seen} == {here}
+
+
+def test_a_second_loop_takes_over_from_one_that_was_closed() -> None:
+    bus = create_ui_event_bus()
+    seen: list[str] = []
+    bus.on("status", lambda event: seen.append(event.wire["message"]))
+
+    async def session(message: str) -> None:
+        bus.emit("status", {"type": "info", "message": message})
+
+    in_a_thread(lambda: asyncio.run(session("one")))
+    asyncio.run(session("two"))
+    assert seen == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "quote", [repr, lambda event: event.data, lambda event: event.wire], ids=["repr", "data", "wire"]
+)
+def test_a_failing_handlers_log_line_holds_no_data_of_an_action(caplog: pytest.LogCaptureFixture, quote: Any) -> None:
+    bus = create_ui_event_bus()
+
+    def fails(event: Event) -> None:
+        raise ValueError(quote(event)) from RuntimeError(quote(event))
+
+    bus.on("formResponse", fails)
+    with caplog.at_level(logging.DEBUG):
+        bus.emit("formResponse", {"requestId": "r1", "action": "submit", "values": {"pin": "swordfish"}})
+    assert "swordfish" not in caplog.text
+    assert "ValueError" in caplog.text and "in fails" in caplog.text
+
+
+def test_a_failing_handlers_log_line_is_redacted_and_short(caplog: pytest.LogCaptureFixture) -> None:
+    redactor = Redactor()
+    redactor.add_secret("KEY", "hunter2hunter2")
+    bus = create_ui_event_bus(redact=redactor.value)
+
+    def fails(event: Event) -> None:
+        raise ValueError("hunter2hunter2 " + event.data.message)
+
+    bus.on("status", fails)
+    with caplog.at_level(logging.DEBUG):
+        bus.emit("status", {"type": "info", "message": "said"})
+        bus.emit("status", {"type": "info", "message": "x" * 100_000})
+    assert "hunter2" not in caplog.text and "[secret KEY] said" in caplog.text
+    assert len(caplog.text) < 5000

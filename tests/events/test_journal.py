@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import stat
 import subprocess
+import threading
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ from golem_forge.events.call_states import CallStates
 from golem_forge.events.decision_record import full_decision
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import MAX_VALUE, Journal
-from golem_forge.events.journal_errors import JournalError, SessionExists, SessionInUse
+from golem_forge.events.journal_errors import JournalError, SessionExists, SessionInUse, SessionNotFound
 from golem_forge.events.journal_reader import events_after, read, verify
 from golem_forge.events.redaction import Redactor
+from golem_forge.events.session_files import open_locked
 
 from .journals import ALLOWED, ASKED, python, small_session
 
@@ -302,3 +305,132 @@ def test_a_journal_that_cannot_be_created_says_so(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("a file where a directory should be")
     with pytest.raises(JournalError, match="could not be created"):
         Journal.create(tmp_path)
+
+
+def test_a_second_thread_cannot_break_the_chain(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path, "s1")
+
+    def work(name: str) -> None:
+        for number in range(60):
+            call = f"{name}-{number}"
+            if number % 2:
+                journal.begin(call, "t", {}, ALLOWED)
+            else:
+                journal.propose(call, "t", {})
+                journal.decide(call, ALLOWED)
+                journal.start(call, "t", {})
+            journal.record_event(Event("status", {"type": "info", "message": call}, None, 0, 0.0))
+            journal.finish(call, "success")
+            journal.note(call)
+            journal.flush()
+
+    threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    assert verify(journal.path).problems == []
+    assert [event.seq for event in events_after(journal.path)] == list(range(1, 4 * 60 * 3 + 1))
+    assert len(CallStates.from_records(records(journal)).by_state("finished")) == 240
+
+
+CROWD = """
+    import logging, resource
+    logging.disable()
+    journal = Journal.create(home, "s1")
+    size = journal.path.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, resource.RLIM_INFINITY))
+    refused = []
+    for number in range(1100):
+        try:
+            journal.propose(f"c{number}", "t", {})
+        except JournalError as error:
+            refused.append(number)
+    print(refused[0], refused[-1], len(refused), journal.path.stat().st_size - size)
+    try:
+        journal.begin_harmless("run", "t", {}, ALLOWED)
+    except JournalError:
+        print("no record, no run")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    journal.propose("after", "t", {})
+    journal.close()
+"""
+
+
+def test_a_crowd_of_proposals_on_a_full_disk_is_kept_and_only_what_has_no_room_is_refused(tmp_path: Path) -> None:
+    out, err = python(CROWD, str(tmp_path)).communicate(timeout=30)
+    assert out.splitlines() == ["1024 1099 76 0", "no record, no run"], err
+    path = tmp_path / "sessions" / "s1.jsonl"
+    assert verify(path).ok
+    calls = CallStates.from_records(read(path)).calls
+    assert list(calls) == [*(f"c{number}" for number in range(1024)), "after"]
+
+
+def test_a45_a_secret_as_a_name_or_an_id_reaches_no_record(tmp_path: Path) -> None:
+    redactor = Redactor()
+    redactor.add_secret("KEY", "hunter2hunter2")
+    journal = Journal.create(tmp_path, redact=redactor.value)
+    name = "call-hunter2hunter2"
+    journal.propose(name, name, {}, parent=name)
+    journal.decide(name, ALLOWED)
+    journal.start(name, name, {})
+    journal.finish(name, "success")
+    journal.begin(name, name, {}, ALLOWED, parent=name, requested=f"{name}!")
+    journal.finish(name, "success")
+    journal.begin_harmless(name, name, {}, ALLOWED, requested=f"{name}!")
+    journal.finish(name, "success")
+    journal.close()
+    assert "hunter2" not in journal.path.read_text()
+    call = CallStates.from_records(records(journal)).calls["call-[secret KEY]"]
+    assert (call.tool, call.requested) == ("call-[secret KEY]", "call-[secret KEY]!")
+
+
+def test_an_error_is_redacted_before_it_is_cut(tmp_path: Path) -> None:
+    redactor = Redactor()
+    redactor.add_secret("KEY", "hunter2hunter2")
+    journal = Journal.create(tmp_path, redact=redactor.value)
+    for before in range(1980, 2001):
+        journal.finish(f"c{before}", "execution_failed", error="e" * before + "hunter2hunter2")
+    assert "hunter" not in journal.path.read_text()
+    error = records(journal)[-1]["error"]
+    assert error.startswith("eee") and error.endswith("…") and len(error) == 2001
+
+
+def test_a_writer_whose_file_is_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.events.journal._LOOK_EVERY_S", 0.0)
+    first = Journal.create(tmp_path, "s1")
+    first.begin("c1", "t", {}, ALLOWED)
+    first.path.unlink()
+    with pytest.raises(JournalError, match="deleted or replaced"):
+        first.begin("c2", "t", {}, ALLOWED)
+    second = Journal.create(tmp_path, "s1")
+    for run in (first.begin, first.begin_harmless):
+        with pytest.raises(JournalError, match="deleted or replaced"):
+            run("c3", "t", {}, ALLOWED)
+    second.begin("c4", "t", {}, ALLOWED)
+    with pytest.raises(JournalError, match="deleted or replaced"):
+        first.close()
+    second.close()
+    assert verify(second.path).ok
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_lock_on_a_file_that_lost_its_name_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    path = small_session(tmp_path)
+    real = fcntl.flock
+
+    def flock_late(fd: int, how: int) -> None:
+        real(fd, how)
+        path.unlink(missing_ok=True)
+        if replaced:
+            path.write_bytes(b"")
+
+    monkeypatch.setattr(fcntl, "flock", flock_late)
+    with pytest.raises(SessionInUse if replaced else SessionNotFound):
+        open_locked(path, "s1")
+    path.unlink(missing_ok=True)
+    with pytest.raises(SessionInUse):
+        Journal.create(tmp_path, "s1")

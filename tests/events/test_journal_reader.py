@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.events.anchors import anchor_path, read_anchor
+from golem_forge.events import journal_reader
+from golem_forge.events.anchors import Anchor, anchor_path, read_anchor
+from golem_forge.events.chain import seal
 from golem_forge.events.journal import Journal
+from golem_forge.events.journal_errors import JournalDamaged
 from golem_forge.events.journal_reader import read, scan, verify
+from golem_forge.events.recovery import reopen
 
 from .journals import small_session
 
@@ -180,3 +184,77 @@ def test_an_empty_file_is_no_journal(tmp_path: Path) -> None:
     path.write_bytes(b"")
     anchor_path(path).unlink()
     assert not verify(path).ok
+
+
+def forge(path: Path, *records: str) -> None:
+    """Appends correctly chained lines, as someone who knows the format can."""
+    found = scan(path)
+    with path.open("ab") as file:
+        file.write(seal(records, found.lines, found.hash)[0])
+
+
+NOTE = '"ts":"t","type":"note","text":"forged"'
+RESUMED, CLOSED = '"ts":"t","type":"resumed"', '"ts":"t","type":"closed"'
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+@pytest.mark.parametrize("added", [(NOTE,), (CLOSED,), (NOTE, CLOSED), (RESUMED, NOTE, CLOSED)], ids=len)
+def test_what_is_added_after_the_end_is_found_however_well_chained(
+    tmp_path: Path, added: tuple[str, ...], anchored: bool
+) -> None:
+    path = small_session(tmp_path)
+    forge(path, *added)
+    if not anchored:
+        anchor_path(path).unlink()
+    checked = verify(path)
+    assert not checked.ok
+    chained_only = added[0] == RESUMED and not anchored
+    assert checked.problems[0].line == (14 + len(added) if chained_only else 15)
+
+
+def test_a_session_with_something_after_its_end_is_not_resumed(tmp_path: Path) -> None:
+    forge(small_session(tmp_path), NOTE)
+    with pytest.raises(JournalDamaged, match="line 15"):
+        reopen(tmp_path, "s1")
+
+
+@pytest.mark.parametrize("left", [None, b"", b"garbage", b"[]", b'{"lines":"x","hash":""}', b"\xff\xfe"])
+def test_a_closed_journal_without_a_readable_anchor_is_named(tmp_path: Path, left: bytes | None) -> None:
+    path = small_session(tmp_path)
+    if left is None:
+        anchor_path(path).unlink()
+    else:
+        anchor_path(path).write_bytes(left)
+    checked = verify(path)
+    assert [problem.line for problem in checked.problems] == [14]
+    assert ".head" in checked.problems[0].what
+
+
+def test_a_session_closed_resumed_and_crashed_is_no_tampering(tmp_path: Path) -> None:
+    path = small_session(tmp_path)
+    again = reopen(tmp_path, "s1").journal
+    again.note("more")
+    again.flush()
+    assert verify(path).ok and verify(path).notes == ["in use"]
+    again.release()
+    checked = verify(path)
+    assert checked.ok and "not closed" in checked.notes[0]
+    anchor_path(path).unlink()
+    assert verify(path).ok
+    reopen(tmp_path, "s1").journal.close()
+    assert (verify(path).ok, verify(path).notes) == (True, [])
+
+
+def test_a_session_that_closes_while_it_is_verified_is_no_tampering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal.create(tmp_path)
+    real = journal_reader.read_anchor
+
+    def read_then_close(path: Path) -> Anchor | None:
+        kept = real(path)
+        journal.close()
+        return kept
+
+    monkeypatch.setattr(journal_reader, "read_anchor", read_then_close)
+    assert verify(journal.path).problems == []

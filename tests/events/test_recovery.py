@@ -10,6 +10,7 @@ import pytest
 
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.call_states import CallState, CallStates
+from golem_forge.events.index import Index
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_errors import JournalDamaged, SessionNotFound
 from golem_forge.events.journal_reader import events_after, read, verify
@@ -150,3 +151,46 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     os.symlink(path, path.with_name("s2.jsonl"))
     with pytest.raises(OSError, match="symbolic"):
         reopen(tmp_path, "s2")
+
+
+PROPOSE, BEGIN, START, FINISH = "propose", "begin", "start", "finish"
+
+
+@pytest.mark.parametrize(
+    ("again", "state", "error"),
+    [
+        ([BEGIN], CallState.AMBIGUOUS, "may have run before the crash"),
+        ([PROPOSE, START], CallState.AMBIGUOUS, "may have run before the crash"),
+        ([START], CallState.AMBIGUOUS, "may have run before the crash"),
+        ([PROPOSE], CallState.NEVER_STARTED, "interrupted before it started"),
+        ([BEGIN, FINISH, BEGIN], CallState.AMBIGUOUS, "may have run before the crash"),
+        ([BEGIN, FINISH], CallState.FINISHED, ""),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_an_id_that_comes_again_is_a_new_call(tmp_path: Path, again: list[str], state: CallState, error: str) -> None:
+    journal = Journal.create(tmp_path, "s1")
+    steps = {
+        PROPOSE: lambda: journal.propose("twice", "t", {"run": 2}),
+        BEGIN: lambda: journal.begin("twice", "t", {"run": 2}, ALLOWED),
+        START: lambda: journal.start("twice", "t", {"run": 2}),
+        FINISH: lambda: journal.finish("twice", "success", 2.0),
+    }
+    journal.begin("twice", "t", {"run": 1}, ALLOWED)
+    journal.finish("twice", "execution_failed", 1.0, "broke", "out-1", {"kind": "json"}, {"truncated": True})
+    journal.begin("other", "t", {}, ALLOWED)
+    journal.finish("other", "success")
+    for step in again:
+        steps[step]()
+    journal.flush()
+    journal.release()
+    statuses = {row.id: row.status for row in Index(tmp_path).calls()}
+    assert statuses["twice"] == ("success" if state is CallState.FINISHED else "")
+    calls = CallStates.from_records(read(journal.path)).calls
+    assert list(calls) == ["other", "twice"]
+    assert (calls["twice"].state, calls["twice"].args) == (state, {"run": 2})
+    assert (calls["twice"].error, calls["twice"].output_handle, calls["twice"].more) == ("", "", {})
+    reopened = reopen(tmp_path, "s1")
+    reopened.journal.close()
+    assert [(call.id, call.error) for call in reopened.interrupted] == ([("twice", error)] if error else [])
+    assert not CallStates.from_records(read(journal.path)).by_state(CallState.AMBIGUOUS)

@@ -278,3 +278,66 @@ def test_what_a_stream_holds_is_bounded(chunk: str) -> None:
     shown = "".join(stream.feed(chunk) for _ in range(3))
     assert len(stream.finish()) <= 2 * len("hunter2hunter2") + len("[secret KEY]")
     assert "hunter2hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/data/srv/app/y", "/data/srv/app/y"),
+        ("cat /mnt/disk-1.old/srv/app", "cat /mnt/disk-1.old/srv/app"),
+        ("%2Fdata%2Fsrv%2Fapp", "%2Fdata%2Fsrv%2Fapp"),
+        ("file:///data/srv/app", "file:///data/srv/app"),
+        ("/srv/app/srv/app", "/workspace/srv/app"),
+        ("file://localhost/srv/app/a", "file://localhost/workspace/a"),
+        ("-L/srv/app/lib:/srv/app/lib64", "-L/workspace/lib:/workspace/lib64"),
+        ("a=/srv/app,b=/srv/app", "a=/workspace,b=/workspace"),
+        ("x" * 500 + "/srv/app", "x" * 500 + "/workspace"),
+    ],
+)
+def test_a_host_path_at_the_end_of_another_path_is_another_place(text: str, shown: str) -> None:
+    made = Redactor()
+    made.add_path("/srv/app", "/workspace")
+    assert made.text(text) == shown
+    for size in (1, 2, 5):
+        assert feed(made, [text[start : start + size] for start in range(0, len(text), size)]) == shown
+
+
+def pem(lines: int = 6) -> str:
+    body = [base64.b64encode(sha256(bytes([n])).digest() * 2).decode()[:64] for n in range(lines)]
+    return "\n".join(["-----BEGIN PRIVATE KEY-----", *body, "dGhlIGVuZA==", "-----END PRIVATE KEY-----", ""])
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\\n"])
+def test_a_secret_of_many_lines_is_found_line_by_line(newline: str) -> None:
+    key = pem()
+    made = redactor(PEM=key.replace("\n", newline))
+    numbered = "\n".join(f"L{n}: {line}" for n, line in enumerate(key.splitlines(), start=1))
+    shown = made.text(numbered)
+    assert not any(line in shown for line in key.splitlines() if len(line) == 64)
+    assert shown.count("[secret PEM]") == 6
+    escaped = json.dumps(key.splitlines()).replace("/", "\\/")
+    assert made.text(escaped).count("[secret PEM]") == 6
+    assert made.text("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----", "it is no secret"
+    assert redactor(PEM=key).text(f"<{key.strip()}>") == "<[secret PEM]>"
+
+
+@pytest.mark.parametrize("width", [64, 76])
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_base64_of_a_secret_in_lines_is_found(width: int, ending: str) -> None:
+    secret = "correct horse battery staple " * 8
+    made = redactor(KEY=secret)
+    encoded = base64.b64encode((secret.strip() + ending).encode()).decode()
+    lines = [encoded[place : place + width] for place in range(0, len(encoded), width)]
+    for newline in ("\n", "\r\n", "\\n"):
+        assert made.text(f"<{newline.join(lines)}>") == "<[secret KEY]>"
+    shown = made.text("\n".join(f"L{n}: {line}" for n, line in enumerate(lines)))
+    assert not any(line in shown for line in lines if len(line) >= 16)
+
+
+def test_secrets_out_leaves_the_paths() -> None:
+    made = redactor(KEY="hunter2hunter2")
+    made.add_path("/srv/app", "/workspace")
+    for padding in ("", "x " * 400):
+        text = f"{padding}hunter2hunter2 /srv/app/x"
+        assert made.secrets_out(text) == f"{padding}[secret KEY] /srv/app/x"
+    assert made.secrets_out("/srv/app/x") == "/srv/app/x"

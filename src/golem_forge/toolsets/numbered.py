@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
+from itertools import islice
 from typing import Any, Final
 
 from golem_forge.core.errors import ToolFailed
 
+_END: Final = re.compile(r"\r\n|\n|\r")
+_CHUNK: Final = 1 << 20
 PAGE_BYTES: Final = 30 * 1024
 """Below the caller's 32 KiB, so that a page with its closing note is never cut in the middle."""
 
@@ -14,6 +18,44 @@ PAGE_BYTES: Final = 30 * 1024
 def split_lines(text: str) -> list[str]:
     """Lines with their ends. LF, CRLF and CR end a line, nothing else does; a final one begins no further line."""
     return list(io.StringIO(text, newline=""))
+
+
+def count_lines(text: str) -> int:
+    """How many `split_lines` would give, without making them: as a list, short lines take thirty times their space."""
+    unended = 0 if not text or text[-1] in "\r\n" else 1
+    return _ends(text, 0, len(text)) + unended
+
+
+def some_lines(text: str, first: int, limit: int) -> list[str]:
+    """At most `limit` lines with their ends, from number `first` (counted from 1) on."""
+    start = _start_of(text, first)
+    lines: list[str] = []
+    for end in _END.finditer(text, start):
+        if len(lines) == limit:
+            return lines
+        lines.append(text[start : end.end()])
+        start = end.end()
+    if start < len(text) and len(lines) < limit:
+        lines.append(text[start:])
+    return lines
+
+
+def _start_of(text: str, number: int) -> int:
+    """Where a line begins: whole chunks are passed by counting, only the last one is looked at end by end."""
+    missing, position = number - 1, 0
+    while missing and position < len(text):
+        stop = min(len(text), position + _CHUNK)
+        if text[stop - 1] == "\r" and text[stop : stop + 1] == "\n":
+            stop += 1
+        ends = _ends(text, position, stop)
+        if ends >= missing:
+            return next(islice(_END.finditer(text, position, stop), missing - 1, None)).end()
+        missing, position = missing - ends, stop
+    return position
+
+
+def _ends(text: str, start: int, stop: int) -> int:
+    return text.count("\n", start, stop) + text.count("\r", start, stop) - text.count("\r\n", start, stop)
 
 
 def bare(line: str) -> str:

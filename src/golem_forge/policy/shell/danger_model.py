@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .lenient import Found, FoundCommand
+from .lenient import FoundCommand
 from .roots import joined
 from .scope import Span
 
@@ -23,18 +23,19 @@ class Danger:
 
 @dataclass(slots=True)
 class Context:
-    """The command under check among all others. `here` is the directory that `cd`s before it lead to."""
+    """The command under check among all others. `here` is the directory that `cd`s before it lead to, `inside` the
+    one that its own wrappers (`env -C`) go to from there."""
 
-    found: Found
     is_secret: Callable[[str], bool]
     sources: list[int]  # commands that download or decode, by index
     here: str = ""
+    inside: str = ""
 
     def has_source(self, span: Span) -> bool:
         return bisect_left(self.sources, span[1]) > bisect_left(self.sources, span[0])
 
     def seen_from_here(self, path: str) -> str:
-        return joined(path, self.here)
+        return joined(joined(path, self.inside), self.here)
 
 
 def shown(command: FoundCommand) -> str:

@@ -7,7 +7,7 @@ not safe, it is only not known to be dangerous.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .danger_git import git_rewrite
 from .danger_model import Context, Danger, shown
@@ -16,7 +16,6 @@ from .danger_paths import delete_many, perm_recursive, rm_force, secret_read, wi
 from .danger_system import env_hijack, persistence, power, privilege, self_invoke
 from .lenient import Found, FoundCommand, find_commands
 from .options import plain_operands
-from .roots import joined
 
 Check = Callable[[FoundCommand, Context], bool]
 
@@ -55,17 +54,25 @@ def find_dangers(text: str, *, is_secret: Callable[[str], bool]) -> tuple[Danger
 
 
 def dangers_of(found: Found, *, is_secret: Callable[[str], bool]) -> tuple[Danger, ...]:
-    context = Context(found, is_secret, [i for i, command in enumerate(found.commands) if is_source(command)])
-    hits: dict[Danger, None] = {}
-    for command in found.commands:
-        for name, check in _CHECKS.items():
-            if check(command, context):
-                hits[Danger(name, shown(command))] = None
-        if command.program in ("cd", "pushd", "chdir"):
-            target = next(iter(plain_operands(command.arguments)), "~")
-            context.here = joined(target, context.here)[-4096:]
+    """What the reading line by line finds counts too, except for the builtin rules where the whole is certain."""
+    hits = dict.fromkeys(_hits(found.commands, is_secret))
+    for danger in _hits(found.lines, is_secret):
+        if danger.id in DANGER_IDS or not found.certain:
+            hits[danger] = None
     if found.too_deep:
         hits[Danger("depth", "commands nested more than 8 deep")] = None
     if found.fork_bomb:
         hits[Danger("fork_bomb", "a command that starts itself again and again")] = None
     return tuple(hits)
+
+
+def _hits(commands: tuple[FoundCommand, ...], is_secret: Callable[[str], bool]) -> Iterator[Danger]:
+    context = Context(is_secret, [i for i, command in enumerate(commands) if is_source(command)])
+    for command in commands:
+        context.inside = command.directory
+        for name, check in _CHECKS.items():
+            if check(command, context):
+                yield Danger(name, shown(command))
+        if command.program in ("cd", "pushd", "chdir"):
+            target = next(iter(plain_operands(command.arguments)), "~")
+            context.here = context.seen_from_here(target)[-4096:]

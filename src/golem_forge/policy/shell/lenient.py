@@ -4,6 +4,11 @@ It only ever finds danger, never proves its absence. It descends into everything
 groups, wrappers, scripts given to shells, words piped to `xargs`. It never raises; nesting beyond 8 (or a text
 built to take long) sets `too_deep`, which is a danger of its own. Written by hand for the same reason as the
 strict parser, turned around: a grammar that rejects a text says nothing about what a shell makes of it.
+
+A text of several lines is read twice: as a whole (`Found.commands`), and line by line (`Found.lines`), so that a
+quote or heredoc which was misread can hide nothing that stands on a line of its own. The second reading also finds
+lines that are only data (a document in a heredoc). So it counts for everything that asks; for what blocks it counts
+only where the first one is not `certain`: unclosed quotes, carriage returns, unusual heredocs or arithmetic.
 """
 
 from __future__ import annotations
@@ -16,8 +21,9 @@ from fnmatch import fnmatchcase
 from .names import names
 from .quoting import printed_texts
 from .reader import MAX_NESTING, Report, read_commands
+from .roots import joined
 from .scope import NOTHING, RawCommand, Redirect, Span
-from .wrappers import WRAPPERS, Hidden, hidden_commands, reads_script_from_input
+from .wrappers import SHELLS, WRAPPERS, Hidden, hidden_commands, reads_script_from_input
 
 # Names that a pattern in command position (`/bin/r?`) is tried against.
 _KNOWN = ("rm", "sudo", "dd", "find", "curl", "wget", "git", "chmod", "chown", *sorted(WRAPPERS))
@@ -39,6 +45,7 @@ class FoundCommand:
     fed: Span = NOTHING
     via: tuple[str, ...] = ()
     depth: int = 0
+    directory: str = ""  # where its wrappers make it run
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -50,12 +57,30 @@ class Found:
     commands: tuple[FoundCommand, ...]
     too_deep: bool
     fork_bomb: bool
+    lines: tuple[FoundCommand, ...] = ()
+    certain: bool = True
+
+    @property
+    def blockable(self) -> tuple[FoundCommand, ...]:
+        """The commands that a blocking rule is held against."""
+        return self.commands if self.certain else (*self.commands, *self.lines)
 
 
 def find_commands(text: str) -> Found:
     finder = _Finder(Report(budget=12 * len(text) + 100_000))
-    finder.read(text, depth=0, via=(), fed=NOTHING)
-    return Found(tuple(finder.found), finder.report.too_deep, finder.report.fork_bomb)
+    finder.read(text, _TOP)
+    lines = _Finder(Report(budget=12 * len(text) + 100_000))
+    for script in finder.scripts:
+        for line in dict.fromkeys(re.split(r"[\n\r]+", script.replace("\\\n", "") + "\n" + script)):
+            lines.read(line, _TOP)
+    certain = finder.report.certain
+    return Found(
+        tuple(finder.found),
+        finder.report.too_deep or lines.report.too_deep,
+        finder.report.fork_bomb or (lines.report.fork_bomb and not certain),
+        tuple(lines.found),
+        certain,
+    )
 
 
 def program_name(word: str) -> str:
@@ -66,35 +91,53 @@ def program_name(word: str) -> str:
     return name
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a script stands: how deep, in which wrappers, what it reads and in which directory."""
+
+    depth: int = 0
+    via: tuple[str, ...] = ()
+    fed: Span = NOTHING
+    texts: tuple[Redirect, ...] = ()
+    directory: str = ""
+
+
+_TOP = _Place()
+
+
 class _Finder:
     def __init__(self, report: Report) -> None:
         self.report = report
         self.found: list[FoundCommand] = []
+        self.scripts: list[str] = []  # texts of several lines
         self.speakers: list[int] = []  # indices of commands that print text known from the command line
 
-    def read(self, text: str, depth: int, via: tuple[str, ...], fed: Span) -> None:
-        raws = read_commands(text, depth, self.report)
+    def read(self, text: str, place: _Place) -> None:
+        if "\n" in text or "\r" in text:
+            self.scripts.append(text)
+        raws = read_commands(text, place.depth, self.report)
         starts: list[int] = []
         for raw in raws:
             starts.append(len(self.found))
-            self.add_raw(raw, starts, depth, via, fed)
+            self.add_raw(raw, starts, place)
         starts.append(len(self.found))
         self.connect_sinks(raws, starts)
 
-    def add_raw(self, raw: RawCommand, starts: list[int], depth: int, via: tuple[str, ...], outer_fed: Span) -> None:
+    def add_raw(self, raw: RawCommand, starts: list[int], place: _Place) -> None:
         index = len(starts) - 1
-        fed = outer_fed
+        fed = place.fed
         if raw.fed != NOTHING and raw.fed[1] <= index:
             fed = (starts[raw.fed[0]], len(self.found) if raw.fed[1] == index else starts[raw.fed[1]])
         command = FoundCommand(
             program_name(raw.words[0]) if raw.words else "",
             raw.words,
             raw.assignments,
-            tuple(raw.redirects),
+            (*raw.redirects, *place.texts),
             (starts[raw.inner[0]], len(self.found)) if raw.inner[0] < index else NOTHING,
             fed,
-            via,
-            depth,
+            place.via,
+            place.depth,
+            place.directory,
         )
         if raw.group != NOTHING:
             self.feed_group(command, (starts[raw.group[0]], len(self.found)))
@@ -114,7 +157,7 @@ class _Finder:
         members = self.found[group[0] : group[1]] if bodies else []
         if any(reads_script_from_input(member.program, member.arguments) for member in members):
             for body in bodies:
-                self.read(body, command.depth + 1, command.via, NOTHING)
+                self.read(body, _Place(command.depth + 1, command.via, directory=command.directory))
 
     def add(self, command: FoundCommand) -> None:
         if command.depth > MAX_NESTING:
@@ -132,14 +175,21 @@ class _Finder:
             self.add(replace(command, program="git", words=("git", name[4:], *arguments)))
         for hidden in hidden_commands(name, arguments):
             self.add_hidden(hidden, command, via)
+        inside = _Place(command.depth + 1, via, directory=command.directory)
         if reads_script_from_input(name, arguments):
             for text in self.input_texts(command):
-                self.read(text, command.depth + 1, via, NOTHING)
+                self.read(text, inside)
+        if _runs_substituted(command):
+            for text in self.spoken(command.inner):
+                self.read(text, inside)
 
     def add_hidden(self, hidden: Hidden, command: FoundCommand, via: tuple[str, ...]) -> None:
         depth = command.depth + 1
+        directory = joined(hidden.directory, command.directory) if hidden.directory else command.directory
+        inside = _Place(depth, via, directory=directory)
         if hidden.script is not None:
-            self.read(hidden.script, depth, via, command.fed)
+            texts = tuple(redirect for redirect in command.redirects if redirect.body)
+            self.read(hidden.script, replace(inside, fed=command.fed, texts=texts))
             return
         words = hidden.words
         while words and words[0] in _SKIPPED:  # `time ! rm x`
@@ -147,7 +197,7 @@ class _Finder:
         if hidden.operands:
             for text in self.input_texts(command):
                 if not words:  # a `parallel` without a command runs its input
-                    self.read(text, depth, via, NOTHING)
+                    self.read(text, inside)
                 elif hidden.placeholder and any(hidden.placeholder in word for word in words):
                     words = tuple(word.replace(hidden.placeholder, text) for word in words)
                 else:
@@ -160,14 +210,22 @@ class _Finder:
                 assignments=hidden.assignments,
                 via=via,
                 depth=depth,
+                directory=directory,
             )
             self.add(inner)
 
     def input_texts(self, command: FoundCommand) -> list[str]:
         """Texts known to reach the command's standard input."""
         texts = [redirect.body for redirect in command.redirects if redirect.body]
-        first = bisect_left(self.speakers, command.fed[0])
-        last = bisect_left(self.speakers, command.fed[1])
+        if any(redirect.target.startswith("<()") for redirect in command.redirects):
+            texts.extend(self.spoken(command.inner))
+        return [*texts, *self.spoken(command.fed)]
+
+    def spoken(self, span: Span) -> list[str]:
+        """Texts that the commands of `span` are known to print."""
+        texts: list[str] = []
+        first = bisect_left(self.speakers, span[0])
+        last = bisect_left(self.speakers, span[1])
         if last - first > _MAX_FEEDERS:
             self.report.too_deep = True
         for index in self.speakers[first : min(last, first + _MAX_FEEDERS)]:
@@ -176,3 +234,11 @@ class _Finder:
             if speaker.program in _PRINTERS:
                 texts.extend(printed_texts(speaker.program, speaker.arguments))
         return texts
+
+
+def _runs_substituted(command: FoundCommand) -> bool:
+    """Does it run the output of a substitution: `bash <(…)`, `. <(…)`, `sh -c "$(…)"`, `eval "$(…)"`, `$(…)`?"""
+    if command.words and command.words[0].startswith("$()"):
+        return True
+    runs = command.program in SHELLS or command.program in ("eval", ".", "source", "trap")
+    return runs and any("$()" in word or "<()" in word for word in command.arguments)

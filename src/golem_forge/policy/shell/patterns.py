@@ -35,7 +35,7 @@ def matches_exact(pattern: Pattern, segment: Segment, world: CommandWorld, place
 
 def matches_lenient(pattern: Pattern, found: Found) -> bool:
     """Does any command in the text begin with the pattern, options between its tokens skipped?"""
-    return any(_begins_with(pattern, command) for command in found.commands)
+    return any(_begins_with(pattern, command) for command in found.blockable)
 
 
 def matches_lenient_exact(pattern: Pattern, found: Found) -> bool:
@@ -45,7 +45,7 @@ def matches_lenient_exact(pattern: Pattern, found: Found) -> bool:
         and bool(pattern)
         and _names_program(pattern[0], command)
         and all(word in _choices(token) for token, word in zip(pattern[1:], command.words[1:], strict=True))
-        for command in found.commands
+        for command in found.blockable
     )
 
 

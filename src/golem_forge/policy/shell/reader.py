@@ -385,6 +385,8 @@ class Reader:
 
     def arithmetic_end(self, start: int, closer: str) -> int | None:
         """Where the closer of arithmetic stands; none if its brackets do not fit."""
+        if not self.report.spend(0):
+            return None  # looking for brackets that never close takes long
         level = 0
         opening, closing = ("[", "]") if closer == "]" else ("(", ")")
         for match in _BRACKETS.finditer(self.text, start):

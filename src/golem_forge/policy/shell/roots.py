@@ -12,7 +12,8 @@ _TOP_LEVEL = names(
     "bin boot dev etc home lib lib32 lib64 libx32 media mnt nix opt proc root run sbin srv sys tmp usr var"
     " Applications Library System Users Volumes private"
 )
-_HARMLESS_DEVICES = names("null zero full random urandom tty fd pts shm")
+_HARMLESS_DEVICES = names("null zero full random urandom tty stdin stdout stderr fd pts shm")
+_SAME_ROOT = re.compile(r"(?:/+\.|/+proc/+(?:self|thread-self|\d+)/+root)+(?=/|$)")  # other names of `/`
 
 _HOME = re.compile(r"(?:~(?:[A-Za-z_][\w-]*)?|\$HOME|\$\{HOME[^}]*\})(/.*)?", re.DOTALL)
 _EVERYTHING = re.compile(r"[*.?]*")
@@ -32,6 +33,7 @@ def is_root_like(path: str) -> bool:
         return _EVERYTHING.fullmatch(posixpath.normpath(home[1] or "/").lstrip("/")) is not None
     if not path.startswith("/"):
         return False
+    path = _SAME_ROOT.sub("", path, count=1) if _SAME_ROOT.match(path) else path
     parts = posixpath.normpath("/" + path.lstrip("/")).strip("/").split("/")
     if _EVERYTHING.fullmatch(parts[0]):
         return len(parts) == 1 or _EVERYTHING.fullmatch(parts[1]) is not None
@@ -43,8 +45,11 @@ def is_root_like(path: str) -> bool:
 
 
 def is_raw_device(path: str) -> bool:
-    """A device whose content would be overwritten."""
-    parts = posixpath.normpath("/" + path.lstrip("/")).split("/")
-    if not path.startswith("/") or parts[1] != "dev" or len(parts) < 3:
+    """A device whose content would be overwritten, or a pattern that may name one (`/d*/sda`)."""
+    if not path.startswith("/"):
         return False
-    return parts[2] not in _HARMLESS_DEVICES and not parts[2].startswith("std")
+    path = _SAME_ROOT.sub("", path, count=1) if _SAME_ROOT.match(path) else path
+    parts = posixpath.normpath("/" + path.lstrip("/")).split("/")
+    if len(parts) < 3 or not fnmatchcase("dev", parts[1].replace("[^", "[!")):
+        return False
+    return parts[2] not in _HARMLESS_DEVICES

@@ -18,7 +18,7 @@ from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.content import SAMPLE_BYTES, decode, has_binary_name, looks_binary, media_type
 from golem_forge.toolsets.filesystem.reach import Reach
 from golem_forge.toolsets.filesystem.shape import file_tool, path_field, reading_plan
-from golem_forge.toolsets.numbered import split_lines
+from golem_forge.toolsets.numbered import count_lines
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -109,7 +109,7 @@ def _content_facts(target: Target, size: int) -> dict[str, Any]:
     binary = has_binary_name(target.name) or looks_binary(data)
     facts: dict[str, Any] = {"mime": media_type(target.name, binary=binary), "binary": binary}
     if whole:
-        facts["lines"] = None if binary else len(split_lines(decode(data).text))
+        facts["lines"] = None if binary else count_lines(decode(data).text)
         facts["sha256"] = hashlib.sha256(data).hexdigest()
     return facts
 

@@ -14,7 +14,15 @@ from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.content import decode, has_binary_name, looks_binary, media_type
 from golem_forge.toolsets.filesystem.reach import Reach
 from golem_forge.toolsets.filesystem.shape import file_tool, path_field, reading_plan
-from golem_forge.toolsets.numbered import PAGE_BYTES, bare, closing_note, first_line, offset_field, split_lines
+from golem_forge.toolsets.numbered import (
+    PAGE_BYTES,
+    bare,
+    closing_note,
+    count_lines,
+    first_line,
+    offset_field,
+    some_lines,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -67,12 +75,12 @@ def _read(target: Target, offset: int, limit: int) -> ToolResult:
         text = f"'{target.virtual}' is binary ({kind}, {len(data)} bytes). Use file_info, or attach it."
         raise ToolFailed(text, code="BINARY_FILE")
     decoded = decode(data)
-    lines = split_lines(decoded.text)
-    total = len(lines)
+    total = count_lines(decoded.text)
     first = first_line(offset, total)
-    shown = _numbered(lines[first - 1 : first - 1 + limit], first)
+    lines = some_lines(decoded.text, first, limit)
+    shown = _numbered(lines, first)
     last = first - 1 + len(shown)
-    raw = lines[first - 1 : last]
+    raw = lines[: len(shown)]
     shortened = len(raw) > 1 and any(len(bare(line)) > _LONGEST_LINE for line in raw)
     note = closing_note(first, last, total)
     value = {

@@ -1,0 +1,32 @@
+"""Lines by counting give exactly what splitting gives, for any mixture of line ends and any chunk size."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from golem_forge.toolsets import numbered
+
+_texts = st.lists(st.sampled_from(["a", "bc", "\n", "\r", "\r\n", "é", "\u2028", ""]), max_size=60).map("".join)
+
+
+@given(_texts, st.integers(1, 70), st.integers(1, 20), st.integers(1, 7))
+def test_counting_and_splitting_agree(text: str, first: int, limit: int, chunk: int) -> None:
+    whole = numbered.split_lines(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbered, "_CHUNK", chunk)
+        assert numbered.count_lines(text) == len(whole)
+        assert numbered.some_lines(text, first, limit) == whole[first - 1 : first - 1 + limit]
+
+
+def test_a_huge_file_of_short_lines_stays_cheap() -> None:
+    import tracemalloc
+
+    text = "ab\n" * 4_000_000
+    tracemalloc.start()
+    assert numbered.count_lines(text) == 4_000_000
+    assert numbered.some_lines(text, 3_999_999, 5) == ["ab\n", "ab\n"]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
