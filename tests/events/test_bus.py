@@ -398,7 +398,8 @@ def test_the_first_thread_keeps_a_bus_without_a_loop(by: str) -> None:
 
     here = threading.get_ident()
     say("first")
-    in_a_thread(lambda: [say("second"), say("third")])
+    in_a_thread(lambda: say("second"))
+    in_a_thread(lambda: say("third"))
     assert seen == [("first", here)]
     say("fourth")
     assert seen == [(message, here) for message in ("first", "second", "third", "fourth")]

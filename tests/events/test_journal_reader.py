@@ -249,10 +249,9 @@ def test_a_session_that_closes_while_it_is_verified_is_no_tampering(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal.create(tmp_path)
-    real = journal_reader.read_anchor
 
     def read_then_close(path: Path) -> Anchor | None:
-        kept = real(path)
+        kept = read_anchor(path)
         journal.close()
         return kept
 

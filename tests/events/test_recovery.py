@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ PROPOSE, BEGIN, START, FINISH = "propose", "begin", "start", "finish"
 )
 def test_an_id_that_comes_again_is_a_new_call(tmp_path: Path, again: list[str], state: CallState, error: str) -> None:
     journal = Journal.create(tmp_path, "s1")
-    steps = {
+    steps: dict[str, Callable[[], object]] = {
         PROPOSE: lambda: journal.propose("twice", "t", {"run": 2}),
         BEGIN: lambda: journal.begin("twice", "t", {"run": 2}, ALLOWED),
         START: lambda: journal.start("twice", "t", {"run": 2}),

@@ -329,7 +329,8 @@ def test_base64_of_a_secret_in_lines_is_found(width: int, ending: str) -> None:
     encoded = base64.b64encode((secret.strip() + ending).encode()).decode()
     lines = [encoded[place : place + width] for place in range(0, len(encoded), width)]
     for newline in ("\n", "\r\n", "\\n"):
-        assert made.text(f"<{newline.join(lines)}>") == "<[secret KEY]>"
+        shown = made.text(f"<{newline.join(lines)}>")
+        assert shown.replace(newline, "").replace("[secret KEY]", "") == "<>"
     shown = made.text("\n".join(f"L{n}: {line}" for n, line in enumerate(lines)))
     assert not any(line in shown for line in lines if len(line) >= 16)
 

@@ -25,10 +25,11 @@ _QUICK_DEPTH: Final = 8
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
 _LONG: Final = 400
 """From this length on, one substring search per spelling is quicker than one regular expression over the text."""
+_MANY: Final = 40
+_LONG_FOR_MANY: Final = 20
+"""The same where there are more than `_MANY` spellings, e.g. the lines of a key."""
 _CLEAN_MOST: Final = 2048
-_INSIDE_PATH: Final = re.compile(r"(?:/|%2[Ff])[\w.\-]+\Z")
-"""`/srv/app` is another place in `/data/srv/app`; in `-I/srv/app` it is itself."""
-_FILE_HOST: Final = re.compile(r"file://[\w.\-]+\Z")
+_NAME: Final = re.compile(r"[\w.\-]*")
 PATH_CONTEXT: Final = 300
 """So much of what stands before a path is looked at: more than the longest name of a file."""
 _AFTER_PATH: Final = r"(?![\w-]|\.\w)"
@@ -46,6 +47,7 @@ class Redactor:
         self._clean: set[str] = set()
         """Short texts that were looked through: ids and names come again and again."""
         self._shortest = 0
+        self._long = _LONG
         self._names = 0
 
     @property
@@ -86,7 +88,7 @@ class Redactor:
     def text(self, text: str) -> str:
         if len(text) < self._shortest or self._finder is None or text in self._clean:
             return text
-        if len(text) >= _LONG:
+        if len(text) >= self._long:
             if not any(form in text for form in self._secrets) and not any(form in text for form in self._paths):
                 return text
         elif not self._finder.search(text):
@@ -94,9 +96,7 @@ class Redactor:
                 self._clean.clear()
             self._clean.add(text)
             return text
-        if self._secret_pattern is not None:
-            text = self._secret_pattern.sub(lambda match: self._secrets[match.group()], text)
-        return self.paths_out(text)
+        return self.paths_out(self.secrets_out(text))
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
         """Where `text` would replace a secret; a stream must not be divided there."""
@@ -109,9 +109,11 @@ class Redactor:
         """Only the secrets: content that a tool was asked for keeps its paths, or it could not be written back."""
         if self._secret_pattern is None or len(text) < self._shortest or text in self._clean:
             return text
-        if len(text) >= _LONG and not any(form in text for form in self._secrets):
-            return text
-        return self._secret_pattern.sub(lambda match: self._secrets[match.group()], text)
+        pattern: re.Pattern[str] | None = self._secret_pattern
+        if len(text) >= self._long:
+            # Only those that are there: each alternative costs at every place of a long text.
+            pattern = _alternatives({form: shown for form, shown in self._secrets.items() if form in text})
+        return text if pattern is None else pattern.sub(lambda match: self._secrets[match.group()], text)
 
     def paths_out(self, text: str, before: str = "") -> str:
         """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""
@@ -123,9 +125,7 @@ class Redactor:
             context = text[max(0, start - PATH_CONTEXT) : start]
             if before and start < PATH_CONTEXT:
                 context = (before + context)[-PATH_CONTEXT:]
-            if _INSIDE_PATH.search(context) and not _FILE_HOST.search(context):
-                return match.group()
-            return self._paths[match.group()]
+            return match.group() if _inside_path(context) else self._paths[match.group()]
 
         return self._path_pattern.sub(virtual, text)
 
@@ -226,12 +226,25 @@ class Redactor:
         self._path_pattern = _alternatives(self._paths, _AFTER_PATH)
         self._finder = _alternatives({**self._secrets, **self._paths})
         self._clean.clear()
+        self._long = _LONG if len(self._secrets) + len(self._paths) <= _MANY else _LONG_FOR_MANY
         self._shortest = min(map(len, (*self._secrets, *self._paths)))
 
 
 def redacted(text: str) -> str:
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"[redacted {len(text)} chars sha256:{digest[:8]}]"
+
+
+def _inside_path(before: str) -> bool:
+    """Whether a path that follows is the end of another: `/srv/app` in `/data/srv/app`, not in `-I/srv/app`."""
+    name = _NAME.match(before[::-1])
+    length = name.end() if name else 0
+    if not length:
+        return False
+    head = before[:-length]
+    if head.endswith("/"):
+        return not head.endswith("file://")  # there it is the name of a host
+    return head.endswith("%") and length > 2 and before[-length:].startswith(("2F", "2f"))
 
 
 def _descend(value: object, above: tuple[int, ...]) -> tuple[int, ...]:

@@ -52,8 +52,9 @@ def line_forms(value: str) -> set[str]:
         for width in _WRAPPED_AT:
             if len(encoded) > width:
                 lines = [encoded[place : place + width] for place in range(0, len(encoded), width)]
-                found |= {"\n".join(lines), "\r\n".join(lines), "\\n".join(lines), "\\r\\n".join(lines)}
                 found |= {line for line in lines if len(line) >= _MIN_LINE}
+                # A last line too short to be known alone is known by the one before it.
+                found |= {newline.join(lines[-2:]) for newline in ("\n", "\r\n", "\\n", "\\r\\n")}
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -51,6 +52,17 @@ class _Worker:
 _lock = threading.Lock()
 _idle: list[_Worker] = []
 _alive = 0
+
+
+def _forget_threads() -> None:
+    """A forked child has none of its parent's threads, whatever the lists say."""
+    global _lock, _alive
+    _lock = threading.Lock()
+    _idle.clear()
+    _alive = 0
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _hire() -> _Worker:

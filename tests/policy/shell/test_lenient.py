@@ -87,6 +87,11 @@ TARGET = ("rm", "-rf", "x")
         "unshare -r rm -rf x", "ssh host rm -rf x", "ssh -p 22 -i k u@host 'rm -rf x'", "script -c 'rm -rf x' f",
         "script -q /dev/null rm -rf x", "taskset 1 rm -rf x", "sudo env nice timeout 5 rm -rf x",
         "git -c alias.z='!rm -rf x' z",
+        # builtins that expand what was quoted
+        "test -v 'a[$(rm -rf x)]'", "[ 'a[`rm -rf x`]' -eq 1 ]", "[[ 'a[$(rm -rf x)]' -eq 1 ]]",
+        "printf -v 'a[$(rm -rf x)]' 1", "let 'a=b[$(rm -rf x)]'", "mapfile -C 'rm -rf x' -c 1 a",
+        "compgen -C 'rm -rf x'",
+        "read 'a[$(rm -rf x)]'", "declare 'a[$(rm -rf x)]=1'",
         # a quote that was opened before this text
         "\"; rm -rf x", "'; rm -rf x", "`; rm -rf x",
     ],
@@ -107,7 +112,8 @@ def test_finds(text: str) -> None:
         "echo $((1 && 2)) rm -rf x",
         "bash script.sh 'rm -rf x'", "echo 'rm -rf x' | cat", "trap - EXIT", "find . -name 'rm -rf x'",
         "xargs echo rm -rf x",
-        "python3 -c 'rm -rf x'", "A='rm -rf x' ls", "ls 'a\nrm -rf x\nb'", "rm -r x", "cat > f <<\\E\n`rm -rf x`\nE",
+        "python3 -c 'rm -rf x'", "printf 'a[$(rm -rf x)]'", "test -f 'rm -rf x'",
+        "A='rm -rf x' ls", "ls 'a\nrm -rf x\nb'", "rm -r x", "cat > f <<\\E\n`rm -rf x`\nE",
     ],
 )  # fmt: skip
 def test_leaves_text_alone(text: str) -> None:
@@ -162,9 +168,10 @@ def test_deep_commands_are_still_found() -> None:
         "f(){ " + "f;" * 20000 + "}", "$((" * 5 + "(" * 60000, "cat <<E\n" * 8000, "<<A " * 15000 + "\n" * 15000,
         "\\\n" * 30000,
         "'\"" * 30000, "cd a;" * 13000, "a >(b) " * 9000, "${a:-\"" * 9000, "xargs " * 10000,
-        "echo a | xargs " * 4000,
+        "echo a | xargs " * 4000, "((" * 20000, "$[" * 20000, "((1))" * 8000, "sudo --x " * 8000, "'a\n'\n" * 4000,
+        "cat <>(",
     ],
-    ids=range(16),
+    ids=range(22),
 )  # fmt: skip
 def test_hostile_texts_hide_nothing(text: str) -> None:
     """Built to take long: the analysis ends, and what stands after them is found or the text is `too_deep`."""

@@ -25,6 +25,10 @@ from golem_forge.policy.shell import is_banned_prefix, prefix_choices
         "rsync", "curl", "wget", "tee", "forge", "npm run", "python -m pip", "/usr/bin/python3 -c", "rm -rf",
         "git -C", "docker run",
         "uv run",
+        # what informs in one program runs what follows in another
+        "bash -h", "sh -V", "docker run -h", "docker run --rm", "python3 - --help", "node --version", "env --help",
+        "sudo -h", "xargs --version", "timeout -h", "npm run --help", "npm -s run", "python3 -W ignore",
+        "bash -o pipefail", "bash --rcfile f", "perl -I lib",
     ],
 )  # fmt: skip
 def test_banned(text: str) -> None:
@@ -35,7 +39,7 @@ def test_banned(text: str) -> None:
     "text",
     ["git log", "npm run build", "python -m pytest", "docker compose ps", "pytest", "cargo test", "make test", "ls",
     "bash x.sh",
-     "python x.py", "git --version", "node --version", "timeout 5 pytest", "env A=1 pytest", "go test",
+     "python x.py", "git --version", "git --help", "timeout 5 pytest", "env A=1 pytest", "go test",
      "sudo -u x pytest", "rm build",
      "bash -c ls"],
 )  # fmt: skip

@@ -19,7 +19,7 @@ _ENABLING = names("enable reenable link preset load bootstrap")
 
 _HIJACKED = re.compile(r"(LD_|DYLD_|GIT_|BASH_FUNC_)\w+|PATH|BASH_ENV|ENV|IFS|PROMPT_COMMAND|SHELLOPTS|PS4")
 _DECLARING = names("export declare typeset readonly local setenv")
-_SSH_COMMANDS = ("proxycommand", "localcommand", "permitlocalcommand", "knownhostscommand")
+_SSH_COMMANDS = ("proxycommand", "localcommand", "permitlocalcommand", "knownhostscommand", "remotecommand")
 
 _UNGUARDED = names(
     "--dangerously-skip-permissions --allow-dangerously-skip-permissions"

@@ -5,10 +5,11 @@ groups, wrappers, scripts given to shells, words piped to `xargs`. It never rais
 built to take long) sets `too_deep`, which is a danger of its own. Written by hand for the same reason as the
 strict parser, turned around: a grammar that rejects a text says nothing about what a shell makes of it.
 
-A text of several lines is read twice: as a whole (`Found.commands`), and line by line (`Found.lines`), so that a
-quote or heredoc which was misread can hide nothing that stands on a line of its own. The second reading also finds
-lines that are only data (a document in a heredoc). So it counts for everything that asks; for what blocks it counts
-only where the first one is not `certain`: unclosed quotes, carriage returns, unusual heredocs or arithmetic.
+A text in which lines stand in quotes or heredocs is read twice: as a whole (`Found.commands`), and line by line
+(`Found.lines`), so that a quote or heredoc which was misread can hide nothing that stands on a line of its own. The
+second reading also finds lines that are only data (a document in a heredoc). So it counts for everything that asks;
+for what blocks it counts only where the first one is not `certain`: unclosed quotes, carriage returns, unusual
+heredocs or arithmetic.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def find_commands(text: str) -> Found:
     finder = _Finder(Report(budget=12 * len(text) + 100_000))
     finder.read(text, _TOP)
     lines = _Finder(Report(budget=12 * len(text) + 100_000))
-    for script in finder.scripts:
+    needed = finder.report.swallowed or not finder.report.certain
+    for script in finder.scripts if needed else ():
         for line in dict.fromkeys(re.split(r"[\n\r]+", script.replace("\\\n", "") + "\n" + script)):
             lines.read(line, _TOP)
     certain = finder.report.certain

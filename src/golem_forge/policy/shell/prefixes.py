@@ -34,6 +34,7 @@ _RUNNERS: dict[str, frozenset[str]] = {
     "podman": names("run exec"),
     "kubectl": names("run exec"),
 }
+_LOADING = re.compile(r"[-+][A-Za-z]*[WXIrodOC]|--(rcfile|init-file|require|import|loader)")
 _INFORMING = names("--version --help -V -h")
 
 # Programs that have subcommands, and the subcommands that have subcommands themselves.
@@ -62,21 +63,34 @@ def is_banned_prefix(words: tuple[str, ...]) -> bool:
     if not words:
         return True
     program, arguments = posixpath.basename(words[0]), words[1:]
-    if set(arguments) & _INFORMING:
-        return False
     options_only = all(word.startswith("-") for word in arguments)
-    if len(arguments) == 1 and arguments[0] in _RUNNERS.get(program, ()):
+    if _ends_at_runner(arguments, _RUNNERS.get(program, frozenset())):
         return True
     if program in ("docker", "podman") and arguments in (("compose", "run"), ("compose", "exec")):
         return True
     if program in SHELLS or _INTERPRETER.fullmatch(program):
         # `python -m pip` is as wide as `pip`
         is_module = _PYTHON.fullmatch(program) is not None and arguments[:1] == ("-m",)
-        return options_only or (is_module and is_banned_prefix(arguments[1:]))
+        return options_only or _only_loads(arguments) or (is_module and is_banned_prefix(arguments[1:]))
     if program in WRAPPERS and program != "find":
         hidden = list(hidden_commands(program, arguments))
         return options_only or all(not inner.script and is_banned_prefix(inner.words) for inner in hidden)
-    return program in _ALONE and options_only
+    # No exemption above this line: `bash -h -c x` and `docker run -h x y` run what follows.
+    return program in _ALONE and options_only and not set(arguments) & _INFORMING
+
+
+def _ends_at_runner(arguments: tuple[str, ...], runners: frozenset[str]) -> bool:
+    """Is what will be run not named yet: `docker run`, `docker run --rm`, `npm -s run`?"""
+    places = [index for index, word in enumerate(arguments) if word in runners]
+    return bool(places) and all(word.startswith("-") for word in arguments[places[0] + 1 :])
+
+
+def _only_loads(arguments: tuple[str, ...]) -> bool:
+    """Only options and values of options that leave the script open: `python -W ignore`, `bash -o pipefail`."""
+    index = 0
+    while index < len(arguments) and arguments[index].startswith(("-", "+")):
+        index += 2 if _LOADING.fullmatch(arguments[index]) else 1
+    return index >= len(arguments)
 
 
 def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:

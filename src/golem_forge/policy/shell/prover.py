@@ -2,6 +2,9 @@
 
 It never says more than it checked: one segment it cannot prove leaves the command unproven, with the reason.
 Path operands are reported either way, so that policy can judge the ones outside every zone.
+
+Only the operands themselves are judged. What a recursive read (`grep -R`, `diff -r`, `ls -R`) meets below a
+directory, links out of the zone and secret files included, is held back by the walls, not by this proof.
 """
 
 from __future__ import annotations

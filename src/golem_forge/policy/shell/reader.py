@@ -46,6 +46,7 @@ class Report:
     too_deep: bool = False
     fork_bomb: bool = False
     certain: bool = True
+    swallowed: bool = False  # were whole lines taken for text, in quotes or a heredoc?
 
     def spend(self, amount: int) -> bool:
         self.budget -= amount + 16
@@ -175,7 +176,7 @@ class Reader:
 
     def redirect_here(self) -> re.Match[str] | None:
         match = _REDIRECT.match(self.text, self.position)
-        if match and match[0] in "<>" and self.text[match.end() : match.end() + 1] == "(":
+        if match and match[0] in ("<", ">") and self.text[match.end() : match.end() + 1] == "(":
             return None  # process substitution, part of a word
         return match
 
@@ -206,6 +207,7 @@ class Reader:
     def read_heredocs(self) -> None:
         waiting, self.heredocs = self.heredocs, []
         for heredoc in waiting:
+            self.report.swallowed = True
             start = self.position
             body, self.position, ended = heredoc.take_body(self.text, start, in_brackets=self.brackets > 0)
             self.report.certain = self.report.certain and heredoc.certain
@@ -247,6 +249,11 @@ class Reader:
     def read_single(self, pieces: _Pieces) -> None:
         start = self.position + 1
         pieces.add(self.text[start : self.find_close("'", start)], QUOTED)
+        self.note_lines(start)
+
+    def note_lines(self, start: int) -> None:
+        if not self.report.swallowed and self.text.find("\n", start, self.position) >= 0:
+            self.report.swallowed = True
 
     def find_close(self, mark: str, start: int) -> int:
         end = self.text.find(mark, start)
@@ -265,6 +272,7 @@ class Reader:
                 self.position = plain.end()
             elif char == '"':
                 self.position += 1
+                self.note_lines(start)
                 return
             elif char == "\\":
                 following = text[self.position + 1 : self.position + 2]
@@ -295,6 +303,7 @@ class Reader:
             end = match.end() if match else start + 2
             pieces.add(decode_escapes(text[start + 2 : end]), QUOTED)
             self.find_close("'", end)
+            self.note_lines(start)
         elif following == '"' and kind == BARE:
             self.position += 2
             self.read_double(pieces)
@@ -379,7 +388,7 @@ class Reader:
         self.position = start
         self.descend(lambda: self.read_expansions(end))
         if opening + len(closer) != 5:  # `$((` is arithmetic in every shell
-            _read_into(inside, self.raws, self.depth + 1, self.report, 1)
+            _read_into(inside, self.raws, self.depth + opening + len(closer) - 2, self.report, 1)
         self.position = max(self.position, end + len(closer))
         return True
 

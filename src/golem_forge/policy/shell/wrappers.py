@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .names import names
 from .options import Option, all_options, is_long, leading_options
@@ -16,8 +16,11 @@ from .strict import quote
 
 SHELLS = names("sh bash dash zsh ksh ash mksh rbash fish")
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_STDIN = names("- /dev/stdin /dev/fd/0 /proc/self/fd/0")
+_ASSIGNMENT = re.compile(r"([^=/]*)=(.*)", re.DOTALL)
+_ENV_ASSIGNMENT = re.compile(r"([^=]*)=(.*)", re.DOTALL)
+_INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/(self|\d+)/fd/\d+")
+_LIVE_INDEX = re.compile(r"\[.*(?:\$\((?!\))|`)", re.DOTALL)
+_TRIES = 16  # words after an unknown option that may be the command
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Hidden:
     assignments: tuple[tuple[str, str], ...] = ()
     operands: bool = False
     placeholder: str = ""
+    directory: str = ""  # where it is run
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Grammar:
     script_short: str = ""
     script_long: str = ""
     joined: bool = False  # the rest is joined and given to a shell
+    directory: frozenset[str] = frozenset()  # the options whose value is the working directory
 
 
 GRAMMARS: dict[str, Grammar] = {
@@ -49,6 +54,7 @@ GRAMMARS: dict[str, Grammar] = {
         names(
             "--user --group --host --prompt --chdir --close-from --role --type --other-user --chroot --command-timeout"
         ),
+        directory=names("-D --chdir"),
     ),
     "doas": Grammar("aCu"),
     "pkexec": Grammar("", names("--user")),
@@ -66,13 +72,12 @@ GRAMMARS: dict[str, Grammar] = {
     "flock": Grammar(
         "wE", names("--wait --timeout --conflict-exit-code"), 1, script_short="c", script_long="--command"
     ),
-    "chroot": Grammar("", names("--userspec --groups"), before=1),
     "unshare": Grammar(
         "SGRw",
         names("--map-user --map-group --map-users --map-groups --root --wd --setuid --setgid --propagation"),
+        directory=names("-w --wd"),
     ),
     "nsenter": Grammar("tSG", names("--target --setuid --setgid")),
-    "ssh": Grammar("BbcDEeFIiJLlmOopQRSWw", before=1, joined=True),
     "script": Grammar(
         "EIOBTmo",
         names("--echo --log-in --log-out --log-io --log-timing --logging-format --output-limit"),
@@ -92,15 +97,27 @@ GRAMMARS: dict[str, Grammar] = {
     "repeat": Grammar(before=1),
 }
 
+_SSH_VALUED = "BbcDEeFIiJLlmOopPQRSWw"
+_CHROOT = Grammar("", names("--userspec --groups"), before=1)
 _XARGS = Grammar(
     "adEILnPs",
     names("--arg-file --delimiter --max-args --max-procs --max-chars --process-slot-var"),
 )
 _PARALLEL = Grammar(
-    "ajnNLISPs",
-    names("--jobs --max-args --max-replace-args --arg-file --sshlogin --delay --joblog --timeout --colsep"),
+    "ajnNLISPsCEd",
+    names("--jobs --max-args --max-replace-args --arg-file --sshlogin --delay --joblog --timeout --colsep --workdir"),
+    directory=names("--workdir --wd"),
 )
-_ENV = Grammar("uCa", names("--unset --chdir --argv0"), script_short="S", script_long="--split-string")
+_ENV = Grammar("uCaP", names("--unset --chdir --argv0"), directory=names("-C --chdir"))
+# Long options known to take no value; after any other one the next word may be its value or the command.
+_PLAIN_LONG = names(
+    "--help --version --verbose --ignore-environment --null --debug --foreground --preserve-status --fork --ctty --wait"
+    " --no-run-if-empty --exit --interactive --open-tty --show-limits --keep-order --dry-run --line-buffer --group"
+    " --ungroup --bar --progress --eta --halt-on-error --preserve-env --non-interactive --login --stdin --shell"
+    " --background --exclusive --shared --nonblock --unlock --close --no-fork --quiet --append --flush --return"
+    " --color --differences --errexit --chgexit --beep --precise --no-title --exec --portability --map-root-user"
+    " --user --mount --net --pid --ipc --uts --cgroup --mount-proc --skip-chdir --list --command"
+)
 _SU = Grammar("gGsTw", names("--group --supp-group --shell --whitelist-environment --user"))
 
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
@@ -109,7 +126,7 @@ _FD_RUNS = names("-x -X --exec --exec-batch")
 WRAPPERS = (
     SHELLS
     | frozenset(GRAMMARS)
-    | names("busybox toybox env su runuser command trap xargs parallel find alias . source")
+    | names("busybox toybox env su runuser command trap xargs parallel find alias ssh chroot . source")
 )
 
 
@@ -127,13 +144,15 @@ def hidden_commands(program: str, arguments: tuple[str, ...]) -> Iterator[Hidden
 def reads_script_from_input(program: str, arguments: tuple[str, ...]) -> bool:
     """Does this shell (or `source`) take its commands from standard input?"""
     if program in (".", "source"):
-        return bool(arguments) and arguments[0] in _STDIN
+        return bool(arguments) and _INPUT.fullmatch(arguments[0]) is not None
+    if program == "ssh":
+        return not _ssh_command(arguments)
     if program not in SHELLS:
         return False
     letters, script = _shell_parts(arguments)
     if "c" in letters:
         return False
-    return "s" in letters or not script or script[0] in _STDIN
+    return "s" in letters or not script or _INPUT.fullmatch(script[0]) is not None
 
 
 def _regular(grammar: Grammar, arguments: tuple[str, ...]) -> Iterator[Hidden]:
@@ -141,20 +160,64 @@ def _regular(grammar: Grammar, arguments: tuple[str, ...]) -> Iterator[Hidden]:
     long_valued = grammar.long | ({grammar.script_long} if grammar.script_long else set())
     options, assignments, index = _options_and_assignments(arguments, valued, frozenset(long_valued))
     rest = arguments[index + grammar.before :]
+    directory = _directory(grammar, options)
     if grammar.script_short:
         more, _ = leading_options(rest, valued, frozenset(long_valued))
         for option in (*options, *more):
             is_script = option.flag == "-" + grammar.script_short or is_long(option.flag, grammar.script_long)
             if is_script and option.value:
                 yield Hidden(script=option.value)
-    if rest and grammar.joined:
-        yield Hidden(script=" ".join(rest))
-    elif rest:
-        yield Hidden(words=rest, assignments=assignments)
+    for tried in _starts(rest, options, frozenset(long_valued)):
+        if grammar.joined:
+            yield Hidden(script=" ".join(tried))
+        else:
+            yield Hidden(words=tried, assignments=assignments, directory=directory)
+
+
+def _starts(rest: tuple[str, ...], options: list[Option], long_valued: frozenset[str]) -> Iterator[tuple[str, ...]]:
+    """What may be the command in `rest`: after an unknown option its value comes first, so any later word too."""
+    if rest:
+        yield rest
+    known = long_valued | _PLAIN_LONG
+    if any(
+        option.flag.startswith("--") and option.value is None and not any(n.startswith(option.flag) for n in known)
+        for option in options
+    ):
+        for index in range(1, min(len(rest), _TRIES)):
+            if not rest[index].startswith("-"):
+                yield rest[index:]
+
+
+def _directory(grammar: Grammar, options: list[Option]) -> str:
+    chosen = ""
+    for option in options:
+        if option.value and any(is_long(option.flag, name) or option.flag == name for name in grammar.directory):
+            chosen = option.value
+    return chosen
+
+
+def _ssh(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    command = _ssh_command(arguments)
+    if command:
+        yield Hidden(script=" ".join(command))
+
+
+def _ssh_command(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """What follows the host; options may stand on both sides of it."""
+    index = leading_options(arguments, _SSH_VALUED, frozenset())[1] + 1
+    return arguments[index + leading_options(arguments[index:], _SSH_VALUED, frozenset())[1] :]
+
+
+def _chroot(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    for hidden in _regular(_CHROOT, arguments):
+        yield replace(hidden, directory="/")
 
 
 def _options_and_assignments(
-    arguments: tuple[str, ...], short_valued: str, long_valued: frozenset[str]
+    arguments: tuple[str, ...],
+    short_valued: str,
+    long_valued: frozenset[str],
+    assignment: re.Pattern[str] = _ASSIGNMENT,
 ) -> tuple[list[Option], tuple[tuple[str, str], ...], int]:
     """Options and `NAME=value` words in any order, and the index of what follows them."""
     options: list[Option] = []
@@ -164,7 +227,7 @@ def _options_and_assignments(
         more, step = leading_options(arguments[index:], short_valued, long_valued)
         options.extend(more)
         index += step
-        match = _ASSIGNMENT.fullmatch(arguments[index]) if index < len(arguments) else None
+        match = assignment.fullmatch(arguments[index]) if index < len(arguments) else None
         if match is None:
             break
         assignments.append((match[1], match[2]))
@@ -173,14 +236,38 @@ def _options_and_assignments(
 
 
 def _env(arguments: tuple[str, ...]) -> Iterator[Hidden]:
-    long_valued = _ENV.long | {_ENV.script_long}
-    options, assignments, index = _options_and_assignments(arguments, _ENV.short + _ENV.script_short, long_valued)
-    rest = arguments[index:]
-    for option in options:
-        if (option.flag == "-S" or is_long(option.flag, "--split-string")) and option.value:
-            yield Hidden(script=" ".join([option.value, *map(quote, rest)]), assignments=assignments)
-    if rest or assignments:
-        yield Hidden(words=rest, assignments=assignments)
+    split = _split_string(arguments)
+    if split is not None:
+        # `env` puts the words of the text in place of the option and starts over.
+        text, after = split[0].replace("\\_", " "), split[1]
+        yield Hidden(script=" ".join(["env", text, *map(quote, after)]))
+        yield Hidden(words=("env", *text.split(), *after))
+    options, assignments, index = _options_and_assignments(arguments, _ENV.short + "S", _ENV.long, _ENV_ASSIGNMENT)
+    rest, directory = arguments[index:], _directory(_ENV, options)
+    if assignments and not rest:
+        yield Hidden(assignments=assignments)
+    for tried in _starts(rest, options, _ENV.long):
+        yield Hidden(words=tried, assignments=assignments, directory=directory)
+
+
+def _split_string(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """The text of `env -S` and the words after it."""
+    index = 0
+    while index < len(arguments) and arguments[index].startswith("-") and arguments[index] != "--":
+        word, after = arguments[index], arguments[index + 1 :]
+        index += 1
+        if word.startswith("--"):
+            if is_long(word, "--split-string"):
+                return (word.partition("=")[2], after) if "=" in word else ("".join(after[:1]), after[1:])
+            index += "=" not in word and any(name.startswith(word) for name in _ENV.long)
+            continue
+        for place, letter in enumerate(word[1:], 2):
+            if letter == "S":
+                return (word[place:], after) if word[place:] else ("".join(after[:1]), after[1:])
+            if letter in _ENV.short:
+                index += not word[place:]
+                break
+    return None
 
 
 def _su(arguments: tuple[str, ...]) -> Iterator[Hidden]:
@@ -222,21 +309,23 @@ def _xargs(arguments: tuple[str, ...]) -> Iterator[Hidden]:
             placeholder = option.value or "{}"
         elif option.flag == "-i":
             placeholder = "{}"
-    yield Hidden(words=arguments[index:] or ("echo",), operands=True, placeholder=placeholder)
+    for tried in _starts(arguments[index:] or ("echo",), options, _XARGS.long):
+        yield Hidden(words=tried, operands=True, placeholder=placeholder)
 
 
 def _parallel(arguments: tuple[str, ...]) -> Iterator[Hidden]:
-    _, index = leading_options(arguments, _PARALLEL.short, _PARALLEL.long)
-    rest = arguments[index:]
+    options, index = leading_options(arguments, _PARALLEL.short, _PARALLEL.long)
+    rest, directory = arguments[index:], _directory(_PARALLEL, options)
     cut = next((i for i, word in enumerate(rest) if word.startswith(":::")), len(rest))
     template, values = rest[:cut], tuple(word for word in rest[cut:] if not word.startswith(":::"))
     if not template:
         for value in values:
-            yield Hidden(script=value)
+            yield Hidden(script=value, directory=directory)
         yield Hidden(words=(), operands=True)
-        return
-    yield Hidden(script=" ".join([*template, *map(quote, values)]))
-    yield Hidden(words=tuple(word for part in template for word in part.split()) + values, operands=True)
+    for tried in _starts(template, options, _PARALLEL.long):
+        yield Hidden(script=" ".join([*tried, *map(quote, values)]), directory=directory)
+        split = tuple(word for part in tried for word in part.split())
+        yield Hidden(words=split + values, operands=True, directory=directory)
 
 
 def _find(arguments: tuple[str, ...]) -> Iterator[Hidden]:
@@ -269,6 +358,32 @@ def _git(arguments: tuple[str, ...]) -> Iterator[Hidden]:
     for word in arguments:
         if "=!" in word:
             yield Hidden(script=word.partition("=!")[2])
+
+
+def _evaluates(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """Builtins that expand the index of `a[$(…)]` although it was quoted."""
+    for word in arguments:
+        if _LIVE_INDEX.search(word):
+            yield Hidden(script=word)
+
+
+def _let(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    for word in arguments:
+        if "$(" in word or "`" in word:
+            yield Hidden(script=word)
+
+
+def _printf(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    options, _ = leading_options(arguments, "v", frozenset())
+    yield from _evaluates(tuple(option.value for option in options if option.flag == "-v" and option.value))
+
+
+def _calls_back(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """`mapfile -C command`, `compgen -C command`."""
+    options, _ = all_options(arguments, "CcdnOsuAFGPSWXo", frozenset())
+    for option in options:
+        if option.flag in ("-C", "-W") and option.value:
+            yield Hidden(script=option.value)
 
 
 def _shell(arguments: tuple[str, ...]) -> Iterator[Hidden]:
@@ -324,4 +439,10 @@ _SPECIAL: dict[str, Callable[[tuple[str, ...]], Iterator[Hidden]]] = {
     "fd": _fd,
     "fdfind": _fd,
     "git": _git,
+    "let": _let,
+    "printf": _printf,
+    **dict.fromkeys(("test", "[", "[[", "read", "unset", "declare", "typeset", "local", "export"), _evaluates),
+    **dict.fromkeys(("mapfile", "readarray", "compgen", "complete"), _calls_back),
+    "ssh": _ssh,
+    "chroot": _chroot,
 }
