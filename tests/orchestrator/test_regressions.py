@@ -266,10 +266,18 @@ async def test_a_generator_is_a_failed_call(make_path: Any, how: str) -> None:
     assert "return its items as a list" in outcome.error
 
 
-def test_nobody_else_may_call() -> None:
+async def test_nobody_else_may_call(make_path: Any) -> None:
+    @tool(needs_approval=False, mode="manual")
+    def press() -> str:
+        return "pressed"
+
+    path = make_path(press)
     with pytest.raises(ValueError, match="alien"):
-        ToolCall("x", {}, "alien")  # type: ignore[arg-type]
-    assert ToolCall("x", {}, "human").caller is Caller.HUMAN  # type: ignore[arg-type]
+        await path.call(ToolCall("press", {}, "alien"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="alien"):
+        await path.batch([ToolCall("press", {}, "alien")])  # type: ignore[arg-type]
+    outcome = await path.call(ToolCall("press", {}, "human"))  # type: ignore[arg-type]
+    assert outcome.ok and outcome.call.caller is Caller.HUMAN
 
 
 async def test_the_forge_home_is_for_its_owner_alone(own_home: Path, tmp_path: Path) -> None:

@@ -30,10 +30,6 @@ class ToolCall:
     id: str = field(default_factory=new_id)
     parent_id: str = ""
 
-    def __post_init__(self) -> None:
-        if type(self.caller) is not Caller:
-            self.caller = Caller(self.caller)  # ValueError: nobody else may call
-
 
 @dataclass(slots=True)
 class Outcome:

@@ -38,6 +38,7 @@ from golem_forge.events.session_files import create_locked, is_named, journal_pa
 
 VERSION: Final = 1
 _log = logging.getLogger(__name__)
+_MOST_NAMES: Final = 1024
 MAX_VALUE: Final = 4 * 1024 * 1024
 """Arguments are limited to 1 MiB before they are validated; escaping may make them longer."""
 _CROWD: Final = 64
@@ -84,6 +85,8 @@ class Journal:
         self._torn = False
         self._refused = False
         """Whether the disk refused the last write."""
+        self._last_shown = ("", "")
+        self._names: dict[str, str] = {}
 
     @classmethod
     def create(
@@ -137,7 +140,7 @@ class Journal:
         with self._lock:
             self._waiting.append(
                 f'"ts":"{iso(time())}","type":"started","seq":{self.seq + 1},"call":{quoted(self._shown(call_id))},'
-                f'"tool":{NAMES[self._shown(tool)]},"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
+                f'"tool":{self._name(tool)},"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
             )
             return self._flush_start()
 
@@ -205,7 +208,7 @@ class Journal:
             more += f',"fingerprint":{quoted(fingerprint)}'
         self._waiting.append(
             f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},"call":{quoted(self._shown(call_id))},'
-            f'"tool":{NAMES[self._shown(tool)]},'
+            f'"tool":{self._name(tool)},'
             f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]},'
             f'"decision":{decision_text(decision, self._redact)}{more}'
         )
@@ -320,7 +323,22 @@ class Journal:
 
     def _shown(self, name: str) -> str:
         """Ids and names come from outside too: a model can put a secret there as well as anywhere."""
-        return name if self._redact is None else self._redact(name)
+        if self._redact is None:
+            return name
+        last = self._last_shown  # the records of one call follow each other
+        if last[0] is not name:
+            self._last_shown = last = (name, str(self._redact(name)))
+        return last[1]
+
+    def _name(self, tool: str) -> str:
+        """A tool's name, shown and quoted: there are few, and they come again and again."""
+        try:
+            return self._names[tool]
+        except KeyError:
+            if len(self._names) >= _MOST_NAMES:
+                self._names.clear()
+            self._names[tool] = name = quoted(tool if self._redact is None else str(self._redact(tool)))
+            return name
 
     def _written(self, redacted: Any) -> str:
         text = encode(redacted)

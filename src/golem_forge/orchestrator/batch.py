@@ -7,7 +7,7 @@ further after the first Outcome that is not a success; what was already running 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class Path(Protocol):
 
     signal: InterruptSignal
 
-    def propose(self, calls: Iterable[ToolCall], waiting: InterruptSignal) -> list[Travel]: ...
+    def propose(self, calls: Sequence[ToolCall], waiting: InterruptSignal) -> list[Travel]: ...
     def skip(self, travel: Travel, why: str) -> Outcome: ...
     async def step(self, travel: Travel, *, order: BatchOrder | None = None, index: int = 0) -> Outcome: ...
 

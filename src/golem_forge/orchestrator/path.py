@@ -91,6 +91,8 @@ class Orchestrator:
 
     def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
         """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
+        if type(call.caller) is not Caller:
+            call.caller = Caller(call.caller)  # ValueError: nobody else may call
         return self.step(Travel(call, self.signal, self.signal))
 
     async def batch(
@@ -134,8 +136,10 @@ class Orchestrator:
             raise cancelled
         return outcome
 
-    def propose(self, calls: Iterable[ToolCall], waiting: InterruptSignal) -> list[Travel]:
+    def propose(self, calls: Sequence[ToolCall], waiting: InterruptSignal) -> list[Travel]:
         """Puts a whole batch on record before any of it starts, so that a crash shows what never ran."""
+        for call in calls:
+            call.caller = Caller(call.caller)
         travels = [Travel(call, self.signal, waiting) for call in calls]
         for travel in travels:
             with contextlib.suppress(JournalError):  # its start will try again, and refuse
@@ -147,7 +151,7 @@ class Orchestrator:
         return self._recorder.finished(travel, travel.outcome(Status.SKIPPED, error=why))
 
     async def _travel(self, travel: Travel, order: BatchOrder | None, index: int) -> Outcome:
-        if travel.waiting:
+        if travel.waiting.reason is not None:
             return travel.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
         tool, args = resolve(travel.call, self.catalog)
         travel.tool = tool
@@ -241,7 +245,7 @@ class Orchestrator:
         return False
 
     def _about_to_run(self, travel: Travel) -> None:
-        if travel.waiting:  # the last moment at which an interrupt still means: not at all
+        if travel.waiting.reason is not None:  # the last moment at which an interrupt still means: not at all
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
         travel.started = perf_counter()  # how long it took is how long it ran, not how long a person thought
         if travel.judged is not None:

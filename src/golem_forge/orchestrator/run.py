@@ -11,14 +11,18 @@ import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any
+from typing import Any, Final
 
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
 from golem_forge.orchestrator.driver import Ended, Watch, drive
 from golem_forge.orchestrator.travel import Travel
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.threads import run_in_thread
+
+_FINISHED: Final = frozenset({str, int, float, bool, dict, list, tuple, type(None), ToolResult})
+"""What nearly every tool returns."""
 
 
 def run(travel: Travel) -> Awaitable[Any]:
@@ -50,6 +54,8 @@ async def _run_sync(function: Callable[[], Any], watch: Watch, *, inline: bool) 
 
 def refuse_unfinished(name: str, value: Any) -> None:
     """Nothing these would do has happened yet, and nobody will ever run them."""
+    if type(value) in _FINISHED:
+        return
     if isinstance(value, (GeneratorType, AsyncGeneratorType)):
         raise ToolFailed(f"tool '{name}' returned a generator; return its items as a list")
     if isinstance(value, CoroutineType):
