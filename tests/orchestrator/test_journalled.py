@@ -127,6 +127,52 @@ async def test_events_can_be_read_again_from_the_journal(make_path: Any, own_hom
         assert before.wire == after.wire
 
 
+async def test_a_call_that_touches_nothing_is_one_record_unless_something_comes_between(
+    make_path: Any, own_home: Path
+) -> None:
+    @tool(needs_approval=False, effects=())
+    async def pure(n: int, wait: bool = False) -> int:
+        if wait:
+            await asyncio.sleep(0.01)
+        return n
+
+    journal = Journal.create(own_home / ".forge", "s1")
+    bus = create_ui_event_bus("s1", recorder=journal.record_event, commit=journal.flush)
+    path = make_path(pure, bus=bus, journal=journal, session_id="s1")
+    await path.call(ToolCall("pure", {"n": 1}))
+    await path.call(ToolCall("pure", {"n": 2, "wait": True}))
+    bus.emit("status", {"type": "info", "message": "between"})
+    await path.call(ToolCall("pure", {"n": 3}))
+    journal.close()
+    types = [record["type"] for record in read(journal.path)]
+    assert types == ["session", "done", "begun", "finished", "event", "done", "closed"]
+    events = list(events_after(journal.path))
+    assert [event.seq for event in events] == list(range(1, 8))
+    assert [event.type for event in events].count("toolStarted") == 3
+    results = [event for event in events if event.type == "toolResult"]
+    assert [event.data.value["data"] for event in results] == [1, 2, 3]
+    assert [event.seq for event in events_after(journal.path, 1, limit=2)] == [2, 3]
+    assert verify(journal.path).ok
+    assert [(call.tool, call.status) for call in Index(own_home / ".forge").calls(limit=9)] == [("pure", "success")] * 3
+
+
+async def test_an_event_while_a_harmless_call_runs_keeps_the_numbers_in_order(make_path: Any, own_home: Path) -> None:
+    journal = Journal.create(own_home / ".forge", "s1")
+    bus = create_ui_event_bus("s1", recorder=journal.record_event, commit=journal.flush)
+
+    @tool(needs_approval=False, effects=())
+    async def talks() -> str:
+        bus.emit("status", {"type": "info", "message": "in the middle"})
+        return "ok"
+
+    path = make_path(talks, bus=bus, journal=journal, session_id="s1")
+    await path.call(ToolCall("talks", {}))
+    journal.close()
+    assert [(event.seq, event.type) for event in events_after(journal.path)] == [
+        (1, "toolStarted"), (2, "status"), (3, "toolResult"),
+    ]  # fmt: skip
+
+
 async def test_every_started_call_has_one_result_under_concurrency(make_path: Any, own_home: Path) -> None:
     @tool(needs_approval=False, read_only=True)
     async def naps(n: int) -> int:

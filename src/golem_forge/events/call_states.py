@@ -129,13 +129,26 @@ def _finished(call: CallRecord, record: Mapping[str, Any]) -> None:
     call.finished_at = record.get("ts", "")
 
 
-_TAKE = {"proposed": _proposed, "decided": _decided, "started": _started, "begun": _begun, "finished": _finished}
+def _done(call: CallRecord, record: Mapping[str, Any]) -> None:
+    """A call that touched nothing and waited for nothing: its start and its end as one."""
+    _begun(call, record)
+    _finished(call, record)
 
 
-def call_event(record: Mapping[str, Any], call: CallRecord) -> tuple[str, dict[str, Any]]:
+_TAKE = {
+    "proposed": _proposed,
+    "decided": _decided,
+    "started": _started,
+    "begun": _begun,
+    "finished": _finished,
+    "done": _done,
+}
+
+
+def call_event(record_type: str, call: CallRecord) -> tuple[str, dict[str, Any]]:
     """(type, data) of the event that a numbered record of a call stands for."""
     data: dict[str, Any] = {"toolCallId": call.id, "toolName": call.tool, "args": call.args}
-    if record["type"] != "finished":
+    if record_type != "finished":
         data |= {"caller": call.caller, "workerId": call.worker}
         return "toolStarted", data | ({"parentCallId": call.parent} if call.parent else {})
     optional = {"value": call.value, "error": call.error, "outputHandle": call.output_handle}

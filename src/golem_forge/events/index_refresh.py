@@ -120,7 +120,7 @@ def _new_lines(path: Path, size: int) -> Iterator[bytes]:
 
 def _take_in(connection: sqlite3.Connection, session_id: str, record: Mapping[str, Any]) -> None:
     kind, call_id = record.get("type"), record.get("call")
-    if kind in ("proposed", "begun"):
+    if kind in ("proposed", "begun", "done"):
         connection.execute(
             "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, '', ?, ?, ?, ?, 0, '')",
             (
@@ -134,12 +134,12 @@ def _take_in(connection: sqlite3.Connection, session_id: str, record: Mapping[st
                 record.get("ts", ""),
             ),
         )
-    elif kind == "started":
+    if kind == "started":
         connection.execute(
             "UPDATE calls SET tool = ?, status = '', duration_ms = 0, error = '' WHERE session_id = ? AND id = ?",
             (record.get("tool"), session_id, call_id),
         )
-    elif kind == "finished":
+    elif kind in ("finished", "done"):
         connection.execute(
             "UPDATE calls SET status = ?, duration_ms = ?, error = ? WHERE session_id = ? AND id = ?",
             (record.get("status", ""), record.get("ms", 0.0), str(record.get("error", "")), session_id, call_id),

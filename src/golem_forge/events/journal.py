@@ -86,6 +86,8 @@ class Journal:
         self._refused = False
         """Whether the disk refused the last write."""
         self._last_shown = ("", "")
+        self._held: tuple[str, str, int, str] | None = None
+        """The start (call id, time, number, record) of a call that touches nothing, while nothing else has happened."""
         self._names: dict[str, str] = {}
 
     @classmethod
@@ -130,7 +132,7 @@ class Journal:
             f'"decision":{decision_text(decision, self._redact)}'
         )
         with self._lock:
-            self._waiting.append(record)
+            self._add(record)
 
     def start(self, call_id: str, tool: str, args: Any, fingerprint: str = "") -> int:
         """About to run `tool` (its canonical name) with these validated arguments: on disk when this returns.
@@ -138,7 +140,7 @@ class Journal:
         This record is the `toolStarted` event; gives its number.
         """
         with self._lock:
-            self._waiting.append(
+            self._add(
                 f'"ts":"{iso(time())}","type":"started","seq":{self.seq + 1},"call":{quoted(self._shown(call_id))},'
                 f'"tool":{self._name(tool)},"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
             )
@@ -161,7 +163,8 @@ class Journal:
         `requested` is the name that was asked for, where it is not the canonical one.
         """
         with self._lock:
-            self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint)
+            text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint)
+            self._add(f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},{text}')
             return self._flush_start()
 
     def begin_harmless(
@@ -177,17 +180,21 @@ class Journal:
     ) -> int:
         """The same for a call that touches nothing: there is no effect that its record would have to come before.
 
-        It is written before the loop does anything else, so one that waits for anything is on disk by then.
+        It is written before the loop does anything else, so one that waits for anything is on disk by then. One that
+        waits for nothing is recorded with its end, as one record `done`.
         """
+        text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, "")
         with self._lock:
-            self._keep_begun(call_id, tool, args, decision, caller, worker, parent, requested, "")
             if self._refused:  # no record, no run
+                self._add(f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},{text}')
                 return self._flush_start()
+            self._let_go()
             self.seq += 1
+            self._held = (call_id, f'"ts":"{iso(time())}"', self.seq, text)
             self._flush_soon()
             return self.seq
 
-    def _keep_begun(
+    def _begun(
         self,
         call_id: str,
         tool: str,
@@ -198,7 +205,7 @@ class Journal:
         parent: str,
         requested: str,
         fingerprint: str,
-    ) -> None:
+    ) -> str:
         more = ""
         if parent:
             more = f',"parent":{quoted(self._shown(parent))}'
@@ -206,10 +213,9 @@ class Journal:
             more += f',"requested":{quoted(self._shown(requested))}'
         if fingerprint:
             more += f',"fingerprint":{quoted(fingerprint)}'
-        self._waiting.append(
-            f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},"call":{quoted(self._shown(call_id))},'
-            f'"tool":{self._name(tool)},'
-            f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]},'
+        return (
+            f'"call":{quoted(self._shown(call_id))},"tool":{self._name(tool)},"args":{self._json(args)},'
+            f'"caller":{NAMES[caller]},"worker":{NAMES[worker]},'
             f'"decision":{decision_text(decision, self._redact)}{more}'
         )
 
@@ -227,7 +233,7 @@ class Journal:
 
         `value` is the semantic value, bounded and redacted; `more` holds the event's rarer members by wire name.
         """
-        text = f'"call":{quoted(self._shown(call_id))},"status":{NAMES[status]},"ms":{round(duration_ms, 3)}'
+        text = f'"status":{NAMES[status]},"ms":{round(duration_ms, 3)}'
         if error:
             text += f',"error":{self._short(error)}'
         if output_handle:
@@ -237,8 +243,16 @@ class Journal:
         if more:
             text += f',"more":{self._json(more)}'
         with self._lock:
-            self.seq += 1
-            self._waiting.append(f'"ts":"{iso(time())}","type":"finished","seq":{self.seq},{text}')
+            held = self._held
+            if held is not None and held[0] == call_id:
+                self._held = None
+                self.seq += 1
+                self._waiting.append(f'{held[1]},"type":"done","seq":{self.seq},{held[3]},{text}')
+            else:
+                self._let_go()
+                self.seq += 1
+                call = quoted(self._shown(call_id))
+                self._waiting.append(f'"ts":"{iso(time())}","type":"finished","seq":{self.seq},"call":{call},{text}')
             self._flush_soon()
             return self.seq
 
@@ -250,9 +264,7 @@ class Journal:
         data = encode(event.wire).decode()
         with self._lock:
             self.seq = seq = self.seq + 1
-            self._waiting.append(
-                f'"ts":"{event.ts}","type":"event","seq":{seq},"event":{NAMES[event.type]}{worker},"data":{data}'
-            )
+            self._add(f'"ts":"{event.ts}","type":"event","seq":{seq},"event":{NAMES[event.type]}{worker},"data":{data}')
             self._flush()
             return seq
 
@@ -268,11 +280,23 @@ class Journal:
 
     def flush(self) -> None:
         """Everything that waits, on disk; JournalError if the disk refuses."""
-        if self._waiting:
+        if self._waiting or self._held:
             with self._lock:
                 self._flush()
 
+    def _add(self, record: str) -> None:
+        self._let_go()
+        self._waiting.append(record)
+
+    def _let_go(self) -> None:
+        """Something comes between the start of a call that touches nothing and its end: they are two records then."""
+        if self._held is not None:
+            _, ts, seq, text = self._held
+            self._held = None
+            self._waiting.append(f'{ts},"type":"begun","seq":{seq},{text}')
+
     def _flush(self) -> None:
+        self._let_go()
         waiting = self._waiting
         if not waiting:
             return
@@ -290,7 +314,7 @@ class Journal:
         with self._lock:
             if self.closed:
                 return
-            self._waiting.append(f'"ts":"{iso(time())}","type":"closed"')
+            self._add(f'"ts":"{iso(time())}","type":"closed"')
             try:
                 self._flush()
                 write_anchor(self.path, self.anchor)
@@ -384,6 +408,7 @@ class Journal:
 
         While it refuses, what waits is kept; only a record for which there is no more room is refused itself.
         """
+        self._let_go()
         waiting = self._waiting
         if len(waiting) >= _CROWD and (not self._refused or len(waiting) % _CROWD == 0 or len(waiting) >= _CROWD_MAX):
             try:

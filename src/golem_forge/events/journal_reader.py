@@ -204,14 +204,25 @@ def events_after(path: Path, seq: int = 0, limit: int | None = None) -> Iterator
         if record.get("type") == "session":
             session_id = str(record.get("sessionId", ""))
         call = calls.add(record)
-        if record.get("seq", 0) <= seq:
-            continue
-        if limit is not None and given >= limit:
-            return
-        given += 1
-        if call is None:
-            name, data, worker = record["event"], record["data"], record.get("workerId", "")
-        else:
-            name, data = call_event(record, call)
-            worker = call.worker
-        yield Event(name, data, None, record["seq"], record["ts"], session_id, worker)
+        for number, kind, record_type in _numbered(record):
+            if number <= seq:
+                continue
+            if limit is not None and given >= limit:
+                return
+            given += 1
+            if call is None:
+                name, data, worker = kind, record["data"], record.get("workerId", "")
+            else:
+                name, data = call_event(record_type, call)
+                worker = call.worker
+            yield Event(name, data, None, number, record["ts"], session_id, worker)
+
+
+def _numbered(record: Record) -> Iterator[tuple[int, str, str]]:
+    """(number, event, record type) of each event that a record stands for: none, one, or the two of a `done`."""
+    number = record.get("seq", 0)
+    if record.get("type") == "done":
+        yield number - 1, "", "begun"
+        yield number, "", "finished"
+    elif number:
+        yield number, record.get("event", ""), record["type"]
