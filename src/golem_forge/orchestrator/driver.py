@@ -117,18 +117,31 @@ class Watch:
 @types.coroutine
 def drive(work: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any, Any, Any]:
     """Runs `work` to its end; raises Ended if the watch ended it first."""
-    thrown: BaseException | None = None
+    try:
+        waits_for = work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    return (yield from _go_on(work, waits_for, watch))
+
+
+@types.coroutine
+def drive_within(
+    work: Coroutine[Any, Any, Any], signal: InterruptSignal, total: float | None
+) -> Generator[Any, Any, Any]:
+    """The same with a watch that is only made if `work` has to wait; most calls never do."""
+    try:
+        waits_for = work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    return (yield from _go_on(work, waits_for, Watch(signal, total, None)))
+
+
+def _go_on(work: Coroutine[Any, Any, Any], waits_for: Any, watch: Watch) -> Generator[Any, Any, Any]:
+    """From the first wait on, under the watch."""
+    watch.arm()
     try:
         while True:
-            try:
-                waits_for = work.send(None) if thrown is None else work.throw(thrown)
-            except StopIteration as stop:
-                if watch.why is None or watch.only_waits:
-                    return stop.value
-                raise Ended(watch) from None
-            if not watch.armed:
-                watch.arm()
-            thrown = None
+            thrown: BaseException | None = None
             try:
                 yield waits_for
             except BaseException as error:
@@ -136,6 +149,12 @@ def drive(work: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any, Any, A
                     _leave_behind(work, error)
                     raise Ended(watch) from None
                 thrown = error
+            try:
+                waits_for = work.send(None) if thrown is None else work.throw(thrown)
+            except StopIteration as stop:
+                if watch.why is None or watch.only_waits:
+                    return stop.value
+                raise Ended(watch) from None
     except Ended:
         raise
     except BaseException as error:
@@ -143,8 +162,7 @@ def drive(work: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any, Any, A
             raise  # the tool's own error, or the caller itself was cancelled
         raise Ended(watch) from error
     finally:
-        if watch.armed:
-            watch.disarm()
+        watch.disarm()
 
 
 def _leave_behind(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None:

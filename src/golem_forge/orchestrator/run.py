@@ -16,7 +16,7 @@ from typing import Any, Final
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
-from golem_forge.orchestrator.driver import Ended, Watch, drive
+from golem_forge.orchestrator.driver import Ended, Watch, drive, drive_within
 from golem_forge.orchestrator.travel import Travel
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.threads import run_in_thread
@@ -28,10 +28,12 @@ _FINISHED: Final = frozenset({str, int, float, bool, dict, list, tuple, type(Non
 def run(travel: Travel) -> Awaitable[Any]:
     """The tool's work, ready to be awaited."""
     tool = travel.tool
+    travel.executed = True
+    if travel.plan is None and tool.is_async and tool.idle_timeout is None:
+        return drive_within(tool.invoke(travel.arguments.values, travel.ctx), travel.signal, tool.timeout)
     watch = Watch(travel.signal, tool.timeout, tool.idle_timeout)
     if tool.idle_timeout is not None and travel.ctx is not None:
         travel.ctx.progress = _touching(travel.ctx.progress, watch)
-    travel.executed = True
     if travel.plan is not None:
         return _run_plan(travel.plan, watch)
     if tool.is_async:

@@ -21,26 +21,23 @@ _SMALL: Final = 1 << 63
 
 
 def validate(tool: Tool, args: dict[str, Any]) -> Arguments:
-    if len(args) > _FEW:
-        _check_whole(tool, args)
-    for name, value in args.items():
-        kind = type(value)
-        if (
-            type(name) is str
-            and len(name) < _TINY
-            and name.isascii()
-            and (
-                (kind is int and -_SMALL < value < _SMALL)
-                or (kind is str and len(value) < _TINY and value.isascii())
-                or kind is bool
-                or value is None
-            )
-        ):
-            continue
-        _check_whole(tool, args)
-        args = own_copy(args)  # what is judged must be what runs, whatever the caller does to its own lists and objects
-        break
     try:
+        # Few, short and scalar: most calls. Names need no look where unknown ones are refused by name.
+        plain = len(args) <= _FEW and tool.argument_names is not None
+        if plain:
+            for value in args.values():
+                kind = type(value)
+                if not (
+                    (kind is int and -_SMALL < value < _SMALL)
+                    or (kind is str and len(value) < _TINY and value.isascii())
+                    or kind is bool
+                    or value is None
+                ):
+                    plain = False
+                    break
+        if not plain:
+            _check_whole(tool, args)
+            args = own_copy(args)  # what is judged must be what runs, whatever the caller does to its own objects
         return tool.validate(args)
     except ToolDefinitionError as error:
         raise InputInvalid(f"{tool.name} cannot be called: {error}") from None

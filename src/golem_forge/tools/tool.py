@@ -211,7 +211,7 @@ class Tool:
         """Checks and coerces; raises InputInvalid with `<tool>: <field>: <problem>`."""
         if self.argument_aliases:
             args = self._without_aliases(args)
-        known = self._argument_names
+        known = self.argument_names
         if known is not None and not args.keys() <= known:
             raise self._unknown_argument(next(iter(args.keys() - known)), known)
         try:
@@ -258,13 +258,14 @@ class Tool:
         return self.function(**values, **{name: ctx})
 
     @cached_property
-    def _argument_names(self) -> frozenset[str] | None:
+    def argument_names(self) -> frozenset[str] | None:
+        """Every argument there is; None if the schema may welcome others."""
         return self.input.names()
 
     def _unknown_argument(self, name: str, known: frozenset[str]) -> InputInvalid:
-        close = nearest(name, known)
+        close = nearest(str(name), known)
         hint = f"; did you mean {close!r}?" if close else ""
-        text = f"unknown argument {name!r}{hint}"
+        text = f"unknown argument {str(name)[:100]!r}{hint}"
         return InputInvalid(f"{self.name}: {text}", fields=((name, text),))
 
     def _without_aliases(self, args: dict[str, Any]) -> dict[str, Any]:
