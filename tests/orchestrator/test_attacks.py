@@ -104,10 +104,7 @@ async def test_whatever_a_callback_raises_denies_and_nobody_hangs(make_path: Any
         raise AssertionError("ran")
 
     path = make_path(act, nap, ask=broken)
-    try:
-        outcome = await within(3, path.call(ToolCall("act", {})))
-    except (KeyboardInterrupt, SystemExit):
-        pytest.skip("the interpreter itself is being stopped")
+    outcome = await within(3, path.call(ToolCall("act", {})))
     assert (outcome.status, outcome.executed) == ("approval_denied", False)
     assert (await within(3, path.call(ToolCall("nap", {})))).ok
 
