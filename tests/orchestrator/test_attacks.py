@@ -414,3 +414,33 @@ async def test_refused_reads_hold_no_descriptors(project: Path) -> None:
         for _ in range(40):
             assert (await session.call("read_file", {"path": name})).status == "sandbox_denied"
         assert len(os.listdir("/proc/self/fd")) <= before + 5
+
+
+@pytest.mark.parametrize(
+    ("says", "status"), [(True, "approval_denied"), ("blocked", "policy_denied"), (None, "execution_failed")]
+)
+async def test_an_embedders_word_on_a_native_tool_counts_although_it_touches_nothing(
+    make_path: Any, says: Any, status: str
+) -> None:
+    from golem_forge.toolsets import create_read_output_tool
+
+    path = make_path(create_read_output_tool(needs_approval=says))
+    outcome = await path.call(ToolCall("read_output", {"handle": "out_000000000000"}))
+    assert outcome.status == status
+
+
+async def test_a_nested_call_is_looked_at_again_after_the_wait_too(project: Path) -> None:
+    (project / "a.txt").write_text("old")
+
+    @tool(needs_approval=False)
+    async def outer(*, ctx: ToolContext) -> str:
+        return (await ctx.call("write_file", {"path": "a.txt", "content": "changed"})).code
+
+    def replace_then_approve(request: Any) -> dict[str, bool]:
+        (project / "new").write_text("somebody else's")
+        os.replace(project / "new", project / "a.txt")
+        return {"approved": True}
+
+    async with open_session(project, tools=[outer], approval_callback=replace_then_approve) as session:
+        assert (await session.call("outer", {})).text == "PATH_CHANGED"
+    assert (project / "a.txt").read_text() == "somebody else's"

@@ -166,8 +166,10 @@ class Orchestrator:
                 await self._approval.approve(travel, partial(self._plan_and_judge, travel))
             if travel.parent is not None:
                 travel.share_slot()
-                self._about_to_run(travel)
-                return self._ran(travel, await run(travel))
+                if travel.plan is None or await self._still_as_judged(travel):
+                    self._about_to_run(travel)
+                    return self._ran(travel, await run(travel))
+                continue
             read_only = travel.reads_only = travel.read_only
             if order is not None or not self._gate.try_enter(read_only):
                 await self._enter(travel, read_only, order, index)

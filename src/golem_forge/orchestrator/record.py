@@ -53,30 +53,10 @@ class Recorder:
             if travel.proposed:
                 journal.decide(call.id, decision)
                 seq = journal.start(call.id, tool.name, args, travel.approved_as)
-            elif tool.effects == ():
-                seq = journal.begin_harmless(
-                    call.id,
-                    tool.name,
-                    args,
-                    decision,
-                    call.caller._value_,
-                    self._worker,
-                    call.parent_id,
-                    str(call.name),
-                )
-                travel.proposed = True
             else:
-                seq = journal.begin(
-                    call.id,
-                    tool.name,
-                    args,
-                    decision,
-                    call.caller,
-                    self._worker,
-                    call.parent_id,
-                    str(call.name),
-                    travel.approved_as,
-                )
+                begin = journal.begin_harmless if tool.effects == () else journal.begin
+                caller = call.caller._value_
+                seq = begin(call.id, tool.name, args, decision, caller, self._worker, call.parent_id, str(call.name))
                 travel.proposed = True
         if self._bus is not None:
             self._bus.show("toolStarted", partial(self._started_data, travel), self._worker, seq)

@@ -96,14 +96,16 @@ class Judge:
     def _standing(self, tool: Tool) -> _Standing | None:
         if tool.planner is not None or tool.effects or tool.has_own_definition or self.mode is ApprovalMode.STRICT:
             return None
-        if tool.source is SourceKind.NATIVE and tool.effects == () and not self.blocks.named(tool.name):
-            base = _computed_base(())
-        elif tool.needs_approval is None:
-            base = configured_base(tool.name, self.blocks)
-        elif isinstance(tool.needs_approval, (bool, str)) and not self.blocks.named(tool.name):
-            base = constant_base(tool)
-        else:
+        if decides_for_itself(tool) and self.blocks.named(tool.name):
             return None
+        if tool.needs_approval is not None:
+            if not isinstance(tool.needs_approval, (bool, str)):
+                return None
+            base = constant_base(tool)
+        elif tool.source is SourceKind.NATIVE and tool.effects == ():
+            base = _computed_base(())
+        else:
+            base = configured_base(tool.name, self.blocks)
         if base.verdict is not Verdict.PRE_APPROVED:
             return None
         return _Standing((base,), Risk.HIGH if tool.effects is None else Risk.LOW, tool.needs_approval)
@@ -170,10 +172,8 @@ class Judge:
         return base
 
     def _by_a_strange_name(self, outcome: RuleOutcome) -> bool:
-        return bool(self.strange_zones) and any(
-            hit.effect is not None and hit.effect.target.split("/")[1:2] in [[zone] for zone in self.strange_zones]
-            for hit in outcome.hits
-        )
+        touched = (hit.effect.target for hit in outcome.hits if hit.effect is not None)
+        return any(target.startswith("/") and target.split("/")[1] in self.strange_zones for target in touched)
 
     def _rules_say(
         self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: tuple[Rule, ...]
