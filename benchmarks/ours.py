@@ -7,8 +7,8 @@ Home and journal are in build/, on the disk the checkout is on: a journal in mem
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from benchmarks.rows import BENCH_JSON
@@ -30,3 +30,13 @@ def session_with(tools: Iterable[Tool], *, journal: bool, listener: bool = True)
             yield session
         finally:
             session.close()
+
+
+@asynccontextmanager
+async def session_in(directory: Path) -> AsyncIterator[Session]:
+    """A session of its own home in a directory, nobody asked, nothing journalled."""
+    with tempfile.TemporaryDirectory(prefix="bench-home-") as home:
+        async with open_session(
+            directory, home=ForgeHome(Path(home)), journal=False, approval="approve_all"
+        ) as session:
+            yield session

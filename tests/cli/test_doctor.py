@@ -19,7 +19,8 @@ def test_all_is_well_in_an_empty_project(shell):
     assert ended.code == 0, ended.out
     assert f"forge {__version__}" in ended.out and "PROBLEM" not in ended.out
     assert "/workspace (rw)" in ended.out and "write ask, delete ask" in ended.out
-    assert "walls are not part of this version yet" in ended.out
+    assert "full: 13 of 13 guarantees tried and held" in ended.out
+    assert "read-only: 13 of 13 guarantees tried and held; no zone is writable" in ended.out
     assert "Everything that is needed works." in ended.out
     assert not shell.forge_home.exists(), "looking changes nothing"
 

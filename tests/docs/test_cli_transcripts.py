@@ -1,4 +1,4 @@
-"""Every transcript in docs/cli.md is what the commands print."""
+"""Every transcript in the pages of docs/ is what the commands print."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent.parent / "docs" / "cli.md"
+DOCS = HERE.parent.parent / "docs"
 
 _spec = importlib.util.spec_from_file_location("transcripts", HERE / "transcripts.py")
 assert _spec and _spec.loader
@@ -18,15 +18,20 @@ sys.modules["transcripts"] = transcripts
 _spec.loader.exec_module(transcripts)
 
 
-@pytest.mark.timeout(300)
-def test_the_page_shows_what_forge_prints(tmp_path):
-    steps = transcripts.steps_of(PAGE.read_text())
+def test_every_verb_is_shown():
+    steps = transcripts.steps_of((DOCS / "cli.md").read_text())
     assert {step.command.split()[1] for step in steps if step.command.startswith("forge ")} >= {
-        *("call", "tools", "rules", "log", "trust", "doctor")
+        *("call", "sandbox", "tools", "rules", "log", "trust", "doctor")
     }
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", ["cli.md", "sandbox.md", "tools.md"])
+def test_the_page_shows_what_forge_prints(page, tmp_path):
+    steps = transcripts.steps_of((DOCS / page).read_text())
     printed = transcripts.run_steps(steps, tmp_path, Path(sys.executable).with_name("forge"))
     wrong = [
-        f"docs/cli.md:{step.line}: $ {step.command}\n--- the page says\n"
+        f"docs/{page}:{step.line}: $ {step.command}\n--- the page says\n"
         + "\n".join(step.expected)
         + f"\n--- printed\n{said}"
         for step, said in zip(steps, printed, strict=True)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n```text\n(.*?)```)?", re.DOTALL)
 EXAMPLES = [
     pytest.param(code, printed, id=f"{page}-{number}")
-    for page in ("README.md", "docs/python.md")
+    for page in ("README.md", "docs/python.md", "docs/sandbox.md", "docs/tools.md")
     for number, (code, printed) in enumerate(BLOCK.findall((ROOT / page).read_text()), 1)
 ]
 

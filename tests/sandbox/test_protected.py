@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from golem_forge.core.effects import Mark
+from golem_forge.sandbox import protected
 from golem_forge.sandbox.protected import PROTECTED_NAMES, is_secret_name, marks
 
 PROTECTED = [
@@ -195,3 +196,20 @@ def test_every_protected_name_protects_something() -> None:
         path = name.replace("*.worker", "x.worker").replace("**", "a").split("/")
         assert Mark.PROTECTED_PATH in marks(path, git_is_file=True)
         assert Mark.PROTECTED_PATH not in marks(path, git_is_file=True, unprotect=[name])
+
+
+_EVERY_KIND = (
+    *(name.replace("**", "x").replace("*", "x") for name in protected.PROTECTED_NAMES),
+    *(".env", ".env.local", "a.pem", "b.KEY", ".aws", ".kube/config", ".docker/config.json", "id_rsa", "ID_ed25519"),
+    *("service-account-1.json", "credentials.json", ".netrc", "x.kdbx", ".git/modules/a/hooks", "Forge.YAML"),
+)
+
+
+@pytest.mark.parametrize("name", _EVERY_KIND)
+@pytest.mark.parametrize("below", ["", "/inner"])
+def test_no_marked_path_passes_for_a_plain_one(name: str, below: str) -> None:
+    path = f"a/{name}{below}"
+    parts = path.split("/")
+    if protected.marks(parts, git_is_file=True) or protected.marks(parts):
+        assert not protected.is_plain(path)
+    assert protected.is_plain("src/golem_forge/core/call.py")

@@ -7,21 +7,38 @@ import sys
 
 import pytest
 
+from golem_forge.core.errors import ConfigError
 from golem_forge.tools.tool import Mode, SourceKind
 from golem_forge.tools.toolset import Toolset, ToolsetContext
 from golem_forge.toolsets import ALIASES, TOOL_LIST, TOOLKIT, TOOLSETS, FilesystemToolset
+from golem_forge.workers.catalog import build_catalog
 
 FILE_TOOLS = ["read_file", "list_files", "file_exists", "file_info", "write_file", "delete_file"]
 
 
 def test_table_order() -> None:
-    assert [tool.name for tool in TOOL_LIST] == [*FILE_TOOLS, "read_output"]
+    others = [
+        "shell",
+        "exec_command",
+        "write_stdin",
+        "apply_patch",
+        "list_dir",
+        "grep_files",
+        "update_plan",
+        "webfetch",
+    ]
+    assert [tool.name for tool in TOOL_LIST] == [*FILE_TOOLS, *others, "get_memory", "save_memory", "read_output"]
     assert list(TOOLKIT) == [tool.name for tool in TOOL_LIST]
     assert [tool.name for tool in FilesystemToolset().get_tools()] == FILE_TOOLS
 
 
 def test_t55_every_alias_leads_to_a_tool() -> None:
-    assert ALIASES["read"] == "read_file"
+    assert ALIASES == {
+        "read": "read_file",
+        "list_directory": "list_dir",
+        "shell_command": "exec_command",
+        "execute_command": "exec_command",
+    }
     assert set(ALIASES.values()) <= set(TOOLKIT)
     assert not set(ALIASES) & set(TOOLKIT)
 
@@ -30,6 +47,33 @@ def test_toolsets_are_found_by_name_and_build_with_what_they_are_given() -> None
     toolset: Toolset = TOOLSETS["filesystem"]
     assert toolset.config is None
     assert [tool.name for tool in toolset.get_tools(ToolsetContext())] == FILE_TOOLS
+
+
+def test_coding_is_a_bundle_that_hands_its_members_their_keys() -> None:
+    catalog = build_catalog(toolsets={"coding": {"exec": {"walled": "preApproved"}}})
+    names = {tool.name for tool in catalog}
+    assert names == {tool.name for tool in TOOL_LIST} - {*FILE_TOOLS, "shell"} | {"read_file"}
+    both = build_catalog(toolsets={"filesystem": None, "coding": {}})
+    assert {tool.name for tool in both} == {tool.name for tool in TOOL_LIST} - {"shell"}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "says"),
+    [
+        ({"codng": {}}, "toolsets.codng: no such toolset; did you mean 'coding'?"),
+        ({"coding": {"exek": {}}}, "toolsets.coding.exek: unknown key; did you mean 'exec'?"),
+        ({"exec": {"waled": "ask"}}, "toolsets.exec.waled: unknown key; did you mean 'walled'?"),
+        ({"exec": {"walled": "blocked"}}, "toolsets.exec.walled: "),
+        ({"exec": {"env": {"set": {"LD_PRELOAD": "x"}}}}, "LD_PRELOAD"),
+        ({"search": {"x": 1}}, "toolsets.search.x: unknown key; this toolset has none"),
+        ({"shell": []}, "toolsets.shell: must be a mapping, not list"),
+        ({"shell": {"rules": [{"pattern": ""}]}}, "a pattern needs the name of a program"),
+    ],
+)
+def test_a_block_with_a_mistake_says_where(blocks: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build_catalog(toolsets=blocks)
+    assert says in "\n".join(refused.value.problems)
 
 
 @pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)

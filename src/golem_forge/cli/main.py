@@ -13,6 +13,7 @@ from typing import Final
 VERBS: Final = {
     "call": "run one tool: forge call NAME --arg value",
     "tools": "list, show and search the tools there are",
+    "sandbox": "run a command inside this directory's walls; explain what they allow",
     "rules": "check, explain, list and revoke approval rules",
     "log": "what was called, decided and done; verify the journal",
     "trust": "trust this program's files as they are now",

@@ -2,7 +2,7 @@
 
 Takes a directory. Gives a `Program` whose every value is the one in force, with its origin. Refuses (ConfigError) a
 file with any problem, all of them listed. Untrusted, a program can only make things stricter: its `preApproved`
-counts as `ask`, `unprotect` and zones outside its root are not used, and `notice` says so once.
+counts as `ask`, `unprotect`, `read`, wider limits and zones outside its root are not used, and `notice` says so once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any, Final
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
 from golem_forge.config.shape import Problems, Shape, check, list_of, map_of, one_of, positive, text
+from golem_forge.config.wall_settings import WallSettings
+from golem_forge.config.walls import WALL_KEYS, WallBlock, distrusted_walls, wall_block, walls_in_force, walls_notice
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.config.zones import VERDICT, ZONES, ZoneEntry, zone_entries
 from golem_forge.core.errors import ConfigError
@@ -26,7 +28,7 @@ PROJECT_RULES: Final = ".forge/rules.yaml"
 
 _SHAPE: Final = Shape(
     {
-        "sandbox": Shape({"root": text, "zones": ZONES, "unprotect": list_of(text)}),
+        "sandbox": Shape({"root": text, "zones": ZONES, "unprotect": list_of(text), **WALL_KEYS}),
         "approval": Shape(
             {
                 "mode": one_of(*(mode.value for mode in ApprovalMode)),
@@ -59,6 +61,7 @@ class Program:
     zones: tuple[ZoneEntry, ...]
     unprotect: tuple[str, ...]
     approval: ApprovalSettings
+    walls: WallSettings = field(default_factory=WallSettings)
     unused: tuple[str, ...] = ()
     """What the program's files say and the program is not trusted to say."""
     notice: str = ""
@@ -104,6 +107,7 @@ def load_program(
     if not trust and (root / PROJECT_RULES).is_file():
         unused.append(f"{PROJECT_RULES}: ignored")
     workspace = (ZoneEntry(name="workspace", path=root),)
+    notices = (_untrusted_notice(unused) if unused else "", walls_notice(project.walls if project else None))
     return Program(
         root=root,
         file=root / PROGRAM_FILE if found else None,
@@ -111,8 +115,9 @@ def load_program(
         zones=next((block.zones for block in (project, person) if block and block.zones is not None), workspace),
         unprotect=next((block.unprotect for block in (project, person) if block and block.unprotect), ()),
         approval=_approval_in_force(project, person),
+        walls=walls_in_force(project.walls if project else None, person.walls if person else None),
         unused=tuple(unused),
-        notice=_untrusted_notice(unused) if unused else "",
+        notice="\n".join(notice for notice in notices if notice),
     )
 
 
@@ -130,6 +135,7 @@ class _Block:
     zones: tuple[ZoneEntry, ...] | None
     unprotect: tuple[str, ...]
     unprotect_origin: str
+    walls: WallBlock
     mode: Setting[ApprovalMode] | None
     default: Setting[Verdict] | None
     tools: dict[str, Setting[Verdict]]
@@ -159,6 +165,7 @@ def _read(path: Path, name: str, found: list[str]) -> _Block | None:
         zones=zones,
         unprotect=tuple(sandbox.get("unprotect", ())),
         unprotect_origin=file.at(("sandbox", "unprotect")),
+        walls=wall_block(file, sandbox, path.parent),
         mode=_setting(file, approval, "mode", ApprovalMode),
         default=_setting(file, approval, "default", Verdict),
         tools={
@@ -196,6 +203,7 @@ def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[s
             continue
         write, delete = asking_zone(zone, "write", zone.write), asking_zone(zone, "delete", zone.delete)
         zones.append(_no_wider(replace(zone, write=write, delete=delete), own.get(zone.name)))
+    walls = distrusted_walls(block.walls, person.walls if person else None, unused)
     mode = block.mode
     if mode is not None and is_stricter_mode(ApprovalMode.INTERACTIVE, mode.value):
         unused.append(f"{mode.origin}: approval.mode {mode.value}")
@@ -204,6 +212,7 @@ def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[s
         block,
         zones=None if block.zones is None else tuple(zones),
         unprotect=(),
+        walls=walls,
         mode=mode,
         default=block.default and asking(block.default, "approval.default"),
         tools={name: asking(said, f"approval.tools.{name}") for name, said in block.tools.items()},
@@ -225,6 +234,7 @@ def _no_wider(zone: ZoneEntry, own: ZoneEntry | None) -> ZoneEntry:
         mode="ro" if "ro" in (zone.mode, own.mode) else "rw",
         write=strictest_of(zone.write, own.write),
         delete=strictest_of(zone.delete, own.delete),
+        at_host_path=zone.at_host_path and own.at_host_path,
     )
 
 

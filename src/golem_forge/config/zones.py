@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from golem_forge.config.shape import Shape, map_of, one_of, text
+from golem_forge.config.shape import Shape, flag, map_of, one_of, text
 from golem_forge.config.yaml_file import YamlFile
 from golem_forge.core.verdict import Verdict
 
@@ -22,6 +22,7 @@ ZONES: Final = map_of(
             "path": text,
             "mode": one_of("ro", "rw"),
             "approval": Shape({"write": VERDICT, "delete": VERDICT}),
+            "at_host_path": flag,
         },
         required=("path",),
     )
@@ -37,6 +38,8 @@ class ZoneEntry:
     write: Verdict | None = None
     """None: nobody wrote one; it then is `ask`."""
     delete: Verdict | None = None
+    at_host_path: bool = True
+    """Inside walls it stands at its host path; False: at `/<name>` only."""
     origin: str = "default"
     """`forge.yaml:5`, or `default` for the workspace of a program that names no zones."""
 
@@ -54,6 +57,7 @@ def zone_entries(file: YamlFile, zones: dict[str, Any], start: Path) -> tuple[Zo
             mode=block.get("mode", "rw"),
             write=_verdict(block, "write"),
             delete=_verdict(block, "delete"),
+            at_host_path=block.get("at_host_path", True),
             origin=file.at(("sandbox", "zones", name)),
         )
         for name, block in zones.items()

@@ -32,6 +32,16 @@ class Mark(StrEnum):
     DEFINITION_CHANGED = "definition_changed"
 
 
+class Walled(StrEnum):
+    """Whether full walls alone may be reason enough to let a command run."""
+
+    NO = "no"
+    OFFERED = "offered"
+    """It runs in full walls, was read completely and carries no mark: a person may allow all such commands."""
+    GIVEN = "given"
+    """The same, and the worker's file allows them (`walled: preApproved`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     verb: Verb
@@ -43,6 +53,14 @@ class Effect:
     """A path as the program names it, where this worker's zone begins below the configured one; else empty."""
     zone_verdict: Verdict | None = None
     """What the zone of a path target says about this verb; None where no zone decides."""
+    said: Verdict | None = None
+    """What the tool's own settings say of this effect (a rule in a toolset's block); None: nothing."""
+    said_by: str = ""
+    """In words, which setting that is."""
+    walled: Walled = Walled.NO
+    grant: str = ""
+    """A grant for the session that a person may give and that covers this effect: `input to session 7`. Used by
+    `write_stdin`: whoever agreed to it is not asked for each line that carries no mark."""
     marks: tuple[Mark, ...] = ()
     words: tuple[str, ...] = ()
     """For `exec`: the words of one parsed shell segment; empty when the text is opaque."""

@@ -59,6 +59,14 @@ class Redactor:
     def paths(self) -> Mapping[str, str]:
         return self._paths
 
+    def copy(self) -> Redactor:
+        """One that knows the same and learns on its own from now on: for one child's output, with its own paths."""
+        made = Redactor()
+        made._secrets, made._paths, made._names = dict(self._secrets), dict(self._paths), self._names
+        if made._secrets or made._paths:
+            made._compile()
+        return made
+
     def add_secret(self, name: str, value: str) -> str | None:
         """Takes `value` out from now on. Gives the reason when it cannot."""
         if len(value.strip()) < MIN_SECRET:

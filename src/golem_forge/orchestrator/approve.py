@@ -23,6 +23,7 @@ from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.answers import Answer
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.desk import MAX_EDITS, Waiting
+from golem_forge.policy.effects import grant_of
 from golem_forge.policy.judge import Judge, Judged, refusal
 from golem_forge.policy.offers import Offer, offers_from
 from golem_forge.policy.request import build_request
@@ -103,7 +104,9 @@ class Approval:
 
     def _keep(self, travel: Travel, offer: Offer) -> None:
         decision, rules = _judged(travel).decision, self._judge.rules
-        if offer.exact or rules is None:
+        if offer.grant:
+            self._judge.grant(_judged(travel).facts.worker, offer.grant)
+        elif offer.exact or rules is None:
             self._controller.keep(decision.fingerprint, f"{travel.tool.name} {decision.args_key}")
         elif offer.scope == "always":
             remember(rules.home, offer.rules)
@@ -147,7 +150,7 @@ class Approval:
                 judged.bases,
                 critical=judged.decision.risk is Risk.CRITICAL,
                 explicit_ask=by is not None and by.source in ("rules", "config"),
-                full_walls=False,
+                grant=self._possible_grant(travel),
                 would_lift=lambda extra: self._would_lift(travel, extra),
                 remembered_file=rules.home.shown(rules.home.remembered) if rules else "",
             )
@@ -155,6 +158,16 @@ class Approval:
         if self._judge.mode is ApprovalMode.STRICT:  # no rule from a file lifts there, so none is offered
             return tuple(offer for offer in offers if offer.scope == "session")
         return offers
+
+    def _possible_grant(self, travel: Travel) -> str:
+        """The one session grant that, given, would let this call through."""
+        judged = _judged(travel)
+        asking = (said.effect for said in judged.bases if said.base is not Verdict.PRE_APPROVED)
+        grants = {grant_of(effect) for effect in asking}
+        if len(grants) != 1 or not (grant := grants.pop()):
+            return ""
+        tried = self._judge.weigh(travel.tool, judged.facts, judged.base, judged.decision.keys, extra_grant=grant)
+        return grant if tried.decision.verdict is Verdict.PRE_APPROVED else ""
 
     def _would_lift(self, travel: Travel, extra: tuple[Rule, ...]) -> bool:
         tried = self._judge.weigh(

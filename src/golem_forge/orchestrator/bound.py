@@ -27,8 +27,8 @@ def bound_text(text: str, limit: int, keep: OutputStore, worker: str) -> tuple[s
         return text, ""
     handle = keep.keep(text, worker)
     half = limit // 2
-    head = _cut_tail(data[:half])
-    tail = _cut_head(data[len(data) - half :])
+    head = cut_tail(data[:half])
+    tail = cut_head(data[len(data) - half :])
     left_out = data[len(head) : len(data) - len(tail)]
     lines = left_out.count(b"\n") + (0 if left_out.endswith(b"\n") else 1)
     joint = f"[… {lines} lines, {len(left_out)} bytes left out; whole output: read_output handle={handle}]"
@@ -36,7 +36,7 @@ def bound_text(text: str, limit: int, keep: OutputStore, worker: str) -> tuple[s
     return f"{first}\n{joint}\n{tail.decode('utf-8', 'replace')}", handle
 
 
-def _cut_tail(head: bytes) -> bytes:
+def cut_tail(head: bytes) -> bytes:
     """Ends at a line end if one is near, else at a whole character."""
     newline = head.rfind(b"\n", max(0, len(head) - _LINE_SLACK))
     if newline >= 0:
@@ -51,7 +51,8 @@ def _cut_tail(head: bytes) -> bytes:
     return head[:end]
 
 
-def _cut_head(tail: bytes) -> bytes:
+def cut_head(tail: bytes) -> bytes:
+    """Begins after a line end if one is near, else at a whole character."""
     newline = tail.find(b"\n", 0, _LINE_SLACK)
     if 0 <= newline < len(tail) - 1:
         return tail[newline + 1 :]

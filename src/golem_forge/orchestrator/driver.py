@@ -13,19 +13,23 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import Any, Final
 
+from golem_forge.core.finished import Finished
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
 
-GRACE: Final = 0.4
+GRACE: Final = 0.7
+"""Ending a process tree takes 300 ms and a little; the caller has its answer within a second."""
 _left_behind: set[asyncio.Task[Any]] = set()
 
 
 class Ended(Exception):
     """The call was ended from outside, before its code finished by itself."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, finished: Finished | None = None) -> None:
         assert watch.why is not None
         super().__init__(watch.why)
+        self.finished = finished
+        """What the code had to say when it was told to end, e.g. the output up to then."""
         self.status = watch.why
         self.idle = watch.idle
         self.abandoned = watch.abandoned
@@ -154,7 +158,7 @@ def _go_on(work: Coroutine[Any, Any, Any], waits_for: Any, watch: Watch) -> Gene
             except StopIteration as stop:
                 if watch.why is None or watch.only_waits:
                     return stop.value
-                raise Ended(watch) from None
+                raise Ended(watch, stop.value if isinstance(stop.value, Finished) else None) from None
     except Ended:
         raise
     except BaseException as error:

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,21 +40,27 @@ class OutputStore:
 
     def keep(self, text: str, worker: str) -> str:
         """Writes the whole text and gives its handle. Raises OSError when it cannot be kept."""
+        return self.keep_pieces((text.encode("utf-8", "surrogateescape"),), worker)
+
+    def keep_pieces(self, pieces: Iterable[bytes], worker: str) -> str:
+        """The same for UTF-8 text that arrives in pieces; only one piece at a time is in memory."""
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.prune()
-        data = text.encode("utf-8", "surrogateescape")
-        self._kept_bytes += len(data)
-        if self._kept_bytes > MAX_SESSION_BYTES:
-            raise ToolFailed(
-                f"This output is {len(data)} bytes, and the session already keeps {MAX_SESSION_BYTES >> 20} MiB of "
-                "outputs. Ask for less at a time, or start a new session.",
-                code="TOO_MUCH_OUTPUT",
-            )
         handle = f"out_{secrets.token_hex(6)}"
         path = self._folder / handle
         with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(data)
+            for piece in pieces:
+                self._kept_bytes += len(piece)
+                if self._kept_bytes > MAX_SESSION_BYTES:
+                    self._kept_bytes -= file.tell() + len(piece)
+                    path.unlink()
+                    raise ToolFailed(
+                        f"The session already keeps {MAX_SESSION_BYTES >> 20} MiB of outputs and has no room for this "
+                        "one. Ask for less at a time, or start a new session.",
+                        code="TOO_MUCH_OUTPUT",
+                    )
+                file.write(piece)
         line = json.dumps({"handle": handle, "worker": worker}) + "\n"
         with open(os.open(self._folder / _INDEX, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a") as index:
             index.write(line)

@@ -13,10 +13,11 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.finished import Finished
 from golem_forge.core.ids import new_id
 from golem_forge.core.result import ToolResult
 from golem_forge.core.signal import InterruptSignal
@@ -44,11 +45,17 @@ from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.judge import Judge, call_keys
 from golem_forge.policy.rules import RuleBook
+from golem_forge.policy.rules.path_rules import host_permission, path_rules
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.tools.catalog import Catalog
-from golem_forge.tools.context import ToolContext
+from golem_forge.tools.context import HostPermission, ToolContext
 from golem_forge.tools.results import says_all, to_result
+from golem_forge.tools.session_parts import SessionParts
 from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import Walls
 
 MAX_DEPTH: Final = 5
 MAX_REPLANS: Final = 3
@@ -76,7 +83,11 @@ class Orchestrator:
         gate: Gate | None = None,
         project: str = "",
         strange_zones: frozenset[str] = frozenset(),
+        walls: Walls | None = None,
+        home: Path | None = None,
+        parts: SessionParts | None = None,
     ) -> None:
+        """`walls`: where its processes run; `home`: FORGE_HOME; `parts`: what tools keep for the session."""
         self.catalog = tools if isinstance(tools, Catalog) else _catalog_of(tools)
         self.session_id = session_id or new_id()
         self.worker = worker
@@ -85,6 +96,11 @@ class Orchestrator:
         self.redactor = redactor or Redactor()
         self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
         self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones)
+        self.walls = walls
+        self.parts = parts or SessionParts()
+        self._home = home
+        self._project = project
+        self._must_not_be_blocked = partial(self.judge.must_not_be_blocked, worker)
         self._gate = gate or Gate()
         self._approval = Approval(approval, self.judge, self.redactor)
         self._recorder = Recorder(bus, journal, self.redactor, worker)
@@ -111,7 +127,7 @@ class Orchestrator:
         try:
             outcome = await self._travel(travel, order, index)
         except Ended as ended:
-            outcome = travel.outcome(ended.status, error=ended_text(travel, ended))
+            outcome = self._ended(travel, ended)
         except ForgeError as error:
             outcome = travel.outcome(error.status, error=self._safe(error.message), code=error.code)
         except asyncio.CancelledError as error:
@@ -153,7 +169,7 @@ class Orchestrator:
     async def _travel(self, travel: Travel, order: BatchOrder | None, index: int) -> Outcome:
         if travel.waiting.reason is not None:
             return travel.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
-        tool, args = resolve(travel.call, self.catalog)
+        tool, args = resolve(travel.call, self.catalog, self._must_not_be_blocked)
         travel.tool = tool
         travel.arguments = validate(tool, args)
         if tool.wants_context:
@@ -232,7 +248,12 @@ class Orchestrator:
             except ForgeError:  # ours or somebody else's change: what was shown is no more, so it is shown again
                 travel.approved_as = ""
                 return False
-        fresh = await make_plan(travel, self._context_of(travel), self._gate)
+        try:
+            fresh = await make_plan(travel, self._context_of(travel), self._gate)
+        except ForgeError:
+            if not overtaken and judged.recheck is not None:
+                judged.recheck()  # "it changed" is the truth, whatever cannot be planned because of it
+            raise
         same = call_keys(travel.tool, travel.arguments, fresh, self.worker)[0] == travel.judged_as
         if same and not overtaken:
             fresh.release()
@@ -257,6 +278,8 @@ class Orchestrator:
     def _ran(self, travel: Travel, value: Any) -> Outcome:
         """From the tool's raw value to what the caller gets: checked, redacted, bounded."""
         tool = travel.tool
+        if isinstance(value, Finished):
+            return self._finished(travel, value)
         refuse_unfinished(tool.name, value)
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
@@ -266,6 +289,29 @@ class Orchestrator:
             outcome.status, outcome.error = Status.EXECUTION_FAILED, result.text or "the tool reported an error"
         if handle:
             outcome.truncated, outcome.output_handle = True, handle
+        return outcome
+
+    def _finished(self, travel: Travel, finished: Finished) -> Outcome:
+        """A tool that knows how its call ended; an output it already kept is not bounded again."""
+        handle = finished.output_handle
+        if handle or finished.bounded:
+            result = redact_result(finished.result, self.redactor)
+        else:
+            result, handle = self._presentable(finished.result)
+        error = self._safe(finished.error) or (result.text if finished.status is not Status.SUCCESS else "")
+        outcome = travel.outcome(finished.status, result=result, error=error, code=finished.code)
+        outcome.denials, outcome.protected_created = finished.denials, finished.protected_created
+        if handle:
+            outcome.truncated, outcome.output_handle = True, handle
+        return outcome
+
+    def _ended(self, travel: Travel, ended: Ended) -> Outcome:
+        """Ended from outside; what the tool still had to say is kept."""
+        text = ended_text(travel, ended)
+        if ended.finished is None:
+            return travel.outcome(ended.status, error=text)
+        outcome = self._finished(travel, ended.finished)
+        outcome.status, outcome.error = ended.status, text
         return outcome
 
     def _presentable(self, result: ToolResult) -> tuple[ToolResult, str]:
@@ -294,7 +340,25 @@ class Orchestrator:
             progress=partial(self._recorder.progress, call_id),
             call=partial(self._nested, travel),
             loop=asyncio.get_running_loop(),
+            walls=self.walls,
+            parts=self.parts,
+            redactor=self.redactor,
+            home=self._home,
+            show=self._recorder.show,
+            host_rule=self._host_rule,
+            path_rules=self.path_rules,
         )
+
+    def path_rules(self) -> tuple[PathRule, ...]:
+        """What rules say about paths, for tools that walk trees and for walls. Raises RulesUnusable."""
+        rules = self.judge.rules
+        return path_rules(rules.current(), self.worker, self._project) if rules is not None else ()
+
+    def _host_rule(self, host: str, port: int) -> HostPermission:
+        rules = self.judge.rules
+        if rules is None:
+            return HostPermission()
+        return host_permission(rules.current(), self.worker, self._project, host, port)
 
     async def _nested(self, parent: Travel, name: str, args: dict[str, Any]) -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""

@@ -70,6 +70,11 @@ class Recorder:
                 data["message"] = str(message)[:2000]
             self._bus.emit("toolProgress", data, self._worker)
 
+    def show(self, event: str, data: dict[str, Any]) -> None:
+        """A display event of a tool's own, e.g. `planUpdated`."""
+        if self._bus is not None:
+            self._bus.emit(event, cast(dict[str, Any], self._redactor.value(data)), self._worker)
+
     def finished(self, travel: Travel, outcome: Outcome) -> Outcome:
         seq = 0
         if self._journal is not None:

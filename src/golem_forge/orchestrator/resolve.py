@@ -7,6 +7,7 @@ may hand the call on to another before anything is judged. Refuses with `tool_no
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from golem_forge.core.call import ToolCall
@@ -14,11 +15,14 @@ from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import InputInvalid
 
+RefuseHandover = Callable[[Tool, dict[str, Any]], None]
+
 _MAX_HANDOVERS: Final = 3
 _MAX_JSON_CHARS: Final = 16 << 20
 
 
-def resolve(call: ToolCall, catalog: Catalog) -> tuple[Tool, dict[str, Any]]:
+def resolve(call: ToolCall, catalog: Catalog, refuse: RefuseHandover) -> tuple[Tool, dict[str, Any]]:
+    """`refuse` raises where a tool may not be called at all: then it may not hand a call on either."""
     tool = catalog.resolve(call.name, call.caller)
     args = call.args
     if type(args) is not dict:
@@ -27,6 +31,7 @@ def resolve(call: ToolCall, catalog: Catalog) -> tuple[Tool, dict[str, Any]]:
         handed = None if tool.redirect is None else tool.redirect(args)
         if handed is None:
             return tool, args
+        refuse(tool, args)
         name, args = handed
         tool = catalog.resolve(name, call.caller)
     raise InputInvalid(f"{call.name}: handed on more than {_MAX_HANDOVERS} times")

@@ -93,6 +93,7 @@ def _read_effect(operand: Operand) -> Effect:
         verb=Verb.READ,
         target=operand.virtual,
         real=operand.real,
+        outer=operand.outer,
         zone_verdict=Verdict.PRE_APPROVED,
         marks=(Mark.SECRET_PATH,) if operand.secret else (),
     )

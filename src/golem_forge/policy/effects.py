@@ -6,10 +6,10 @@ only by name in the person's own rules file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
-from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.effects import Effect, Mark, Verb, Walled
 from golem_forge.core.verdict import Risk, Verdict
 
 _CRITICAL: Final = frozenset({Mark.PROTECTED_PATH, Mark.SECRET_PATH, Mark.OUTSIDE_ZONE, Mark.DANGER, Mark.NO_WALLS})
@@ -23,12 +23,26 @@ _RISK: Final = {
 }
 
 
-def base_verdict(effect: Effect) -> Verdict:
+ANY_WALLED: Final = "any command inside the walls"
+"""The session grant that covers every effect with `Walled.OFFERED`."""
+
+
+def base_verdict(effect: Effect, granted: Container[str] = ()) -> Verdict:
+    """`granted`: what a person allowed this worker for the session, in the words of the choice they made."""
     if effect.zone_verdict is not None:
         return effect.zone_verdict
+    if effect.said is not None:
+        return effect.said
+    if effect.walled is Walled.GIVEN or (grant_of(effect) and grant_of(effect) in granted):
+        return Verdict.PRE_APPROVED
     if effect.verb is Verb.READ or effect.proven:
         return Verdict.PRE_APPROVED
     return Verdict.ASK
+
+
+def grant_of(effect: Effect) -> str:
+    """The session grant that would cover this effect; empty if there is none."""
+    return ANY_WALLED if effect.walled is Walled.OFFERED else effect.grant
 
 
 def risk_of(effect: Effect) -> Risk:

@@ -11,17 +11,18 @@ verdict is a Decision like the others, and the caller ends the call with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.decision import AnsweredBy, Decision, Source
-from golem_forge.core.effects import Effect
-from golem_forge.core.verdict import Risk, Verdict, highest, is_stricter, strictest
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.verdict import Risk, Status, Verdict, highest, is_stricter, strictest
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, own_base
-from golem_forge.policy.effects import base_verdict, floors_of, risk_of
+from golem_forge.policy.effects import ANY_WALLED, base_verdict, floors_of, grant_of, risk_of
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.fingerprint import both_keys, targets_of
 from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
@@ -74,6 +75,8 @@ class Judge:
         self.rules = rules
         self.mode = mode
         self.project = project
+        self._grants: dict[str, set[str]] = {}
+        """Worker → what a person allowed it for the session beyond single calls (`any command inside the walls`)."""
         self._standings: dict[Tool, _Standing | None] = {}
 
     def at_once(self, tool: Tool, keys: Keys) -> Decision | None:
@@ -115,16 +118,32 @@ class Judge:
     ) -> Judged:
         keys = keys or partial(call_keys, tool, arguments, plan, ctx.worker)
         facts = _facts(tool, arguments, plan, ctx.worker, self.project)
-        base = await self._base(tool, arguments, facts.effects, ctx)
+        base = await self._base(tool, arguments, facts, ctx)
         return self.weigh(tool, facts, base, keys)
 
-    def weigh(self, tool: Tool, facts: CallFacts, base: Source, keys: Keys, *, extra: tuple[Rule, ...] = ()) -> Judged:
-        """The combination itself; pure but for reading the rules. `extra` tries rules that do not exist yet."""
+    def grant(self, worker: str, what: str) -> None:
+        """A person allowed this worker `what` (the words of `effects.grant_of`) until the session ends."""
+        self._grants.setdefault(worker, set()).add(what)
+
+    def weigh(
+        self,
+        tool: Tool,
+        facts: CallFacts,
+        base: Source,
+        keys: Keys,
+        *,
+        extra: tuple[Rule, ...] = (),
+        extra_grant: str = "",
+    ) -> Judged:
+        """The combination itself; pure but for reading the rules. The extras try what does not exist yet."""
         effects = facts.effects or ()
+        granted = self._grants.get(facts.worker, frozenset()) | {extra_grant}
+        if granted != {""} and tool.source is SourceKind.NATIVE and tool.needs_approval is None and effects:
+            base = _computed_base(effects, granted)  # a grant may have been given since it was worked out
         said_by_tool = base
         if self.mode is ApprovalMode.STRICT and facts.effects != () and base.verdict is Verdict.PRE_APPROVED:
             base = _STRICT
-        bases = tuple(EffectVerdict(effect=effect, base=self._effect_base(effect)) for effect in effects)
+        bases = tuple(EffectVerdict(effect=each, base=self._effect_base(each, granted)) for each in effects)
         outcome = self._rules_say(facts, bases, extra)
         sources = [base]
         lifted = base.verdict
@@ -153,20 +172,18 @@ class Judge:
         )
         return Judged(decision, facts, bases, said_by_tool, outcome)
 
-    async def _base(
-        self, tool: Tool, arguments: Arguments, effects: tuple[Effect, ...] | None, ctx: ToolContext
-    ) -> Source:
-        if tool.source is not SourceKind.NATIVE or effects is None:
+    async def _base(self, tool: Tool, arguments: Arguments, facts: CallFacts, ctx: ToolContext) -> Source:
+        if tool.source is not SourceKind.NATIVE or facts.effects is None:
             if tool.needs_approval is None:
                 return configured_base(tool.name, self.blocks)
             return await own_base(tool, arguments.values, ctx)
-        computed = _computed_base(effects)
+        computed = _computed_base(facts.effects, self._grants.get(facts.worker, ()))
         if tool.needs_approval is None or computed.verdict is Verdict.BLOCKED:
             return computed
         return await own_base(tool, arguments.values, ctx)  # an embedder's override replaces a zone's `ask`
 
-    def _effect_base(self, effect: Effect) -> Verdict:
-        base = base_verdict(effect)
+    def _effect_base(self, effect: Effect, granted: Container[str]) -> Verdict:
+        base = base_verdict(effect, granted)
         if self.mode is ApprovalMode.STRICT and base is Verdict.PRE_APPROVED:
             return Verdict.ASK
         return base
@@ -183,6 +200,23 @@ class Judge:
         if self.mode is ApprovalMode.STRICT:
             return self.rules.evaluate_session_only(facts, bases, extra)
         return self.rules.evaluate(facts, bases, extra)
+
+    def must_not_be_blocked(self, worker: str, tool: Tool, args: dict[str, Any]) -> None:
+        """For a tool that hands its call on to another one: `blocked` on either of them blocks. Raises ForgeError."""
+        if source := self._blocked_by_name(worker, tool, args):
+            blocked = Decision(Verdict.BLOCKED, (source,), source)
+            raise ForgeError(refusal(tool.name, blocked), status=Status.POLICY_DENIED, code="BLOCKED")
+
+    def _blocked_by_name(self, worker: str, tool: Tool, args: dict[str, Any]) -> Source | None:
+        for source in self.blocks.named(tool.name):
+            if source.verdict is Verdict.BLOCKED:
+                return source
+        facts = CallFacts(
+            tool=tool.name, source=tool.source, args=args, worker=worker, effects=(), project=self.project
+        )
+        outcome = self._rules_say(facts, (), ())
+        blocked = outcome is not None and outcome.verdict is Verdict.BLOCKED
+        return _rule_sources(outcome)[0] if outcome is not None and blocked else None
 
     def count(self, judged: Judged) -> None:
         """The call is about to run: the rules that spoke about it were used."""
@@ -219,10 +253,10 @@ def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) 
     )
 
 
-def _computed_base(effects: tuple[Effect, ...]) -> Source:
+def _computed_base(effects: tuple[Effect, ...], granted: Container[str] = ()) -> Source:
     worst: Source | None = None
     for effect in effects:
-        verdict = base_verdict(effect)
+        verdict = base_verdict(effect, granted)
         if worst is None or is_stricter(verdict, worst.verdict):
             worst = Source(source="base", verdict=verdict, id=str(effect.verb), reason=_why(effect, verdict))
     return worst or Source(source="base", verdict=Verdict.PRE_APPROVED, reason="it touches nothing")
@@ -232,6 +266,10 @@ def _why(effect: Effect, verdict: Verdict) -> str:
     if effect.zone_verdict is not None:
         zone = "/" + effect.target.lstrip("/").split("/", 1)[0]
         return f"zone {zone} says {verdict.value} for {effect.verb.value}"
+    if effect.said is not None:
+        return effect.said_by or f"the tool says {verdict.value}"
+    if verdict is Verdict.PRE_APPROVED and effect.verb is Verb.EXEC and not effect.proven:
+        return f"{grant_of(effect) or ANY_WALLED} is allowed here"
     if verdict is Verdict.PRE_APPROVED:
         return "proven read-only" if effect.proven else f"{effect.verb.value} inside the zones"
     return f"{effect.describe()} asks unless a rule allows it"

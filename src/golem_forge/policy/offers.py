@@ -18,6 +18,8 @@ class Offer:
     exact: bool
     """True: this exact call is kept by its fingerprint, no rule is made."""
     rules: tuple[Rule, ...] = ()
+    grant: str = ""
+    """What the worker may do from now on in this session; no rule is made."""
     file: str = ""
 
     def to_wire(self) -> dict[str, Any]:
@@ -38,6 +40,7 @@ def offers_from(choices: Iterable[Choice]) -> tuple[Offer, ...]:
             scope=lifetime,
             exact=choice.keeps is Keeps.FINGERPRINT,
             rules=choice.kept(lifetime),
+            grant=choice.grant,
             file=choice.file if lifetime == "always" else "",
         )
         for choice in choices

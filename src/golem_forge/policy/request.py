@@ -136,6 +136,7 @@ def build_request(
         choices=tuple(replace(choice, label=clean(choice.label)) for choice in choices),
         previously_denied=previously_denied,
         changed="" if definition.approved else visible(definition.diff),
+        model_note=clean(plan.model_note) if plan else "",
         warnings=tuple(warnings),
         worker_path=describe_path(worker),
     )

@@ -65,6 +65,7 @@ class SandboxWorld:
                     real=target.real,
                     secret=Mark.SECRET_PATH in target.marks,
                     directory=target.kind is Kind.DIRECTORY,
+                    outer=target.effect().outer,
                 )
         except SandboxError as error:
             shown = self._sandbox.virtualise(path)

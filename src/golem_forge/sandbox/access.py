@@ -75,9 +75,8 @@ def open_by_walk(root: int, parts: Sequence[str], flags: int) -> int:
 
 def open_by_kernel(root: int, parts: Sequence[str], flags: int) -> int:
     """The whole path in one `openat2`, refused by the kernel if any component is a link or leads out."""
-    syscall, how_type, get_errno = _openat2()
-    how = how_type(flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS)
-    fd: int = syscall(_SYS_OPENAT2, root, os.fsencode("/".join(parts) or "."), how, 24)
+    syscall, get_errno = _openat2()
+    fd: int = syscall(_SYS_OPENAT2, root, os.fsencode("/".join(parts) or "."), _how(flags), 24)
     if fd >= 0:
         return fd
     number = get_errno()
@@ -86,15 +85,30 @@ def open_by_kernel(root: int, parts: Sequence[str], flags: int) -> int:
     raise OSError(number, os.strerror(number))
 
 
+def content_of(entry: Handle, flags: int) -> int | None:
+    """The very thing an O_PATH handle stands for, opened anew; None where /proc is not there to do it."""
+    try:
+        return os.open(f"/proc/self/fd/{entry.fd}", flags & ~os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 @cache
-def _openat2() -> tuple[Any, Any, Callable[[], int]]:
+def _how(flags: int) -> Any:
+    """struct open_how: flags, mode, resolve. Only read by the kernel, so one serves every call."""
+    import ctypes
+
+    return (ctypes.c_uint64 * 3)(flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS)
+
+
+@cache
+def _openat2() -> tuple[Any, Callable[[], int]]:
     import ctypes
 
     call = ctypes.CDLL(None, use_errno=True).syscall
-    how_type = ctypes.c_uint64 * 3  # struct open_how: flags, mode, resolve
-    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
+    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
     call.restype = ctypes.c_long
-    return call, how_type, ctypes.get_errno
+    return call, ctypes.get_errno
 
 
 @cache

@@ -56,20 +56,27 @@ def checked_text(path: object) -> str:
         raise invalid_path(path, "empty")
     if "\0" in path:
         raise invalid_path(path, "contains NUL")
-    try:
-        size = len(path.encode())
-    except UnicodeEncodeError:
-        raise invalid_path(path, "not UTF-8") from None
-    names = [name for name in path.split("/") if name]
-    if size > MAX_PATH_BYTES or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
-        raise invalid_path(path, "too long")
-    if names and names[0] == "~":
+    if not path.isascii() or len(path) > MAX_NAME_BYTES:
+        _must_fit(path)
+    if path.lstrip("/").split("/", 1)[0] == "~":
         raise invalid_path(path, "home directories are not addressable")
     return path
 
 
+def _must_fit(path: str) -> None:
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        raise invalid_path(path, "not UTF-8") from None
+    if size > MAX_PATH_BYTES or any(len(name.encode()) > MAX_NAME_BYTES for name in path.split("/")):
+        raise invalid_path(path, "too long")
+
+
 def fold(path: str, base: Sequence[str] = ()) -> tuple[str, ...]:
     """Components of the path below `base`, with `.`, `..` and `//` folded as text."""
+    if "/." not in path and "//" not in path and not path.startswith("."):
+        inner = path.strip("/")
+        return (*base, *inner.split("/")) if inner else tuple(base)
     parts = list(base)
     for name in path.split("/"):
         if name in ("", "."):

@@ -6,6 +6,7 @@ Facts about names only: that changing a protected path or reading a secret one a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -40,6 +41,11 @@ _GIT_NESTED: Final = {
 }
 """Below these, at any depth: settings, hooks, and files that say where git finds settings and hooks."""
 
+_WORTH_A_LOOK: Final = re.compile(
+    r"(?:^|/)(?:\.|id_|forge\.yaml|credentials\.json|service-account)|\.(?:worker|pem|key|p12|pfx|keystore|kdbx)(?:/|$)"
+)
+"""Every name of both classes has one of these in it. Nearly every path has none, and is done with one search."""
+
 _SECRET_DIRECTORIES: Final = frozenset({".aws", ".ssh", ".gnupg"})
 _SECRET_FILES: Final = frozenset(
     {".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json"}
@@ -63,8 +69,15 @@ def marks(
     return tuple(found)
 
 
+def is_plain(path: str) -> bool:
+    """True: certainly neither protected nor secret. For a whole path, when most of them need no closer look."""
+    return _WORTH_A_LOOK.search(path.casefold()) is None
+
+
 def is_secret_name(path: str) -> bool:
     """For a path as someone wrote it, in any directory: `./.env`, `~/.ssh/id_rsa`."""
+    if is_plain(path):
+        return False
     return _is_secret([part.casefold() for part in path.split("/") if part not in ("", ".")])
 
 

@@ -18,7 +18,7 @@ from typing import Self
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox import protected
-from golem_forge.sandbox.access import CONTENT, DIRECTORY, Handle, Identity, identity_of
+from golem_forge.sandbox.access import CONTENT, DIRECTORY, Handle, Identity, content_of, identity_of
 from golem_forge.sandbox.errors import (
     SandboxError,
     from_os_error,
@@ -184,7 +184,7 @@ def judge(place: Place, access: Verb, zones: Mapping[str, Zone], *, follow_last:
     if access is not Verb.READ and zone.mode is Mode.RO:
         raise read_only_zone(zone.name, place.virtual)
     follow_last = follow_last and access is not Verb.DELETE  # a link is deleted itself, not what it leads to
-    found = find(zone, place.parts, follow_last=follow_last)
+    found = find(zone, place.parts, follow_last=follow_last, only_entry=access is Verb.READ)
     kind = kind_of(found.stat)
     target = Target(
         access=access,
@@ -245,7 +245,10 @@ def _open_content(target: Target, found: Found) -> None:
         return
     flags = CONTENT | (os.O_DIRECTORY if target.kind is Kind.DIRECTORY else 0)
     try:
-        content = Handle(os.open(target.name or ".", flags, dir_fd=found.parent.fd))
+        if (same := content_of(found.entry, flags)) is not None:
+            target.entry = Handle(same)
+            return
+        content = target.zone.open(target.parts, flags) if target.zone else found.entry
     except PermissionError:
         target.unreadable = True
         return
@@ -261,6 +264,8 @@ def _marks(zone: Zone, real: tuple[str, ...], requested: tuple[str, ...], kind: 
 
     So do the directories above: a zone that begins inside `.git` or `.ssh` is still inside it.
     """
+    if real == requested and protected.is_plain(zone.real(real)):
+        return ()
     above = [part for part in zone.host.split("/") if part]
     found: dict[Mark, None] = {}
     for parts in {real: None, requested: None}:

@@ -50,6 +50,7 @@ class ZoneSpec:
     delete: Verdict | None = None
     subpath: str = ""
     unprotect: tuple[str, ...] = ()
+    at_host_path: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,8 @@ class Zone:
     subpath: tuple[str, ...] = ()
     """Where inside the configured zone this one begins."""
     unprotect: tuple[str, ...] = ()
+    at_host_path: bool = True
+    """Inside walls it stands at its host path, so that paths baked into files hold on both sides; else at `/<name>`."""
     opener: Opener = field(repr=False)
 
     @property
@@ -95,7 +98,7 @@ class Zone:
         return "/".join(("", self.name, *parts))
 
     def real(self, parts: Sequence[str]) -> str:
-        return os.path.join(self.host, *parts)
+        return "/".join((self.host.rstrip("/"), *parts)) if parts else self.host
 
     def open(self, parts: Sequence[str], flags: int) -> Handle:
         """Open below the zone without following any link; raises OSError."""
@@ -154,6 +157,7 @@ def open_zone(spec: ZoneSpec, opener: Opener) -> Zone:
         host=host,
         aliases=() if written == host else (written,),
         unprotect=spec.unprotect,
+        at_host_path=spec.at_host_path,
         opener=opener,
     )
 

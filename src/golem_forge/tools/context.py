@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from golem_forge.core.call import Caller, Outcome
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.tools.session_parts import SessionParts
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+    from golem_forge.events.redaction import Redactor
+    from golem_forge.sandbox.walls.walls import Walls
 
 Progress = Callable[[float, float | None, str], None]
 """(progress, total or None, message)"""
@@ -31,6 +36,33 @@ class OutputLookup(Protocol):
     """Where kept outputs are found by handle; `orchestrator.outputs.OutputStore` is one."""
 
     def find(self, handle: str, worker: str, *, any_session: bool = False) -> KeptText | None: ...
+
+    def keep_pieces(self, pieces: Iterable[bytes], worker: str) -> str:
+        """Writes UTF-8 text that arrives in pieces and gives its handle. Nothing of it is kept in memory."""
+        ...
+
+
+class HostPermission(NamedTuple):
+    """What rules say of one `host:port`, besides their verdict."""
+
+    listed: bool = False
+    """A host rule names this port."""
+    private: bool = False
+    """A rule of the person's own allows an address in a private range for this host."""
+    blocked: bool = False
+    """A rule refuses it: for what is reached on the way (a redirect) without being judged by itself."""
+
+
+def _no_host_rule(host: str, port: int) -> HostPermission:
+    return HostPermission()
+
+
+def _no_path_rules() -> tuple[PathRule, ...]:
+    return ()
+
+
+def _unseen(event: str, data: dict[str, Any]) -> None:
+    return None
 
 
 def _nobody_listens(progress: float, total: float | None, message: str) -> None:
@@ -59,6 +91,20 @@ class ToolContext:
     progress: Progress = _nobody_listens
     call: NestedCall = _no_calls
     loop: AbstractEventLoop | None = None
+    walls: Walls | None = None
+    """Where processes run on this worker's behalf."""
+    parts: SessionParts = field(default_factory=SessionParts)
+    """What tools keep between the calls of one session."""
+    redactor: Redactor | None = None
+    """Knows the secrets that must reach nobody."""
+    home: Path | None = None
+    """FORGE_HOME, for what Forge itself keeps; no path a tool is given leads there."""
+    show: Callable[[str, dict[str, Any]], None] = _unseen
+    """Tells the UIs: (type of a display event, its data)."""
+    host_rule: Callable[[str, int], HostPermission] = _no_host_rule
+    """What rules say of a normalised host and port."""
+    path_rules: Callable[[], tuple[PathRule, ...]] = _no_path_rules
+    """The rules about paths that tools which walk trees, and walls, must keep themselves."""
 
     @property
     def workspace(self) -> str:

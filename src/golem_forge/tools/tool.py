@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.canonical import digest
 from golem_forge.core.effects import Effect
+from golem_forge.core.finished import Finished
 from golem_forge.core.nearest import nearest
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Verdict
@@ -245,6 +246,8 @@ class Tool:
         else:
             value = self.invoke(args, ctx)
             value = await value if inspect.isawaitable(value) else value
+        if isinstance(value, Finished):
+            return value.result
         return to_result(self.output.check(self.name, value) if self.output else value)
 
     def invoke(self, values: dict[str, Any], ctx: ToolContext | None) -> Any:
@@ -262,8 +265,8 @@ class Tool:
         """Every argument there is; None if the schema may welcome others."""
         return self.input.names()
 
-    def _unknown_argument(self, name: str, known: frozenset[str]) -> InputInvalid:
-        close = nearest(str(name), known)
+    def _unknown_argument(self, name: str, known: frozenset[str], meant: str = "") -> InputInvalid:
+        close = meant or nearest(str(name), known)
         hint = f"; did you mean {close!r}?" if close else ""
         text = f"unknown argument {str(name)[:100]!r}{hint}"
         return InputInvalid(f"{self.name}: {text}", fields=((name, text),))
@@ -273,7 +276,7 @@ class Tool:
         for alias, real in self.argument_aliases.items():
             if alias in args:
                 if real in args:
-                    raise self._unknown_argument(alias, frozenset({real}))
+                    raise self._unknown_argument(alias, frozenset(), meant=real)
                 args = {real if key == alias else key: value for key, value in args.items()}
         return args
 

@@ -11,6 +11,9 @@ from typing import Final
 
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.toolset import Toolset, ToolsetContext
+from golem_forge.toolsets.coding import CodingToolset
+from golem_forge.toolsets.edit import EditToolset, create_apply_patch_tool
+from golem_forge.toolsets.exec import ExecToolset, create_exec_command_tool, create_write_stdin_tool
 from golem_forge.toolsets.filesystem import (
     FilesystemToolset,
     create_delete_file_tool,
@@ -20,26 +23,59 @@ from golem_forge.toolsets.filesystem import (
     create_read_file_tool,
     create_write_file_tool,
 )
+from golem_forge.toolsets.memory import MemoryToolset, create_get_memory_tool, create_save_memory_tool
 from golem_forge.toolsets.output import create_read_output_tool
+from golem_forge.toolsets.plan import PlanToolset, create_update_plan_tool
+from golem_forge.toolsets.search import SearchToolset, create_grep_files_tool, create_list_dir_tool
+from golem_forge.toolsets.shell import ShellToolset, create_shell_tool
+from golem_forge.toolsets.web import WebToolset, create_webfetch_tool
 
 __all__ = [
     "ALIASES",
     "TOOLKIT",
     "TOOLSETS",
     "TOOL_LIST",
+    "CodingToolset",
+    "EditToolset",
+    "ExecToolset",
     "FilesystemToolset",
+    "MemoryToolset",
+    "PlanToolset",
+    "SearchToolset",
+    "ShellToolset",
+    "WebToolset",
+    "create_apply_patch_tool",
     "create_delete_file_tool",
+    "create_exec_command_tool",
     "create_file_exists_tool",
     "create_file_info_tool",
+    "create_get_memory_tool",
+    "create_grep_files_tool",
+    "create_list_dir_tool",
     "create_list_files_tool",
     "create_read_file_tool",
     "create_read_output_tool",
+    "create_save_memory_tool",
+    "create_shell_tool",
+    "create_update_plan_tool",
+    "create_webfetch_tool",
     "create_write_file_tool",
+    "create_write_stdin_tool",
 ]
 
-_REGISTERED: Final[tuple[Toolset, ...]] = (FilesystemToolset(),)
+_CODING: Final[tuple[Toolset, ...]] = (
+    ExecToolset(),
+    EditToolset(),
+    SearchToolset(),
+    PlanToolset(),
+    WebToolset(),
+    MemoryToolset(),
+)
+_REGISTERED: Final[tuple[Toolset, ...]] = (FilesystemToolset(), ShellToolset(), *_CODING)
 
-TOOLSETS: Final[Mapping[str, Toolset]] = MappingProxyType({toolset.name: toolset for toolset in _REGISTERED})
+TOOLSETS: Final[Mapping[str, Toolset]] = MappingProxyType(
+    {toolset.name: toolset for toolset in (*_REGISTERED, CodingToolset(_CODING))}
+)
 """By the name a worker file uses."""
 
 TOOL_LIST: Final[tuple[Tool, ...]] = (
@@ -50,5 +86,12 @@ TOOL_LIST: Final[tuple[Tool, ...]] = (
 
 TOOLKIT: Final[Mapping[str, Tool]] = MappingProxyType({tool.name: tool for tool in TOOL_LIST})
 
-ALIASES: Final[Mapping[str, str]] = MappingProxyType({"read": "read_file"})
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "read": "read_file",
+        "list_directory": "list_dir",
+        "shell_command": "exec_command",
+        "execute_command": "exec_command",
+    }
+)
 """Other names a call may use, for `Catalog.add_alias`; never shown to a model."""

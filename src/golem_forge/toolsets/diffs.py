@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from golem_forge.toolsets.content import looks_binary
@@ -22,7 +22,7 @@ _MOST_COMPARISONS: Final = 4_000_000
 _CONTEXT: Final = 3
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """Lines `old_from:old_to` become `new_from:new_to` (counted from 0, ends not included)."""
 
     old_from: int
@@ -31,16 +31,25 @@ class _Change(NamedTuple):
     new_to: int
 
 
-def unified_diff(path: str, old: bytes | None, new: bytes | None) -> str:
-    """What changes at a virtual path; None: no file there. Empty when nothing changes."""
+def unified_diff(
+    path: str, old: bytes | None, new: bytes | None, *, changes: Sequence[Change] | None = None, moved_from: str = ""
+) -> str:
+    """What changes at a virtual path; None: no file there. Empty when nothing changes.
+
+    Who knows which lines changed says so (`changes`, in order) and saves the search; what is not true is not believed.
+    `moved_from` is the path the old content has.
+    """
     if old == new:
         return ""
-    header = _header(path, old is not None, new is not None)
+    header = _header(path, old is not None, new is not None, moved_from)
     if old and looks_binary(old):
         return header + _replaced(f"{_described(old)} is binary", new)
     if old and len(old) > COMPARE_LIMIT:
         return header + _replaced(f"{_described(old)} is too large to show", new)
-    text = header + "".join(_hunks(_lines(old), _lines(new)))
+    old_lines, new_lines = _lines(old), _lines(new)
+    if changes is None or not _is_all(changes, old_lines, new_lines):
+        changes = _changes(old_lines, new_lines)
+    text = header + "".join(_hunks(old_lines, new_lines, changes))
     if old and len(text) > DIFF_LIMIT:
         return header + _replaced(f"{_described(old)} is too large to show", new)
     return _without_stray_bytes(text)
@@ -56,8 +65,8 @@ def replaced_secret(path: str, old_size: int, new: bytes) -> str:
     return _header(path, True, True) + _replaced(f"The old content ({old_size} bytes) is a secret and not shown", new)
 
 
-def _header(path: str, had: bool, has: bool) -> str:
-    return f"--- {f'a{path}' if had else '/dev/null'}\n+++ {f'b{path}' if has else '/dev/null'}\n"
+def _header(path: str, had: bool, has: bool, moved_from: str = "") -> str:
+    return f"--- {f'a{moved_from or path}' if had else '/dev/null'}\n+++ {f'b{path}' if has else '/dev/null'}\n"
 
 
 def _described(old: bytes) -> str:
@@ -66,7 +75,8 @@ def _described(old: bytes) -> str:
 
 def _replaced(why: str, new: bytes | None) -> str:
     what = "removed" if new is None else "replaced whole"
-    return _without_stray_bytes(f"# {why}; it is {what}.\n" + "".join(_hunks([], _lines(new))))
+    lines = _lines(new)
+    return _without_stray_bytes(f"# {why}; it is {what}.\n" + "".join(_hunks([], lines, _changes([], lines))))
 
 
 def _lines(data: bytes | None) -> list[str]:
@@ -78,8 +88,8 @@ def _without_stray_bytes(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
-    for group in _grouped(_changes(old, new)):
+def _hunks(old: list[str], new: list[str], changes: Sequence[Change]) -> Iterator[str]:
+    for group in _grouped(changes):
         start, end = group[0], group[-1]
         before = min(_CONTEXT, start.old_from)
         after = min(_CONTEXT, len(old) - end.old_to)
@@ -108,9 +118,9 @@ def _span(start: int, end: int) -> str:
     return str(first) if count == 1 else f"{first},{count}"
 
 
-def _grouped(changes: list[_Change]) -> Iterator[list[_Change]]:
+def _grouped(changes: Sequence[Change]) -> Iterator[list[Change]]:
     """Changes whose context would touch belong into one hunk."""
-    group: list[_Change] = []
+    group: list[Change] = []
     for change in changes:
         if group and change.old_from - group[-1].old_to > 2 * _CONTEXT:
             yield group
@@ -120,7 +130,19 @@ def _grouped(changes: list[_Change]) -> Iterator[list[_Change]]:
         yield group
 
 
-def _changes(old: list[str], new: list[str]) -> list[_Change]:
+def _is_all(changes: Sequence[Change], old: list[str], new: list[str]) -> bool:
+    """Whether nothing else differs: what stands between the changes, before and after them is the same in both."""
+    old_at = new_at = 0
+    for change in (*changes, Change(len(old), len(old), len(new), len(new))):
+        if change.old_from < old_at or change.new_from < new_at:
+            return False
+        if old[old_at : change.old_from] != new[new_at : change.new_from]:
+            return False
+        old_at, new_at = change.old_to, change.new_to
+    return True
+
+
+def _changes(old: list[str], new: list[str]) -> list[Change]:
     shortest = min(len(old), len(new))
     head = 0
     while head < shortest and old[head] == new[head]:
@@ -132,8 +154,8 @@ def _changes(old: list[str], new: list[str]) -> list[_Change]:
     if not old_middle and not new_middle:
         return []
     if not old_middle or not new_middle or len(old_middle) * len(new_middle) > _MOST_COMPARISONS:
-        return [_Change(head, len(old) - tail, head, len(new) - tail)]
+        return [Change(head, len(old) - tail, head, len(new) - tail)]
     from difflib import SequenceMatcher
 
     opcodes = SequenceMatcher(None, old_middle, new_middle).get_opcodes()
-    return [_Change(head + a, head + b, head + c, head + d) for tag, a, b, c, d in opcodes if tag != "equal"]
+    return [Change(head + a, head + b, head + c, head + d) for tag, a, b, c, d in opcodes if tag != "equal"]

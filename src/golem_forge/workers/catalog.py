@@ -5,19 +5,31 @@ Small on purpose: listing tools must not load what running them needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.decorator import tool
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets import ALIASES, TOOL_LIST
+from golem_forge.toolsets import ALIASES, TOOL_LIST, TOOLKIT, TOOLSETS
 
 
-def build_catalog(tools: Iterable[Tool | Callable[..., Any]] = ()) -> Catalog:
-    catalog = Catalog(TOOL_LIST)
+def build_catalog(
+    tools: Iterable[Tool | Callable[..., Any]] = (), toolsets: Mapping[str, Any] | None = None
+) -> Catalog:
+    """`toolsets`: the worker's blocks by name; None: every native tool as it is (the built-in worker)."""
+    catalog = Catalog(TOOL_LIST if toolsets is None else _named(toolsets))
     for alias, name in ALIASES.items():
-        catalog.add_alias(alias, name)
+        if name in catalog:
+            catalog.add_alias(alias, name)
     for given in tools:
         catalog.add_checked(given if isinstance(given, Tool) else tool(given))
     return catalog
+
+
+def _named(blocks: Mapping[str, Any]) -> list[Tool]:
+    from golem_forge.workers.toolset_blocks import tools_from_blocks
+
+    tools = tools_from_blocks(blocks, TOOLSETS)
+    always = TOOLKIT["read_output"]
+    return tools if any(tool.name == always.name for tool in tools) else [*tools, always]

@@ -7,7 +7,7 @@ tool as the built-in worker `default`. Refuses (ConfigError) a configuration wit
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,10 @@ from golem_forge.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalCallback, ApprovalController
 from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
+from golem_forge.toolsets.edit.recovery import recover
 from golem_forge.workers.catalog import build_catalog
 from golem_forge.workers.surroundings import DEFAULT_WORKER, approval_blocks, worker_sandbox
 
@@ -66,7 +68,13 @@ class Session:
     async def call(self, name: str, args: Any, *, caller: Caller | str = Caller.LLM) -> Outcome:
         return await self.path.call(ToolCall(name, args, Caller(caller)))
 
+    async def aclose(self) -> None:
+        """Ends whatever still runs for this session, then closes it."""
+        await self.path.parts.close()
+        self.close()
+
     def close(self) -> None:
+        """Without waiting; processes that still run are ended when this process ends. Prefer `aclose`."""
         if not self._closed:
             self._closed = True
             self.sandbox.close()
@@ -79,30 +87,33 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        await self.aclose()
 
 
 def open_session(
     directory: Path | str = ".",
     *,
     tools: Iterable[Tool | Callable[..., Any]] = (),
+    toolsets: Mapping[str, Any] | None = None,
     approval: ApprovalMode | str | None = None,
     approval_callback: ApprovalCallback | None = None,
     home: ForgeHome | Path | str | None = None,
     journal: bool = True,
 ) -> Session:
     """`tools` (or plain functions) come in addition to the native ones; one that cannot be offered is quarantined.
+    `toolsets` names the native ones, each with its block, as a worker file does; without it all are there.
 
     Without a callback the session never asks: it is `auto_deny`.
     """
     home = home if isinstance(home, ForgeHome) else ForgeHome(Path(home).absolute()) if home else forge_home()
     trust = TrustStore(home)
     program = load_program(Path(directory), home, trusted=trust.trusted, trusted_with=trust.trusted_with)
-    catalog = build_catalog(tools)
+    catalog = build_catalog(tools, toolsets)
     notices = [program.notice] if program.notice else []
     notices += [f"tool '{bad.name}' is not offered: {bad.reason}" for bad in catalog.quarantined()]
     blocks = approval_blocks(program, {tool.name: tool for tool in catalog}, notices)
     sandbox = worker_sandbox(program, home, notices)
+    notices += recover(home.path, sandbox)
     rules = RuleBook(
         home,
         project_root=program.root,
@@ -112,6 +123,13 @@ def open_session(
     session_id = new_id()
     redactor = _redactor(sandbox, home)
     controller = _controller(program, approval, approval_callback)
+    walls = Walls(
+        sandbox,
+        program.walls,
+        forge_home=home.path,
+        redactor=redactor,
+        rules=lambda: path.path_rules(),
+    )
     home.ensure("sessions")
     home.ensure("output")
     book = Journal.create(home.path, session_id, redact=redactor.value) if journal else None
@@ -132,7 +150,10 @@ def open_session(
         worker=DEFAULT_WORKER,
         project=str(program.root),
         strange_zones=program.strange_zones,
+        walls=walls,
+        home=home.path,
     )
+    walls.on_report(lambda report: bus.emit("wallsReport", report.to_wire(), DEFAULT_WORKER))
     return Session(session_id, program, path, bus, rules, sandbox, book, tuple(notices))
 
 

@@ -88,6 +88,7 @@ def zone_specs(program: Program) -> list[ZoneSpec]:
             write=zone.write,
             delete=zone.delete,
             unprotect=program.unprotect,
+            at_host_path=zone.at_host_path,
         )
         for zone in program.zones
     ]

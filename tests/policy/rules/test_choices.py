@@ -6,6 +6,7 @@ import pytest
 
 from golem_forge.core.effects import Mark
 from golem_forge.core.verdict import Verdict
+from golem_forge.policy.effects import ANY_WALLED
 from golem_forge.policy.facts import CallFacts, McpName
 from golem_forge.policy.rules import Choice, Keeps, Origin, RuleBook, choices
 from golem_forge.tools.tool import SourceKind
@@ -18,12 +19,13 @@ def offered(
 ) -> tuple[Choice, ...]:
     book = book or place.book()
     bases = bases_of(facts)
+    readable = facts.command is not None and facts.command.parsed is not None
     return choices(
         facts,
         bases,
         critical=how.get("critical", False),
         explicit_ask=how.get("explicit_ask", False),
-        full_walls=full_walls,
+        grant=ANY_WALLED if full_walls and readable else "",
         would_lift=lambda rules: book.evaluate(facts, bases, rules).covers,
         remembered_file="~/.forge/remembered.yaml",
     )
@@ -36,25 +38,25 @@ def described(found: tuple[Choice, ...]) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("pytest -q tests/a.py", [["pytest -q tests/a.py (exactly)"], ["pytest"], ["walled"]]),
-        ("python3 -c x", [["python3 -c x (exactly)"], ["walled"]]),
-        ("git log -3", [["git log -3 (exactly)"], ["git log"], ["walled"]]),
-        ("npm run build -- -x", [["npm run build -- -x (exactly)"], ["npm run build"], ["walled"]]),
-        ("python -m pytest -q", [["python -m pytest -q (exactly)"], ["python -m pytest"], ["walled"]]),
-        ("docker compose ps -a", [["docker compose ps -a (exactly)"], ["docker compose ps"], ["walled"]]),
-        ("cat a && git log | wc -l", [["git log (exactly)"], ["git log"], ["walled"]]),
+        ("pytest -q tests/a.py", [["pytest -q tests/a.py (exactly)"], ["pytest"], ["grant"]]),
+        ("python3 -c x", [["python3 -c x (exactly)"], ["grant"]]),
+        ("git log -3", [["git log -3 (exactly)"], ["git log"], ["grant"]]),
+        ("npm run build -- -x", [["npm run build -- -x (exactly)"], ["npm run build"], ["grant"]]),
+        ("python -m pytest -q", [["python -m pytest -q (exactly)"], ["python -m pytest"], ["grant"]]),
+        ("docker compose ps -a", [["docker compose ps -a (exactly)"], ["docker compose ps"], ["grant"]]),
+        ("cat a && git log | wc -l", [["git log (exactly)"], ["git log"], ["grant"]]),
         (
             "git log && make test",
-            [["git log (exactly)", "make test (exactly)"], ["git log", "make test"], ["walled"]],
+            [["git log (exactly)", "make test (exactly)"], ["git log", "make test"], ["grant"]],
         ),
-        ("a1 && a2 && a3 && a4", [["walled"]]),
+        ("a1 && a2 && a3 && a4", [["grant"]]),
         ("make > f", [["fingerprint"]]),
     ],
 )
 def test_a52_commands(place: Place, text: str, expected: list[list[str]]) -> None:
     found = offered(place, place.command(text, project="/srv/app"), full_walls=True)
     assert described(found) == [
-        [part if part in ("walled", "fingerprint") else f"command {part}" for part in each] for each in expected
+        [part if part in ("grant", "fingerprint") else f"command {part}" for part in each] for each in expected
     ]
     assert all(choice.label for choice in found)
 
@@ -80,14 +82,10 @@ def test_critical_and_hand_written_asks_are_kept_exactly_or_not_at_all(place: Pl
     assert (only.keeps, only.lifetimes, only.file) == (Keeps.FINGERPRINT, ("session",), "")
 
 
-def test_walls_are_no_answer_to_hosts_dangers_or_weaker_walls(place: Place) -> None:
-    facts = place.command("make")
-    assert "walled" in [choice.id for choice in offered(place, facts, full_walls=True)]
-    assert "walled" not in [choice.id for choice in offered(place, facts)]
-    with_host = call(*(facts.effects or ()), effect("net", "a.b.c:443"), tool="exec_command", command=facts.command)
-    assert "walled" not in [choice.id for choice in offered(place, with_host, full_walls=True)]
-    danger = place.command("rm -f a")
-    assert "walled" not in [choice.id for choice in offered(place, danger, full_walls=True)]
+def test_the_widest_choice_is_what_walls_contain(place: Place) -> None:
+    *_, widest = offered(place, place.command("make"), full_walls=True)
+    assert (widest.label, widest.grant, widest.rules) == (f"{ANY_WALLED}, this session", ANY_WALLED, ())
+    assert not any(choice.grant for choice in offered(place, place.command("make")))
 
 
 def test_a_written_file(place: Place) -> None:
@@ -174,6 +172,6 @@ def test_marks_that_no_rule_lifts_leave_only_the_exact_call(place: Place) -> Non
     protected = effect("write", "/workspace/.git/config", zone_verdict=Verdict.ASK, marks=(Mark.PROTECTED_PATH,))
     facts = call(protected)
     [only] = choices(
-        facts, bases_of(facts), critical=False, explicit_ask=False, full_walls=True, would_lift=lambda rules: False
+        facts, bases_of(facts), critical=False, explicit_ask=False, grant="", would_lift=lambda rules: False
     )
     assert only.keeps is Keeps.FINGERPRINT

@@ -11,6 +11,7 @@ from typing import Final
 from golem_forge._version import __version__
 from golem_forge.cli.doctor.findings import Finding, note, ok, problem
 from golem_forge.cli.doctor.parts import look_at_libraries, look_at_parts
+from golem_forge.cli.doctor.walls import look_at_walls
 from golem_forge.cli.plain import homely
 from golem_forge.config.home import ForgeHome, forge_home
 from golem_forge.config.program import PROJECT_RULES, Program, find_root, load_program
@@ -43,7 +44,7 @@ def examine() -> list[Finding]:
         found += [problem("program", text, "repair the file; the line is in front") for text in error.problems]
     if program is not None:
         found += [*_program(program), *_approval(program), *_zones(program, home)]
-    return [*found, *_rules(home, trust), *_journal(home), *_tools(), *look_at_parts()]
+    return [*found, *_rules(home, trust), *_journal(home), *_tools(), *look_at_walls(program, home), *look_at_parts()]
 
 
 def _python() -> Finding:

@@ -22,13 +22,9 @@ class Part(NamedTuple):
 
 
 _PARTS: Final = (
-    Part("bubblewrap", ("bwrap",), "bubblewrap", "walls around child processes, in a later version"),
-    Part("ripgrep", ("rg",), "ripgrep", "searching with your own rg in commands"),
+    Part("bubblewrap", ("bwrap",), "bubblewrap", "full walls around child processes"),
     Part("go", ("go",), "golang-go", "user tools written in Go, in a later version"),
     Part("chromium", ("chromium", "chromium-browser"), "chromium", "tests of the web UI, in a later version"),
-)
-_NO_WALLS: Final = (
-    "operating-system walls are not part of this version yet; zones, rules and approval are what protects"
 )
 
 
@@ -48,7 +44,6 @@ def look_at_libraries() -> Iterator[Finding]:
 
 
 def look_at_parts() -> Iterator[Finding]:
-    yield note("walls", _NO_WALLS)
     for part in _PARTS:
         path = next((found for command in part.commands if (found := shutil.which(command))), None)
         if path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,7 +75,8 @@ class Bench:
         explained = Explained(tool=name, args=args if isinstance(args, dict) else {})
         plan: Plan | None = None
         try:
-            tool, raw = resolve(ToolCall(name, args, self._caller_of(name)), self.catalog)
+            refuse = partial(self.judge.must_not_be_blocked, self.worker)
+            tool, raw = resolve(ToolCall(name, args, self._caller_of(name)), self.catalog, refuse)
             arguments = validate(tool, raw)
             explained.tool, explained.args = tool.name, arguments.plain
             ctx = ToolContext(worker=self.worker, sandbox=self.sandbox)

@@ -32,8 +32,9 @@ class Keeps(StrEnum):
 
     FINGERPRINT = "fingerprint"
     RULES = "rules"
-    WALLED = "walled"
-    """Any command inside full walls, for this worker and session, without danger, opacity, hosts or secrets."""
+    GRANT = "grant"
+    """A grant for this worker and session that covers what carries no mark: any command inside the walls, or input to
+    one running session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Choice:
     lifetimes: tuple[str, ...] = _SESSION
     worker: str = ""
     project: str = ""
+    grant: str = ""
     file: str = ""
     """What "always" would change; empty if only the session can keep it."""
 
@@ -71,10 +73,11 @@ def choices(
     *,
     critical: bool,
     explicit_ask: bool,
-    full_walls: bool,
+    grant: str,
     would_lift: Lifts,
     remembered_file: str = "",
 ) -> tuple[Choice, ...]:
+    """`grant`: the session grant that would let this call through; empty if there is none."""
     exact_call = Choice(id="exact", label="this exact call, this session", keeps=Keeps.FINGERPRINT, worker=facts.worker)
     if critical or explicit_ask:
         return (exact_call,)
@@ -100,10 +103,10 @@ def choices(
         )
         if would_lift(choice.kept("session")):
             offered.append(choice)
-    if full_walls and _walls_suffice(facts, bases):
+    if grant:
         offered = offered[: _MAX_CHOICES - 1]
-        label = "any command inside the walls, this session"
-        offered.append(Choice(id="walled", label=label, keeps=Keeps.WALLED, worker=facts.worker))
+        label = f"{grant}, this session"
+        offered.append(Choice(id="grant", label=label, keeps=Keeps.GRANT, worker=facts.worker, grant=grant))
     if not offered or (len(offered) == 1 and facts.command is None):
         offered.insert(0, exact_call)
     return tuple(offered[:_MAX_CHOICES])
@@ -217,17 +220,6 @@ def _host_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
     if len(known) == 1 and len(labels) >= 3 and ":" not in host and not labels[-1].isdigit():
         parent = "*." + ".".join(labels[1:])
         yield "domain", parent, ({**_allowing(Kind.HOST, parent), "ports": [port]},), True
-
-
-def _walls_suffice(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> bool:
-    """Only commands ask, each of them was read and none carries a mark: then the walls are what contains it."""
-    if facts.command is None or facts.command.parsed is None or not bases or not facts.native:
-        return False
-    if facts.tool == "write_stdin":  # the process is already running; its walls were decided when it started
-        return False
-    return all(
-        not said.effect.marks and (said.effect.verb is Verb.EXEC or said.base is Verdict.PRE_APPROVED) for said in bases
-    )
 
 
 def _allowing(kind: Kind, pattern: Any) -> dict[str, Any]:

@@ -28,6 +28,8 @@ def normal_host(text: str) -> str:
             name = name.encode("idna").decode("ascii").lower()
         except UnicodeError:
             raise ValueError("is not a host name") from None
+        if _numeric(name):  # digits of another script that spell an address
+            raise ValueError("is not a usable address; write it in plain digits")
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
         raise ValueError("is not a host name")
     return name

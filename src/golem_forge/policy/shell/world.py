@@ -31,6 +31,7 @@ class Operand:
     real: str = ""
     secret: bool = False
     directory: bool = False
+    outer: str = ""  # as the program names it, where the worker's zone begins deeper
 
 
 class CommandWorld(Protocol):

@@ -1,0 +1,101 @@
+"""What walls cost: a walled `exec_command true` beside the same bwrap by hand and beside a bare spawn.
+
+By hand means the same mounts and the same filter, given to bwrap by a program that does nothing else: no start report,
+no inner stage with limits, nobody watching, no output kept. What it reads from descriptors is laid ready before the
+clock starts. Our plan of the mounts is cached, as in a session that works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Block, Pace, race_blocks
+from benchmarks.ours import session_in
+from benchmarks.rows import Row, at_most, row
+from golem_forge.sandbox.processes.launch import ARGUMENTS, FILTER, INFO, Launch
+from golem_forge.sandbox.walls.job import Job
+
+BARE = "asyncio spawn"
+BY_HAND = "bwrap by hand"
+COMMAND = ("bash", "--noprofile", "--norc", "-c", "make_nothing() { :; }; make_nothing")
+REPEATS = 5
+
+
+async def rows(pace: Pace) -> list[Row]:
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-walls-"))
+        session = await stack.enter_async_context(session_in(Path(folder)))
+        walls = session.path.walls
+        assert walls is not None
+
+        async def whole_call(_: Any) -> None:
+            for _number in range(REPEATS):
+                outcome = await session.call("exec_command", {"cmd": COMMAND[-1]})
+                assert outcome.ok, outcome.text
+
+        async def walls_alone(_: Any) -> None:
+            for _number in range(REPEATS):
+                ending = await (await walls.start(Job(argv=COMMAND))).child.wait()
+                assert ending is not None
+                assert ending.exit_code == 0
+
+        async def by_hand(ready: list[Launch]) -> None:
+            for launch in ready:
+                words, descriptors = _by_hand(launch)
+                await _spawned([launch.argv[0], *words, "--", *COMMAND], launch.env, descriptors)
+
+        async def bare(_: Any) -> None:
+            for _number in range(REPEATS):
+                await _spawned(["/bin/bash", *COMMAND[1:]], {"PATH": os.defpath}, ())
+
+        blocks = {
+            "whole": Block(run=whole_call),
+            "walls": Block(run=walls_alone),
+            BY_HAND: Block(run=by_hand, prepare=lambda: [walls.prepared(Job(argv=COMMAND)) for _ in range(REPEATS)]),
+            BARE: Block(run=bare),
+        }
+        await whole_call(None)
+        seconds = await race_blocks(blocks, rounds=pace.rounds)
+    ms = {name: value / REPEATS * 1e3 for name, value in seconds.items()}
+    whole = "exec_command, the whole path (ms)"
+    return [
+        row("walls alone (ms)", ms["walls"], peer=ms[BY_HAND], peer_name=BY_HAND, goal=at_most(1.3)),
+        row(whole, ms["whole"], peer=ms[BY_HAND], peer_name=BY_HAND),
+        row(whole, ms["whole"], peer=ms[BARE], peer_name=BARE),
+    ]
+
+
+def _by_hand(launch: Launch) -> tuple[list[str], tuple[int, ...]]:
+    """The words our walls hand over by descriptor, with the numbers the descriptors have here."""
+    given = dict(launch.descriptors)
+    with os.fdopen(given.pop(ARGUMENTS), "rb") as file:
+        words = [word.decode() for word in file.read().split(b"\0")[:-1]]
+    at = words.index("--info-fd")
+    assert words[at + 1] == str(INFO)
+    del words[at : at + 2]
+    for place, word in enumerate(words[:-1]):
+        if word in ("--file", "--ro-bind-data", "--bind-fd", "--ro-bind-fd", "--seccomp"):
+            words[place + 1] = str(given[int(words[place + 1])])
+    assert FILTER in given
+    return words, tuple(given.values())
+
+
+async def _spawned(argv: list[str], env: dict[str, str], descriptors: tuple[int, ...]) -> None:
+    child = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=env,
+        start_new_session=True,
+        pass_fds=descriptors,
+    )
+    for descriptor in descriptors:
+        os.close(descriptor)
+    output, _ = await child.communicate()
+    assert child.returncode == 0, output

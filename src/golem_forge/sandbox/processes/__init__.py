@@ -1,0 +1,1 @@
+"""Starting and ending child processes: one place, whatever walls stand around them."""

@@ -1,0 +1,191 @@
+"""Holder: what keeps one tree of processes together, and ends everybody in it.
+
+Takes the started (outer) process and how it holds the tree. NAMESPACE: the kernel ends all when the namespace's first
+process dies. LAUNCHER: a subreaper ends all when CONTROL closes. Threats: members that change session or group, ignore
+TERM, fork while they are being killed, stop or kill the process that should end them; so there is a second line that
+kills every group below, again and again, until nobody is left. A group dies at one stroke, also in the middle of a
+fork; killing process after process loses the race against a fork bomb.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable
+from typing import Final
+
+from golem_forge.sandbox.processes import tree
+from golem_forge.sandbox.processes.exits import ExitWatch
+from golem_forge.sandbox.processes.launch import Root
+
+_SWEEP_EVERY_S: Final = 0.02
+_SWEEPS_ALONE: Final = 10
+"""So long the outer process may take to end by itself once nobody is below it."""
+_ROUNDS: Final = 20
+_SEEN_AT_ONCE: Final = 1000
+
+
+class Holder:
+    def __init__(
+        self, outer: int, kind: Root, *, info: int | None, control: int | None, gone: Callable[[], None]
+    ) -> None:
+        """`info` and `control` become ours to close, unless this raises OSError. `gone` is called once, when nobody
+        of the tree is left."""
+        self._outer = ExitWatch(outer)
+        self.status: int | None = None
+        """Of the outer process, as `waitpid` gives it."""
+        self._kind = kind
+        self._info = info
+        self._told = b""
+        self._control = control
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+        self._root: ExitWatch | None = self._outer if kind is Root.LAUNCHER else None
+        self.sessions = {outer}
+        """Of everybody seen: who a dying launcher leaves behind is found again by them."""
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._sweeps = 0
+
+    def watch(self) -> None:
+        """From now on `gone` may be called, also before this returns."""
+        self._outer.call(self._outer_over)
+
+    @property
+    def root(self) -> int | None:
+        """The process that everybody else of the tree is below; None: not known (yet)."""
+        return self._root.pid if self._root else None
+
+    def learn_root(self) -> bool:
+        """Whether the root is known now. bwrap names it on INFO, in several writes, all before its inner stage."""
+        if self._kind is Root.LAUNCHER:
+            self.sessions |= {facts.session for facts in map(tree.stat, tree.children(self._outer.pid)) if facts}
+        if self._root is not None or self._info is None:
+            return self._root is not None
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._info, 4096):
+                self._told += piece
+        try:
+            first = ExitWatch(int(json.loads(self._told)["child-pid"]))
+        except (ValueError, KeyError, TypeError, OSError):  # not said yet, or over already
+            return False
+        facts = tree.stat(first.pid)
+        # Its parent is the outer process, or was: nobody else of that number is meant.
+        if facts is None or (
+            facts.parent != self._outer.pid and not (self._outer.over and tree.is_first_of_a_namespace(first.pid))
+        ):
+            first.close()
+            return False
+        self._root = first
+        return True
+
+    def signal(self, number: int, group: int | None = None) -> None:
+        """To a process group, the command's unless another is given. Never to a group in which the outer process is:
+        its end would be everybody's, without time for a goodbye."""
+        if self.root is None:
+            return
+        command = next(iter(tree.children(self.root)), None)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if group is None and command is not None:
+                group = os.getpgid(command)
+            if group is None or group in (0, os.getpgrp()):
+                return
+            if group != self._outer.pid:
+                os.killpg(group, number)
+                return
+        for pid in tree.descendants(self.root):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(pid) == group:
+                    os.kill(pid, number)
+
+    def kill(self) -> None:
+        """Everybody, now. May be called again."""
+        if self._sweeping is None:
+            self.learn_root()
+            self._sweep()
+            self._close_control()
+
+    def _sweep(self) -> None:
+        """Goes on until nobody is left, whoever still waits for it."""
+        self._sweeping = self._loop.call_later(_SWEEP_EVERY_S, self._sweep)
+        self._sweeps += 1
+        if self._kind is Root.LAUNCHER:
+            self._sweep_launcher()
+        elif self._root is None:
+            self._sweep_unfinished()
+        else:
+            # The kernel ends everybody once that process gets to run, for which a fork bomb leaves it little time.
+            self._root.signal(signal.SIGKILL)
+            self._kill_groups(tree.descendants(self._root.pid, _SEEN_AT_ONCE))
+            if self._sweeps > _SWEEPS_ALONE and self._root.over:
+                self._outer.signal(signal.SIGKILL)
+
+    def _sweep_launcher(self) -> None:
+        """The launcher itself stays as long as it has a child: without it nobody would find the others again."""
+        self._outer.signal(signal.SIGCONT)
+        for _ in range(_ROUNDS):
+            if not self._kill_groups(tree.descendants(self._outer.pid, _SEEN_AT_ONCE)):
+                break
+        if self._sweeps > _SWEEPS_ALONE and not tree.children(self._outer.pid):
+            self._outer.signal(signal.SIGKILL)
+
+    def _sweep_unfinished(self) -> None:
+        """bwrap before it named the namespace's first process: stopped first, so that it does not start one now."""
+        self._outer.signal(signal.SIGSTOP)
+        for pid in tree.children(self._outer.pid):
+            _send(pid, signal.SIGKILL)
+        self._outer.signal(signal.SIGKILL)
+
+    def _kill_groups(self, pids: list[int]) -> bool:
+        """Whether anybody of these was alive."""
+        alive = [(pid, facts) for pid in pids if (facts := tree.stat(pid)) and facts.alive]
+        spared = (0, self._outer.pid, os.getpgrp())
+        self.sessions |= {facts.session for _, facts in alive}
+        for group in {facts.group for _, facts in alive}.difference(spared):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        for pid, facts in alive:
+            if facts.group in spared:
+                _send(pid, signal.SIGKILL)
+        return bool(alive)
+
+    def _outer_over(self) -> None:
+        self.status = self._outer.status()
+        if self._kind is Root.LAUNCHER and (self.status is None or os.WIFSIGNALED(self.status)):
+            # Somebody ended the launcher before its work was done: those it held hang elsewhere by now.
+            for _ in range(_ROUNDS):
+                left = tree.in_sessions(self.sessions)
+                if not self._kill_groups([each for pid in left for each in (*tree.descendants(pid), pid)]):
+                    break
+        self.learn_root()
+        if self._root is None or self._root is self._outer:
+            self._over()
+            return
+        # What the command left behind. bwrap's own arrangement does the same, but not at once.
+        self._root.signal(signal.SIGKILL)
+        self._root.call(self._over)
+
+    def _over(self) -> None:
+        if self._root is not None and self._root is not self._outer:
+            self._root.status()  # it is ours where Forge is the first process of a container
+            self._root.close()
+        self._outer.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._close_control()
+        if self._info is not None:
+            os.close(self._info)
+            self._info = None
+        self._gone()
+
+    def _close_control(self) -> None:
+        if self._control is not None:
+            os.close(self._control)
+            self._control = None
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

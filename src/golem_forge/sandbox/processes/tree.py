@@ -1,0 +1,136 @@
+"""What /proc tells about a tree of processes: who is in it, what memory and CPU time they hold.
+
+Takes host pids. A process that is gone simply has nothing: no function here fails because somebody died meanwhile.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from typing import Final
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The part of `/proc/<pid>/stat` that matters here."""
+
+    state: str
+    parent: int
+    group: int
+    session: int
+    cpu_s: float
+    started: int
+    """Clock ticks since boot: with the pid, one process and no later one of that number."""
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in "ZXx"
+
+
+def stat(pid: int) -> Stat | None:
+    text = _content(f"/proc/{pid}/stat")
+    # The name may hold anything, also spaces and brackets; the fields begin after the last bracket.
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), cpu_s, int(fields[19]))
+
+
+def children(pid: int) -> list[int]:
+    """Oldest first, as far as they were started by one thread."""
+    return _below()(pid)
+
+
+def descendants(root: int, at_most: int | None = None) -> list[int]:
+    """Everybody below `root`, not itself; the walk stops once more than `at_most` are found."""
+    below = _below()
+    found = [root]
+    seen = {root}
+    for pid in found:  # grows while it is walked
+        for child in below(pid):
+            if child not in seen:
+                seen.add(child)
+                found.append(child)
+        if at_most is not None and len(found) - 1 > at_most:
+            break
+    return found[1:]
+
+
+def in_sessions(sessions: Set[int]) -> list[int]:
+    """Every living process of these sessions, wherever it hangs in the tree of the system."""
+    facts = ((pid, stat(pid)) for pid in _every_pid())
+    return [pid for pid, found in facts if found and found.alive and found.session in sessions]
+
+
+def is_first_of_a_namespace(pid: int) -> bool:
+    """Whether it is number 1 of a pid namespace below ours."""
+    for line in _content(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"NSpid:"):
+            numbers = line.split()[1:]
+            return len(numbers) > 1 and numbers[-1] == b"1"
+    return False
+
+
+def private_memory(pid: int) -> int:
+    """Bytes not shared with files; memory shared with a forked parent counts for both."""
+    fields = _content(f"/proc/{pid}/statm").split()
+    return (int(fields[1]) - int(fields[2])) * _PAGE if len(fields) > 2 else 0
+
+
+def proportional_memory(pid: int) -> int | None:
+    """Like `private_memory`, but what a parent and its fork share counts once between them. Slow (the kernel walks
+    the page tables), and None where the system does not tell."""
+    for line in _content(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss_Anon:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+@functools.cache
+def _kernel_lists_children() -> bool:
+    return os.path.exists(f"/proc/self/task/{threading.get_native_id()}/children")
+
+
+def _below() -> Callable[[int], list[int]]:
+    if _kernel_lists_children():
+        return _listed
+    by_parent: dict[int, list[tuple[int, int]]] = {}
+    for pid in _every_pid():
+        if found := stat(pid):
+            by_parent.setdefault(found.parent, []).append((found.started, pid))
+    return lambda pid: [child for _, child in sorted(by_parent.get(pid, []))]
+
+
+def _listed(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [int(child) for thread in threads for child in _content(f"/proc/{pid}/task/{thread}/children").split()]
+
+
+def _every_pid() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _content(path: str) -> bytes:
+    pieces: list[bytes] = []
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        while piece := os.read(file, 1 << 16):
+            pieces.append(piece)
+    except OSError:  # it died while it was being read
+        return b""
+    finally:
+        os.close(file)
+    return b"".join(pieces)

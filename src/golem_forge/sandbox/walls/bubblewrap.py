@@ -1,0 +1,207 @@
+"""Level full: a Launch of bubblewrap from a layout, with everything it needs handed over by descriptor.
+
+Takes mounts, a command and its environment, all judged before; gives a Launch. Refuses (`LayoutChanged`) when a path
+is no longer what the layout was made for, and turns bubblewrap's own words into WALLS_UNAVAILABLE. Threats: the first
+process inside is bubblewrap itself, whose arguments and environment children can read, so its arguments come through
+a pipe that is empty afterwards and its environment is exactly the child's; and a path that another child exchanges
+while walls are built, so what belongs to a zone is bound by handle and bubblewrap compares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import resource
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+from golem_forge.sandbox.access import ENTRY
+from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.limits import Limits
+from golem_forge.sandbox.processes.launch import ARGUMENTS, FILTER, GO, INFO, READY, Launch, Root
+from golem_forge.sandbox.walls.backend import Backend
+from golem_forge.sandbox.walls.layout import Masked, Mount, Shown, Text, Words
+from golem_forge.sandbox.walls.seccomp import Network, filter_program
+
+FIX: Final = "Run 'forge doctor' to see which walls this machine gives."
+_SEPARATION: Final = (
+    *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+    *("--unshare-cgroup-try", "--hostname", "forge", "--cap-drop", "ALL", "--die-with-parent"),
+    *("--info-fd", str(INFO), "--seccomp", str(FILTER)),
+)
+_FIRST_FREE: Final = 10
+_MOST_EMPTY_FILES: Final = 150
+"""Each takes a descriptor; beyond that a device that cannot be opened there does as well."""
+_SMALL: Final = 1 << 16
+_LARGE: Final = 1 << 20
+_F_SETPIPE_SZ: Final = 1031
+_CPU_GRACE_S: Final = 2
+"""Between the signal that says the time is up and the one that ends the process."""
+_BLOCK: Final = 512
+_PATH: Final = re.compile(r"(?<![\w/])/[^\s:'\",;)]+")
+_SHOWABLE: Final = re.compile(r"/(?:usr|proc|dev|etc|bin|sbin|lib\w*|home/forge)(?:/|$)|/tmp$")
+
+
+class LayoutChanged(Exception):
+    """A path that was to be mounted is gone or something else now."""
+
+
+def launch(
+    backend: Backend,
+    mounts: Iterable[Mount],
+    *,
+    argv: tuple[str, ...],
+    env: Mapping[str, str],
+    limits: Limits,
+    terminal: bool,
+    sockets: bool = True,
+    shown: Callable[[str], str],
+    addresses: tuple[str, ...],
+    before_go: Callable[[int], Awaitable[None]] | None = None,
+    afterwards: Callable[[], None] | None = None,
+) -> Launch:
+    """`sockets`: False where the filter refuses them all and no network namespace is needed. `shown`: a text with zones'
+    addresses for their host paths; `addresses`: which these are."""
+    handed = _Handed(backend)
+    try:
+        words = [*(("--unshare-net",) if sockets else ()), *handed.words(mounts, terminal=terminal)]
+        handed.give(ARGUMENTS, "\0".join((*words, "")).encode("utf-8", "surrogateescape"))
+        handed.give(FILTER, filter_program(network=Network.OWN if sockets else Network.NONE))
+    except BaseException:
+        handed.close()
+        raise
+    stage = _inner_stage(limits, terminal=terminal, waits=before_go is not None)
+    return Launch(
+        argv=(backend.path, "--args", str(ARGUMENTS), "--", "/bin/sh", "-c", stage, "sh", *argv),
+        env=dict(env),
+        root=Root.NAMESPACE,
+        limits=limits,
+        descriptors=handed.descriptors,
+        before_go=before_go,
+        refused=lambda text: _refusal(text, shown, addresses),
+        afterwards=afterwards,
+    )
+
+
+class _Handed:
+    """The descriptors of one launch, by the number they will have."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.descriptors: dict[int, int] = {}
+        self._next = _FIRST_FREE
+        self._empty_files = 0
+
+    def words(self, mounts: Iterable[Mount], *, terminal: bool) -> list[str]:
+        """The whole command line of bubblewrap, up to the command."""
+        words = [*_SEPARATION, *(() if terminal else ("--new-session",))]
+        for mount in mounts:
+            words += self.arguments(mount)
+        return words
+
+    def arguments(self, mount: Mount) -> tuple[str, ...]:
+        match mount:
+            case Words(words):
+                return words
+            case Text(place, content):
+                return "--perms", "0644", "--file", self._number(_holding(content.encode())), place
+            case Masked(place):
+                self._empty_files += 1
+                if self._empty_files > _MOST_EMPTY_FILES:
+                    return "--ro-bind", os.devnull, place
+                number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+                return "--perms", "0000", "--ro-bind-data", number, place
+        return self._bound(mount)
+
+    def give(self, number: int, data: bytes) -> None:
+        self.descriptors[number] = _holding(data)
+
+    def close(self) -> None:
+        for descriptor in self.descriptors.values():
+            os.close(descriptor)
+        self.descriptors.clear()
+
+    def _bound(self, mount: Shown) -> tuple[str, ...]:
+        option = "--bind" if mount.writable else "--ro-bind"
+        try:
+            descriptor = mount.zone.opener(mount.zone.root.fd, mount.parts, ENTRY)
+        except OSError:
+            raise LayoutChanged from None
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) != mount.directory:
+            os.close(descriptor)
+            raise LayoutChanged
+        if self._backend.by_handle:
+            return f"{option}-fd", self._number(descriptor), mount.place
+        os.close(descriptor)
+        return option, mount.zone.real(mount.parts), mount.place
+
+    def _number(self, descriptor: int) -> str:
+        number = self._next
+        self._next += 1
+        self.descriptors[number] = descriptor
+        return str(number)
+
+
+def _holding(data: bytes) -> int:
+    """A descriptor from which these bytes can be read once. A pipe, because what was read is gone from it."""
+    reader, writer = os.pipe()
+    try:
+        with contextlib.suppress(OSError):
+            if len(data) > _SMALL:
+                fcntl.fcntl(writer, _F_SETPIPE_SZ, _LARGE)
+        os.set_blocking(writer, False)
+        if os.write(writer, data) != len(data):
+            raise BlockingIOError
+    except BlockingIOError:
+        os.close(reader)
+        raise walls_unavailable(
+            "this zone has too many paths to guard", "Use a zone that begins deeper, or fewer path rules."
+        ) from None
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return reader
+
+
+def _inner_stage(limits: Limits, *, terminal: bool, waits: bool) -> str:
+    """What runs inside before the command: limits, the report that it is about to begin, the command itself."""
+    cpu = _at_most(limits.cpu_s, resource.RLIMIT_CPU)
+    hard_cpu = _at_most(limits.cpu_s + _CPU_GRACE_S, resource.RLIMIT_CPU)
+    size = _at_most(limits.file_size, resource.RLIMIT_FSIZE)
+    files = _at_most(limits.open_files, resource.RLIMIT_NOFILE)
+    steps = [
+        "ulimit -c 0",
+        f"ulimit -S -t {cpu}",
+        f"ulimit -H -t {hard_cpu}",
+        f"ulimit -f {-(-size // _BLOCK)}",
+        f"ulimit -n {files}",
+        "trap '' XFSZ",  # a file that would grow too large is an error of the write, not the end of the process
+        f"printf . >&{READY}",
+        *([f"read -r go <&{GO}"] if waits else []),
+        f'exec {"/usr/bin/setsid -c " if terminal else ""}"$@" {READY}>&-' + (f" {GO}<&-" if waits else ""),
+    ]
+    return "; ".join(steps)
+
+
+def _at_most(wanted: int, kind: int) -> int:
+    """Nobody but root may raise what is set already."""
+    hard = resource.getrlimit(kind)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def _refusal(text: str, shown: Callable[[str], str], addresses: tuple[str, ...]) -> SandboxError:
+    lines = [line.removeprefix("bwrap: ") for line in text.splitlines() if line.strip()]
+    said = lines[-1] if lines else "bubblewrap said nothing"
+    said = shown(said.replace("/oldroot/", "/").replace("/newroot/", "/"))
+    said = _PATH.sub(lambda match: _without_host(match.group(), addresses), said)
+    return walls_unavailable(f"bubblewrap stopped with '{said[:300].rstrip('.')}'", FIX)
+
+
+def _without_host(path: str, addresses: tuple[str, ...]) -> str:
+    known = _SHOWABLE.match(path) or any(f"{path}/".startswith(f"{address}/") for address in addresses)
+    return path if known else "<outside>"

@@ -1,0 +1,68 @@
+"""How many mounts a zone's protected paths may cost: each of them one, and one for every directory on the way to it.
+
+Takes what must be read-only, gives a Guard; None when nothing short of a read-only zone would do. Mounts cost time,
+and the more there are the more each costs: past `MOST_MOUNTS` whole directories are read-only instead, those with the
+deepest protected paths first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from golem_forge.sandbox.protected import GIT_FILE
+from golem_forge.sandbox.walls.plan import Restriction, Why
+from golem_forge.sandbox.walls.scan import Parts
+
+MOST_MOUNTS: Final = 40
+MOST_WHOLE: Final = 200
+"""So many directories read-only as a whole; past that the zone is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    closed: tuple[Restriction, ...]
+    pinned: tuple[Parts, ...]
+    """Directories on the way to what is closed, in order."""
+    notices: tuple[str, ...] = ()
+
+
+def within_budget(zone: str, closed: Mapping[Parts, Restriction]) -> Guard | None:
+    """`zone` is its address, for the notices."""
+    single = {parts: one for parts, one in closed.items() if not is_below(parts, closed)}
+    whole: dict[Parts, Restriction] = {}
+    pinned = _ancestors(single)
+    while len(single) + len(pinned) > MOST_MOUNTS:
+        nested = [parts for parts in single if len(parts) > 1]
+        if not nested:
+            break
+        top = _top(max(nested, key=lambda parts: (len(parts), parts)))
+        whole[top] = Restriction(parts=top, why=Why.PROTECTED, directory=True)
+        single = {parts: one for parts, one in single.items() if parts[: len(top)] != top}
+        pinned = _ancestors((*single, *whole))
+    if len(whole) + len(single) > MOST_WHOLE:
+        return None
+    whole = {top: one for top, one in whole.items() if not is_below(top, whole)}
+    return Guard(
+        closed=(*single.values(), *whole.values()),
+        pinned=tuple(sorted(parts for parts in pinned if parts not in whole and not is_below(parts, whole))),
+        notices=tuple(
+            f"{zone}/{'/'.join(top)} is read-only for commands: it holds too many protected paths to guard each."
+            for top in sorted(whole)
+        ),
+    )
+
+
+def is_below(parts: Parts, others: Collection[Parts]) -> bool:
+    """Whether a directory above is among the others; the path itself does not count."""
+    return any(parts[:length] in others for length in range(1, len(parts)))
+
+
+def _top(parts: Parts) -> Parts:
+    """The directory just below the zone's root; where a repository has many submodules, only what is theirs."""
+    return parts[: 2 if parts[0].casefold() == GIT_FILE and len(parts) > 2 else 1]
+
+
+def _ancestors(paths: Iterable[Parts]) -> set[Parts]:
+    return {parts[:length] for parts in paths for length in range(1, len(parts))}

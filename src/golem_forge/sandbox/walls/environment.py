@@ -1,0 +1,192 @@
+"""The environment of a child: empty, plus what every child needs, plus what its kind declares.
+
+`child_environment` puts it together; `exec_environment` is what commands declare; an `EnvBlock` is what a toolset's
+`env` block adds. Refused at load: names that decide what code runs or where a child looks for things. Threat: a secret
+in an argument or a log is a secret lost, so its value is looked up at spawn only, handed to the Redactor before anyone
+else has it, and no error text ever contains it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.config.shape import Problems, Shape, list_of, map_of, refuse
+from golem_forge.config.yaml_file import Path as Place
+from golem_forge.config.yaml_file import YamlFile
+from golem_forge.core.errors import ToolFailed
+from golem_forge.events.credential_names import IS, credential
+from golem_forge.sandbox.walls.levels import Level
+
+if TYPE_CHECKING:
+    from golem_forge.events.redaction import Redactor
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+_REFUSED_NAMES: Final = frozenset({"BASH_ENV", "ENV", "PATH", "HOME"})
+_REFUSED_STARTS: Final = ("LD_", "BASH_FUNC_", "FORGE_")
+_LONGEST_LINE: Final = 64 * 1024
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def child_environment(
+    *,
+    path: Sequence[str],
+    variables: Mapping[str, str],
+    home: str,
+    tmp: str,
+    declared: Mapping[str, str],
+) -> dict[str, str]:
+    """Exactly what a child gets. `variables`: the toolchains'; `declared`: what its kind adds (`Job.env`)."""
+    base = {"LANG": "C.UTF-8", "TMPDIR": tmp}
+    return {**variables, **base, **declared, "PATH": ":".join(path), "HOME": home}
+
+
+def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) -> dict[str, str]:
+    """What `exec_command` and `shell` declare. `hosts`: the call may reach some; `workspace`: where the default zone
+    stands inside the walls, empty without one."""
+    return {
+        "USER": "forge",
+        "LC_ALL": "C.UTF-8",
+        "TERM": "xterm-256color" if tty else "dumb",
+        **({} if tty else {"NO_COLOR": "1"}),
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GH_PAGER": "cat",
+        **({"FORGE_WORKSPACE": workspace} if workspace else {}),
+        "FORGE_WALLS": level.value,
+        "FORGE_NETWORK": "proxy" if hosts else "off",
+    }
+
+
+def refused_name(name: str) -> str:
+    """Why a variable of this name is not handed to a child; empty if it is."""
+    if not _NAME.fullmatch(name):
+        return "is not the name of a variable (letters, digits and _)"
+    if name in _REFUSED_NAMES or name.startswith(_REFUSED_STARTS):
+        return "cannot be given to a child: Forge sets it, or it decides what code runs there"
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvBlock:
+    """A checked `env` block."""
+
+    passed: tuple[str, ...] = ()
+    """Copied from Forge's own environment, where they are set."""
+    fixed: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Name → reference, never a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    values: dict[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def env_block(value: Any, path: Place, problems: Problems) -> Any:
+    """A check for a Shape (`{"env": env_block}`): gives an EnvBlock, or adds every problem with its line."""
+    before = len(problems.found)
+    checked = _SHAPE(value, path, problems)
+    if not isinstance(checked, dict):
+        return checked
+    seen: dict[str, str] = {}
+    for key in ("pass", "set", "secrets"):
+        for index, name in enumerate(checked.get(key, ())):
+            where: Place = (*path, key, index if key == "pass" else name)
+            if why := refused_name(name):
+                problems.add(where, f"{name!r} {why}")
+            elif seen.setdefault(name, key) != key:
+                problems.add(where, f"{name!r} is already under {seen[name]!r}; keep one of the two")
+    if len(problems.found) > before:
+        return EnvBlock()
+    return EnvBlock(
+        passed=tuple(checked.get("pass", ())), fixed=checked.get("set", {}), secrets=checked.get("secrets", {})
+    )
+
+
+def make_env_block(value: Any, name: str = "toolset") -> EnvBlock:
+    """The same for a plain mapping that came from no file. Raises ConfigError."""
+    problems = Problems(YamlFile(name, {}, {}))
+    block: EnvBlock = env_block(value, ("env",), problems)
+    problems.raise_if_any()
+    return block
+
+
+def resolve(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor | None) -> Resolved:
+    """What the block means right now. Raises ToolFailed, naming the reference, if a secret cannot be had or hidden."""
+    values = {name: environ[name] for name in block.passed if name in environ}
+    for name, value in values.items():
+        if credential(name) == IS and redactor is not None and value not in redactor.secrets:
+            redactor.add_secret(name, value)
+    values |= block.fixed
+    warnings: list[str] = []
+    for name, reference in block.secrets.items():
+        value = _value(name, reference, environ, warnings)
+        # One that is known already is not added again: this runs at every spawn.
+        if redactor is not None and value not in redactor.secrets and redactor.add_secret(name, value):
+            raise _unresolved(name, reference, "its value is too short or too long to be kept out of output")
+        values[name] = value
+    return Resolved(values, tuple(warnings))
+
+
+def _value(name: str, reference: str, environ: Mapping[str, str], warnings: list[str]) -> str:
+    kind, _, rest = reference.partition(":")
+    if kind == "env":
+        value = environ.get(rest, "")
+        if not value:
+            raise _unresolved(name, reference, f"environment variable {rest} is not set")
+        return value
+    try:
+        line, mode = _first_line(os.path.expanduser(rest))
+    except OSError as error:
+        raise _unresolved(name, reference, error.strerror or "cannot be read") from None
+    except ValueError as error:
+        raise _unresolved(name, reference, str(error)) from None
+    if mode & _OTHERS:
+        warnings.append(f"{reference}: others on this machine may read it; run `chmod 600` on it")
+    return line
+
+
+def _first_line(path: str) -> tuple[str, int]:
+    """Without its line ending, and the file's mode. Raises OSError or ValueError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(handle, "rb") as file:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError("is not a regular file")
+        line = file.readline(_LONGEST_LINE + 1).rstrip(b"\r\n")
+    if not line.strip() or len(line) > _LONGEST_LINE or b"\0" in line:
+        raise ValueError("has no usable first line")
+    try:
+        return line.decode(), mode
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
+
+
+def _unresolved(name: str, reference: str, why: str) -> ToolFailed:
+    return ToolFailed(
+        f"Secret {name} could not be resolved from {reference}: {why}. Nothing was run.", code="SECRET_UNRESOLVED"
+    )
+
+
+def _plain_text(value: Any, path: Place, problems: Problems) -> Any:
+    usable = isinstance(value, str) and "\0" not in value
+    return value if usable else refuse(problems, path, value, "a text (put numbers and true/false in quotes)")
+
+
+def _reference(value: Any, path: Place, problems: Problems) -> Any:
+    """What stands there may be a secret written out by mistake, so the text of the problem does not repeat it."""
+    if isinstance(value, str):
+        kind, _, rest = value.partition(":")
+        if (kind == "env" and _NAME.fullmatch(rest)) or (kind == "file" and rest.startswith(("/", "~/"))):
+            return value
+    problems.add(path, "expected a reference: env:NAME, file:/path or file:~/path (never the secret itself)")
+    return ""
+
+
+_SHAPE: Final = Shape({"pass": list_of(_plain_text), "set": map_of(_plain_text), "secrets": map_of(_reference)})

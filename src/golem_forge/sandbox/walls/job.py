@@ -1,0 +1,57 @@
+"""Job: what is to run inside walls, as a tool asks for it. Everything in it was judged and approved before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from golem_forge.sandbox.limits import Limits
+
+
+class Streams(StrEnum):
+    """How output comes back."""
+
+    MERGED = "merged"
+    """One stream in order of arrival, standard input empty."""
+    APART = "apart"
+    """Standard output and standard error each for itself, standard input empty."""
+    TERMINAL = "terminal"
+    """A pseudo-terminal of 40 rows and 120 columns, standard input open."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostGrant:
+    """One approved `host:port`; `private`: a rule of the person's own allows a private address for it."""
+
+    host: str
+    port: int = 443
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    argv: tuple[str, ...]
+    """The command as the child will see it; argv[0] is looked up on the inner PATH."""
+    cwd: str = ""
+    """Virtual; empty: the default zone's root, or the private home where there is no zone."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What this kind of child declares, on top of what every child gets."""
+    streams: Streams = Streams.MERGED
+    limits: Limits | None = None
+    """None: those of the settings."""
+    hosts: tuple[HostGrant, ...] = ()
+    """The child may reach exactly these, through the proxy; empty: no network."""
+    lifted: frozenset[str] = frozenset()
+    """Virtual paths of secrets (or of paths with a read rule) that this call's approved effects name."""
+    reads_only: bool = False
+    """Proven read-only (or a tool of ours that only reads): all zones are mounted read-only, and level landlock
+    suffices."""
+    own_program: bool = False
+    """A program of Forge's own that reads zones and needs nothing else. Its walls are quicker to build: no toolchains,
+    no /etc, no private directories, no sockets instead of a network of its own. Zones are whole in them: what must not
+    be shown of them its caller leaves out, by the same names and rules."""
+    host_operands: bool = False
+    """Level landlock: argv may name virtual paths, which are handed on as host paths."""
+    stdin: bytes | int | None = None
+    """Not with a terminal: what the child reads, or a descriptor of a person's that it reads from. None: nothing."""

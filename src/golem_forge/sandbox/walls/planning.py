@@ -1,0 +1,273 @@
+"""Planner: from a worker's zones, rules and one job to what its walls show and refuse, cached while nothing changed.
+
+Gives a Planned for a job. Refuses with WALLS_UNAVAILABLE: a zone whose directory was exchanged on disk, a zone of
+another user where Forge runs as root, and what `restrictions` refuses. A job that changes nothing about the plan costs
+one look at the times of the scanned directories.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from golem_forge.core.effects import Verb
+from golem_forge.core.verdict import Verdict
+from golem_forge.sandbox.access import identity_of
+from golem_forge.sandbox.errors import not_a_directory, not_found, walls_unavailable, zone_access_denied
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import Kind
+from golem_forge.sandbox.walls import layout
+from golem_forge.sandbox.walls.backend import ripgrep
+from golem_forge.sandbox.walls.job import Job
+from golem_forge.sandbox.walls.layout import Mount, Words
+from golem_forge.sandbox.walls.plan import PlannedZone, WallPlan
+from golem_forge.sandbox.walls.repository import identity, repository_above, shared_repository
+from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, named_paths, restrictions
+from golem_forge.sandbox.walls.scan import Finding, ZoneScan
+from golem_forge.sandbox.walls.settings import PathRule, WallSettings
+from golem_forge.sandbox.walls.toolchains import Toolchains, find_toolchains, without_toolchains
+from golem_forge.sandbox.zones import USER_TOOLS, Mode, Zone
+
+_MOST_CACHED: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A job's working directory."""
+
+    inner: str
+    """Inside full walls."""
+    host: str
+    """Empty: a private directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    plan: WallPlan
+    mounts: tuple[Mount, ...]
+    """Everything but the root's last word, which names the working directory."""
+    held: Mapping[str, ZoneRestrictions]
+    """By the zone's name."""
+    known: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    """What the scan of each writable zone had found before the command ran."""
+
+
+class Planner:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        settings: WallSettings,
+        *,
+        forge_home: Path,
+        rules: Callable[[], tuple[PathRule, ...]],
+        environ: Mapping[str, str],
+        home: Path,
+    ) -> None:
+        self._sandbox = sandbox
+        self._settings = settings
+        self._forge_home = forge_home
+        self._rules = rules
+        self._environ = environ
+        self._home = home
+        self.zones = tuple(zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS)
+        """Those that children can have at all."""
+        self._names = tuple(zone.name for zone in self.zones)
+        self._scans = {zone.name: ZoneScan(zone.host, zone.unprotect) for zone in self.zones}
+        self._declared: dict[str, ZoneScan] = {}
+        self._toolchains: Toolchains | None = None
+        self._system: tuple[Mount, ...] = ()
+        self._cached: dict[object, Planned] = {}
+        self._for_our_own: Planned | None = None
+        self.notices: tuple[str, ...] = ()
+        """What the last plan closed more than people may expect."""
+
+    @property
+    def toolchains(self) -> Toolchains:
+        """Looked for once."""
+        if self._toolchains is None:
+            find = find_toolchains if self._settings.toolchains else without_toolchains
+            self._toolchains = find(
+                self._environ,
+                self._home,
+                forge_home=self._forge_home,
+                extra_read=self._settings.read,
+                zones=[zone.host for zone in self.zones],
+                shipped=layout.SHIPPED if ripgrep() else "",
+            )
+            self._declared = {path: ZoneScan(path) for path in self._toolchains.declared}
+        return self._toolchains
+
+    def gitconfig(self) -> str:
+        config = self._environ.get("XDG_CONFIG_HOME", "")
+        return identity(str(self._home), config if config.startswith("/") else str(self._home / ".config"))
+
+    def stands_at(self, zone: Zone) -> str:
+        return layout.stands_at(zone, self._names)
+
+    def is_writable(self, zone: Zone, job: Job) -> bool:
+        """In the eyes of the child: consent that is never given is a read-only mount."""
+        return zone.mode is Mode.RW and Verdict.BLOCKED not in (zone.write, zone.delete) and not job.reads_only
+
+    def working_directory(self, job: Job) -> Place:
+        if not job.cwd and self._sandbox.default_zone is None:
+            return Place(inner=layout.EMPTY, host="")
+        with self._sandbox.target(job.cwd or f"/{self._sandbox.default_zone}", Verb.READ) as target:
+            if target.kind is None:
+                raise target.obstacle or not_found(target.virtual)
+            if target.kind is not Kind.DIRECTORY:
+                raise not_a_directory(target.virtual)
+            if target.zone is None:
+                return Place(inner="/", host="/")
+            if target.zone.name == USER_TOOLS:
+                raise zone_access_denied(target.virtual, self._sandbox.describe_zones())
+            return Place(inner=os.path.join(self.stands_at(target.zone), *target.parts), host=target.real)
+
+    def check(self, zone: Zone, *, writable: bool) -> None:
+        """The directory on disk is the one that was opened, and this process can write there if children should."""
+        try:
+            now = os.stat(zone.host)
+        except OSError:
+            raise walls_unavailable(
+                f"the directory of zone '/{zone.name}' is gone", "Put it back, or start Forge again."
+            ) from None
+        if identity_of(now) != zone.root.identity():
+            raise walls_unavailable(
+                f"another directory was put in the place of zone '/{zone.name}'", "Start Forge again to use it."
+            )
+        if writable and os.geteuid() == 0 and now.st_uid != 0:
+            raise walls_unavailable(
+                f"zone '/{zone.name}' belongs to another user, and root inside walls cannot write there",
+                f"To use it, run as that user (uid {now.st_uid}).",
+            )
+
+    def planned(self, job: Job) -> Planned:
+        """The plan for this job as things are now. Call it with the zones occupied and checked."""
+        if job.own_program:
+            return self._planned_for_our_own()
+        rules = self._rules()
+        for scan in (*self._scans.values(), *self._declared_scans()):
+            scan.refresh()
+        key = (
+            tuple(scan.version for scan in (*self._scans.values(), *self._declared.values())),
+            rules,
+            tuple(tuple(named_paths(zone, rules)) for zone in self.zones),
+            job.lifted,
+            job.reads_only,
+        )
+        found = self._cached.get(key)
+        if found is None:
+            if len(self._cached) >= _MOST_CACHED:
+                self._cached.clear()
+            found = self._cached[key] = self._made(job, rules)
+        return found
+
+    def start_up_notices(self) -> Iterator[str]:
+        for zone in self.zones:
+            if repository_above(zone):
+                yield (
+                    f"/{zone.name} lies inside a git repository whose root is above it: git finds no repository there. "
+                    "Make the repository's root the zone to use git."
+                )
+            if zone.at_host_path and self.stands_at(zone) != zone.host:
+                yield f"/{zone.name} cannot stand at its own path in walls: commands see it at /{zone.name} only."
+
+    def created(self, planned: Planned) -> tuple[str, ...]:
+        """Protected names that exist now and did not when this was planned."""
+        found = []
+        for zone in self.zones:
+            if zone.name not in planned.known:
+                continue
+            scan = self._scans[zone.name]
+            scan.refresh()
+            before = {finding.parts for finding in planned.known[zone.name]}
+            before.update(planned.held[zone.name].placeholders)
+            new = [one.parts for one in scan.findings if one.protected and one.parts not in before]
+            found += [zone.virtual(parts) for parts in new]
+        return tuple(found)
+
+    def _made(self, job: Job, rules: tuple[PathRule, ...]) -> Planned:
+        held = {
+            zone.name: restrictions(
+                zone,
+                self._scans[zone.name],
+                rules,
+                writable=self.is_writable(zone, job),
+                lifted=job.lifted,
+            )
+            for zone in self.zones
+        }
+        repositories = [path for zone in self.zones if (path := self._repository(zone))]
+        mounts: list[Mount] = [*self._system_mounts()]
+        mounts += [Words(("--ro-bind-try", path, path)) for path in sorted(set(repositories))]
+        # Outer directories first: a zone may lie in a directory on the way to another one.
+        for zone in sorted(self.zones, key=self.stands_at):
+            mounts += layout.zone_mounts(zone, self.stands_at(zone), held[zone.name])
+        occupied = [*self.toolchains.directories, *repositories, *(f"/{name}" for name in self._names)]
+        occupied += [self.stands_at(zone) for zone in self.zones]
+        for zone in self.zones:
+            mounts += layout.alias_mounts(zone, self.stands_at(zone), occupied)
+        self.notices = tuple(notice for each in held.values() for notice in each.notices)
+        return Planned(
+            plan=self._plan(held, repositories),
+            mounts=tuple(mounts),
+            held=held,
+            known={zone.name: self._scans[zone.name].findings for zone in self.zones if held[zone.name].writable},
+        )
+
+    def _plan(self, held: Mapping[str, ZoneRestrictions], repositories: list[str]) -> WallPlan:
+        return WallPlan(
+            zones=tuple(
+                PlannedZone(
+                    name=zone.name,
+                    host=zone.host,
+                    base=self.stands_at(zone),
+                    writable=held[zone.name].writable,
+                    restrictions=held[zone.name].found,
+                    lifted=held[zone.name].lifted,
+                )
+                for zone in self.zones
+            ),
+            private=layout.PRIVATE,
+            readable=(*layout.SYSTEM, "/etc", "/proc", layout.SHIPPED, *self.toolchains.directories, *repositories),
+        )
+
+    def _planned_for_our_own(self) -> Planned:
+        """Nothing of it depends on what is in the zones."""
+        if self._for_our_own is None:
+            held = {zone.name: ZoneRestrictions(writable=False) for zone in self.zones}
+            mounts = [*layout.smallest_mounts(), Words(("--ro-bind", ripgrep(), f"{layout.SHIPPED}/rg"))]
+            for zone in sorted(self.zones, key=self.stands_at):
+                mounts += layout.zone_mounts(zone, self.stands_at(zone), held[zone.name])
+            self._for_our_own = Planned(plan=self._plan(held, []), mounts=tuple(mounts), held=held)
+        return self._for_our_own
+
+    def _system_mounts(self) -> Iterator[Mount]:
+        if not self._system:
+            self._system = layout.system_mounts(uid=os.getuid(), gid=os.getgid())
+        yield from self._system
+        if gitconfig := self.gitconfig():
+            yield layout.Text(f"{layout.HOME}/.gitconfig", gitconfig)
+        yield Words(("--dir", layout.EMPTY))
+        if own := ripgrep():
+            yield Words(("--ro-bind", own, f"{layout.SHIPPED}/rg"))
+        secrets = [
+            os.path.join(path, *finding.parts)
+            for path, scan in self._declared.items()
+            for finding in scan.findings
+            if finding.secret
+        ]
+        yield from layout.shown_directories(self.toolchains.directories, (*self.toolchains.masked, *secrets))
+
+    def _declared_scans(self) -> tuple[ZoneScan, ...]:
+        return tuple(self._declared.values()) if self.toolchains.declared else ()
+
+    def _repository(self, zone: Zone) -> str | None:
+        path = shared_repository(zone)
+        if path is None or any(path == one.host or path.startswith(one.host + "/") for one in self.zones):
+            return None
+        forge = os.path.realpath(self._forge_home)
+        nested = f"{path}/".startswith(f"{forge}/") or f"{forge}/".startswith(f"{path}/")
+        return None if nested else path

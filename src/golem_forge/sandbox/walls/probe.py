@@ -1,0 +1,207 @@
+"""The probe: which walls this machine gives, by trying. Nothing is claimed that was not attempted and refused.
+
+For each level a stand-in for Forge (`probe_host`) builds the real walls in a throw-away place, `probe_child` attempts
+inside what each guarantee forbids, and then the stand-in is killed. Gives a WallsReport within two seconds, kept in a
+file for the same kernel, backend, user and surroundings. Refuses nothing: a try that fails is a level not reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge._version import __version__
+from golem_forge.sandbox.walls import landlock_rules, probe_causes
+from golem_forge.sandbox.walls.backend import find_bwrap
+from golem_forge.sandbox.walls.levels import GUARANTEES, Level, LevelResult, WallsReport
+from golem_forge.sandbox.walls.probe_causes import Why
+from golem_forge.sandbox.walls.probe_ground import Ground, interpreter
+
+WITHIN_S: Final = 2.0
+NEEDED: Final = tuple(name for name in GUARANTEES if name != "G8")
+"""Without these a level is not reached."""
+_REFUSED: Final = frozenset({"EPERM", "EACCES", "EROFS", "EBUSY", "ENOENT"})
+_REFUSALS: Final = {
+    "G5": _REFUSED | {"ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH", "EAFNOSUPPORT"},
+    "G6": _REFUSED | {"ECONNREFUSED"},
+    "G8": _REFUSED | {"ESRCH"},
+    "G9": frozenset({"EPERM", "ENOSYS"}),
+    "G10": _REFUSED | {"ENXIO"},
+    "G12": _REFUSED | {"EMFILE", "EFBIG"},
+}
+"""How an attempt must have ended: any other error means that it was not the walls that stopped it."""
+CACHE_FILE: Final = "walls.json"
+_FORMAT: Final = 1
+_LONGEST_CACHE: Final = 64 * 1024
+_GONE_WITHIN_S: Final = 1.0
+_HOST: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
+    "from golem_forge.sandbox.walls.probe_host import main; main()"
+)
+
+
+async def probe(*, cache: Path | None, within: float = WITHIN_S) -> WallsReport:
+    """`cache`: the folder of the file that keeps the result (FORGE_HOME/cache); None: tried anew and not kept."""
+    bwrap = find_bwrap()
+    key = _key(bwrap)
+    if cache is not None and (known := _kept(cache / CACHE_FILE, key)) is not None:
+        return known
+    deadline = time.monotonic() + within
+    tried = await asyncio.gather(_full(bwrap, deadline), _landlock(deadline))
+    level = next((each.level for each in tried if each.reached), Level.NONE)
+    report = WallsReport(level=level, tried=tuple(tried))
+    if cache is not None and all(each.cause != probe_causes.TOO_SLOW.cause for each in tried):
+        _keep(cache / CACHE_FILE, key, report)
+    return report
+
+
+async def _full(bwrap: str | None, deadline: float) -> LevelResult:
+    if bwrap is None:
+        return _not_reached(Level.FULL, probe_causes.NO_BWRAP)
+    return await _try(Level.FULL, bwrap, deadline)
+
+
+async def _landlock(deadline: float) -> LevelResult:
+    version = landlock_rules.abi()
+    if version < 3:
+        return _not_reached(Level.LANDLOCK, probe_causes.OLD_LANDLOCK if version else probe_causes.NO_LANDLOCK)
+    return await _try(Level.LANDLOCK, None, deadline)
+
+
+async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
+    try:
+        with Ground(level) as ground:
+            return await _tried(ground, bwrap, deadline)
+    except TimeoutError:
+        return _not_reached(level, probe_causes.TOO_SLOW)
+    except (OSError, ValueError, KeyError) as error:
+        return _not_reached(level, Why(f"the try could not be made ({type(error).__name__})", "Run 'forge doctor'."))
+
+
+async def _tried(ground: Ground, bwrap: str | None, deadline: float) -> LevelResult:
+    host = await _host(ground, bwrap)
+    try:
+        async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
+            assert host.stdout is not None
+            line = await host.stdout.readline()
+        answer = json.loads(line or '{"refused": ""}')
+        if "said" not in answer:
+            why = probe_causes.full(answer["refused"])
+            return _not_reached(ground.level, why)
+        found: dict[str, dict[str, str]] = json.loads(answer["said"].splitlines()[0])
+        lived = ground.held_by_somebody()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            host.kill()
+        await host.wait()
+    found["G11"] = {"outlive Forge": "EPERM" if lived and await _all_gone(ground) else "done"}
+    found["G12"] |= {f"whole tree {index}": "EPERM" if held else "done" for index, held in enumerate(answer["limits"])}
+    return _judged(ground, found)
+
+
+def _judged(ground: Ground, found: Mapping[str, Mapping[str, str]]) -> LevelResult:
+    broken = set(ground.touched())
+    held = tuple(name for name in GUARANTEES if name not in broken and _all_refused(name, found.get(name, {})))
+    missing = tuple(name for name in GUARANTEES if name not in held)
+    if lacking := [name for name in missing if name in NEEDED]:
+        words = ", ".join(f"{name} ({GUARANTEES[name]})" for name in lacking)
+        cause, fix = f"tried, and this did not hold: {words}", probe_causes.full("").fix
+        return LevelResult(level=ground.level, held=held, missing=missing, cause=cause, fix=fix)
+    return LevelResult(level=ground.level, held=held, missing=missing)
+
+
+def _all_refused(name: str, attempts: Mapping[str, str]) -> bool:
+    return bool(attempts) and set(attempts.values()) <= _REFUSALS.get(name, _REFUSED)
+
+
+async def _all_gone(ground: Ground) -> bool:
+    end = time.monotonic() + _GONE_WITHIN_S
+    while ground.held_by_somebody():
+        if time.monotonic() > end:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
+async def _host(ground: Ground, bwrap: str | None) -> asyncio.subprocess.Process:
+    python, read = interpreter()
+    given: dict[str, Any] = {
+        "level": ground.level,
+        "root": str(ground.root),
+        "bwrap": bwrap or "",
+        "terminal": ground.terminal[1],
+        "python": python,
+        "read": read,
+        "asked": ground.asked(),
+    }
+    inherited = os.dup(ground.terminal[1])
+    """Inheritable all the way: what of it arrives inside is a descriptor of Forge's."""
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-S", "-c", _HOST, json.dumps(given), json.dumps(sys.path)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={"PATH": os.defpath, "FORGE_PROBE": ground.canary, "HOME": str(ground.root)},
+            pass_fds=(ground.terminal[1], inherited),
+            start_new_session=True,
+            limit=1 << 20,
+        )
+    finally:
+        os.close(inherited)
+
+
+def _not_reached(level: Level, why: Why) -> LevelResult:
+    return LevelResult(level=level, missing=tuple(GUARANTEES), cause=why.cause, fix=why.fix)
+
+
+def _key(bwrap: str | None) -> list[Any]:
+    """What the result depends on. A person who changes a setting is not told yesterday's answer."""
+    system = os.uname()
+    backend: list[Any] = []
+    if bwrap is not None:
+        info = os.stat(bwrap)
+        backend = [bwrap, info.st_ino, info.st_size, info.st_mtime_ns]
+    own = [_FORMAT, __version__, sys.executable, os.getuid(), landlock_rules.abi()]
+    return [*own, system.release, system.version, system.machine, *backend, *probe_causes.surroundings()]
+
+
+def _kept(file: Path, key: list[Any]) -> WallsReport | None:
+    try:
+        with open(file, "rb") as opened:
+            kept = json.loads(opened.read(_LONGEST_CACHE))
+        if kept["key"] != key:
+            return None
+        tried = tuple(
+            LevelResult(
+                level=Level(each["level"]),
+                held=tuple(name for name in GUARANTEES if name in each["held"]),
+                missing=tuple(name for name in GUARANTEES if name not in each["held"]),
+                cause=str(each["cause"]),
+                fix=str(each["fix"]),
+            )
+            for each in kept["tried"]
+        )
+        level = next((each.level for each in tried if each.reached and set(NEEDED) <= set(each.held)), Level.NONE)
+        return WallsReport(level=level, tried=tried)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # a file that cannot be understood is as good as none
+
+
+def _keep(file: Path, key: list[Any], report: WallsReport) -> None:
+    tried = [{"level": each.level, "held": each.held, "cause": each.cause, "fix": each.fix} for each in report.tried]
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as opened:
+            json.dump({"key": key, "tried": tried}, opened)
+        os.replace(fresh, file)

@@ -1,0 +1,108 @@
+"""Stands in for Forge during a probe: starts the walls of one level around `probe_child` and waits to be killed.
+
+A process of its own, because one guarantee is about Forge being killed, and because it carries what must not get in: a
+canary in its environment, an open descriptor, a terminal. Takes one JSON argument, prints one JSON line: `said` (the
+child's own line), `limits` (limits of a whole tree that were seen to hold), or `refused` (why walls did not start).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import termios
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.sandbox.limits import MIB, Limits
+from golem_forge.sandbox.processes.child import Child
+from golem_forge.sandbox.sandbox import open_sandbox
+from golem_forge.sandbox.walls import probe_child
+from golem_forge.sandbox.walls.job import Job
+from golem_forge.sandbox.walls.levels import Level, WallsReport
+from golem_forge.sandbox.walls.probe_ground import LIMITS
+from golem_forge.sandbox.walls.settings import WallSettings
+from golem_forge.sandbox.zones import Mode, ZoneSpec
+
+Start = Callable[[Job], Awaitable[Child]]
+_PATIENCE_S: Final = 5.0
+_CROWD: Final = ("sh", "-c", "for i in 1 2 3 4 5 6; do sleep 9 & done; wait")
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    with contextlib.suppress(OSError):  # without one there is nothing to write into, and the attempt will say so
+        fcntl.ioctl(given["terminal"], termios.TIOCSCTTY, 0)
+    asyncio.run(_host(given))
+
+
+async def _host(given: dict[str, Any]) -> None:
+    try:
+        answer = await _tried(given)
+    except ForgeError as error:
+        answer = {"refused": error.message}
+    print(json.dumps(answer), flush=True)
+    await asyncio.sleep(_PATIENCE_S)
+
+
+async def _tried(given: dict[str, Any]) -> dict[str, Any]:
+    level = Level(given["level"])
+    asked = {**given["asked"], "parent": os.getpid(), "session": os.getsid(0)}
+    job = Job(argv=(given["python"], "-I", "-S", "-c", _source(), json.dumps(asked)), limits=LIMITS)
+    job = replace(job, reads_only=level is Level.LANDLOCK)
+    start = _walls(given, level, Path(given["root"]))
+    said, *held = await asyncio.gather(
+        _said(start, job),
+        _ended(start, replace(job, argv=_CROWD, limits=Limits(processes=3)), "PROCESS_LIMIT"),
+        _ended(start, replace(job, argv=_hungry(given["python"]), limits=Limits(memory=24 * MIB)), "MEMORY_LIMIT"),
+    )
+    return {"said": said, "limits": held}
+
+
+def _source() -> str:
+    return Path(probe_child.__file__).read_text(encoding="utf-8")
+
+
+def _walls(given: dict[str, Any], level: Level, root: Path) -> Start:
+    """The very walls that calls get, of this level."""
+    from golem_forge.sandbox.walls.walls import Walls  # which itself asks for a probe
+
+    zones = [ZoneSpec(name="zone", path=root / "zone"), ZoneSpec(name="closed", path=root / "closed", mode=Mode.RO)]
+    sandbox = open_sandbox(zones, forge_home=root / "home", home=root / "person")
+    settings = WallSettings(read=tuple(given["read"]), toolchains=False)
+    report = WallsReport(level=level)
+    walls = Walls(
+        sandbox, settings, forge_home=root / "home", report=report, home=root / "person", bwrap=given["bwrap"]
+    )
+
+    async def start(job: Job) -> Child:
+        return (await walls.start(job)).child
+
+    return start
+
+
+async def _said(start: Start, job: Job) -> str:
+    """The child's line; it goes on living."""
+    child = await start(job)
+    while b"\n" not in child.output.read():
+        if child.ending is not None or not await child.output.more(child.output.size, _PATIENCE_S):
+            break
+    return child.output.read().decode()
+
+
+async def _ended(start: Start, job: Job, code: str) -> bool:
+    child = await start(job)
+    ending = await child.wait(_PATIENCE_S)
+    if ending is None:
+        await child.end()
+    return ending is not None and ending.code == code
+
+
+def _hungry(python: str) -> tuple[str, ...]:
+    return (python, "-I", "-S", "-c", "import time; held = bytearray(b'x' * (48 << 20)); time.sleep(9)")

@@ -1,0 +1,206 @@
+"""What a child may not read or change inside one zone: protected and secret names, and what path rules hold back.
+
+Takes a zone, its scan, rules and what this call was granted; gives ZoneRestrictions. Refuses (WALLS_UNAVAILABLE) a
+`.git` or `.forge` that is a link. Threat: whoever can rename a directory above a protected path can make that path
+anew, so each directory on the way is a mount point of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from golem_forge.core.effects import Mark, Verb
+from golem_forge.core.verdict import Verdict
+from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.links import find
+from golem_forge.sandbox.protected import GIT_FILE, marks
+from golem_forge.sandbox.target import Kind, kind_of
+from golem_forge.sandbox.walls.budget import is_below, within_budget
+from golem_forge.sandbox.walls.masking import is_masked, is_read_only
+from golem_forge.sandbox.walls.placeholder import missing_directories
+from golem_forge.sandbox.walls.plan import Restriction, Why
+from golem_forge.sandbox.walls.scan import EntryKind, Finding, Parts, ZoneScan
+from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.sandbox.zones import Zone
+
+_MUST_NOT_BE_LINKS = frozenset({GIT_FILE, ".forge"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneRestrictions:
+    writable: bool
+    masked: bool = False
+    """The whole zone."""
+    found: tuple[Restriction, ...] = ()
+    """Parents before what lies in them; nothing below something that already says the same."""
+    pinned: tuple[Parts, ...] = ()
+    """Directories that stay writable but become mount points, so that they cannot be renamed."""
+    placeholders: tuple[Parts, ...] = ()
+    """Those of `found` that are missing or empty: an empty read-only directory stands there."""
+    lifted: tuple[Parts, ...] = ()
+    """Readable in this call although the directory they are in stays masked."""
+    notices: tuple[str, ...] = ()
+    """For the person: what is more closed than they may expect."""
+
+
+def restrictions(
+    zone: Zone, scan: ZoneScan, rules: Sequence[PathRule], *, writable: bool, lifted: frozenset[str] = frozenset()
+) -> ZoneRestrictions:
+    """`lifted`: virtual paths that this call's approved effects name."""
+    judge = _Judge(zone, rules, lifted)
+    around = marks([part for part in zone.host.split("/") if part], unprotect=zone.unprotect)
+    if judge.masks((), secret=Mark.SECRET_PATH in around):
+        return ZoneRestrictions(writable=False, masked=True)
+    writable = writable and Mark.PROTECTED_PATH not in around and not judge.read_only(())
+    masks = {one.parts: one for one in _masked(judge, scan) if not judge.lifts(one.parts)}
+    opened = tuple(sorted(parts for parts in judge.granted() if is_below(parts, masks)))
+    only_masks = ZoneRestrictions(writable=False, found=_outermost(masks.values()), lifted=opened)
+    if not writable:
+        return only_masks
+    placeholders = tuple(missing_directories(zone, scan))
+    closed = {one.parts: one for one in _read_only(judge, scan)} | {
+        parts: Restriction(parts=parts, why=Why.PROTECTED, directory=True) for parts in placeholders
+    }
+    guard = within_budget(zone.virtual(()), closed)
+    if guard is None:
+        text = f"{zone.virtual(())} is read-only for commands: it holds more protected paths than walls can guard."
+        return replace(only_masks, notices=(text,))
+    return ZoneRestrictions(
+        writable=True,
+        found=_outermost([*(one for one in guard.closed if one.parts not in masks), *masks.values()]),
+        pinned=tuple(parts for parts in guard.pinned if parts not in masks and not is_below(parts, masks)),
+        placeholders=tuple(parts for parts in placeholders if any(one.parts == parts for one in guard.closed)),
+        lifted=opened,
+        notices=guard.notices,
+    )
+
+
+def named_paths(zone: Zone, rules: Sequence[PathRule]) -> Iterator[tuple[Parts, Kind]]:
+    """The existing paths of a zone that rules name outright; a plan is only good while these are the same."""
+    yield from _Judge(zone, rules, frozenset()).literal()
+
+
+class _Judge:
+    """Rules and grants, asked about paths of one zone by their components."""
+
+    def __init__(self, zone: Zone, rules: Sequence[PathRule], lifted: frozenset[str]) -> None:
+        self.zone = zone
+        self.rules = [_with_all_below(rule) for rule in rules]
+        self._lifted = lifted
+
+    def masks(self, parts: Parts, *, secret: bool = False) -> bool:
+        return is_masked(self._outer(parts), secret=secret, rules=self.rules)
+
+    def read_only(self, parts: Parts) -> bool:
+        return is_read_only(self._outer(parts), self.rules)
+
+    def lifts(self, parts: Parts) -> bool:
+        return self.zone.virtual(parts) in self._lifted and not self._blocked(parts)
+
+    def granted(self) -> Iterator[Parts]:
+        """Everything this call may read although it is masked for others."""
+        start = self.zone.virtual(()) + "/"
+        for virtual in self._lifted:
+            parts = tuple(virtual.removeprefix(start).split("/"))
+            if virtual.startswith(start) and not self._blocked(parts):
+                yield parts
+
+    def literal(self) -> Iterator[tuple[Parts, Kind]]:
+        """The existing paths of this zone that rules name outright."""
+        start = self._outer(()) + "/"
+        for rule in self.rules:
+            if rule.literal.startswith(start):
+                yield from self.existing(tuple(rule.literal.removeprefix(start).split("/")))
+
+    def existing(self, parts: Parts) -> Iterator[tuple[Parts, Kind]]:
+        """The path itself, or where a link leads inside the zone; nothing if nothing is there."""
+        try:
+            there = find(self.zone, parts, follow_last=True)
+        except SandboxError:
+            return
+        kind = kind_of(there.stat)
+        if there.parts and kind is not None:
+            yield there.parts, kind
+
+    def places(self, parts: Parts, kind: EntryKind) -> Iterator[tuple[Parts, Kind]]:
+        """Where a name's content lies: nothing can stand on a link, but on what it leads to."""
+        if kind is EntryKind.LINK:
+            yield from self.existing(parts)
+        else:
+            yield parts, Kind.DIRECTORY if kind is EntryKind.DIRECTORY else Kind.FILE
+
+    def _outer(self, parts: Parts) -> str:
+        """As the program names it, which is how rules are written."""
+        return self.zone.virtual((*self.zone.subpath, *parts))
+
+    def _blocked(self, parts: Parts) -> bool:
+        name = self._outer(parts)
+        blocking = [rule for rule in self.rules if rule.verdict is Verdict.BLOCKED and Verb.READ in rule.access]
+        return any(rule.matches(name) for rule in blocking)
+
+
+def _masked(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
+    for finding in scan.findings:
+        if finding.secret and judge.masks(finding.parts, secret=True):
+            for parts, kind in judge.places(finding.parts, finding.kind):
+                yield Restriction(parts=parts, why=Why.SECRET, masked=True, directory=kind is Kind.DIRECTORY)
+    for parts, kind in _ruled(judge, scan, {Verb.READ}):
+        if judge.masks(parts):
+            yield Restriction(parts=parts, why=Why.RULE, masked=True, directory=kind is Kind.DIRECTORY)
+
+
+def _read_only(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
+    for parts, kind in _ruled(judge, scan, {Verb.WRITE, Verb.DELETE}):
+        if judge.read_only(parts):
+            yield Restriction(parts=parts, why=Why.RULE, directory=kind is Kind.DIRECTORY)
+    for finding in scan.findings:
+        if finding.protected:
+            for parts, kind in _protected_places(judge, finding):
+                yield Restriction(parts=parts, why=Why.PROTECTED, directory=kind is Kind.DIRECTORY)
+
+
+def _ruled(judge: _Judge, scan: ZoneScan, verbs: set[Verb]) -> Iterator[tuple[Parts, Kind]]:
+    """Paths that a rule about one of these verbs could mean: named outright, or every name the scan saw."""
+    meant = [rule for rule in judge.rules if rule.verdict is not Verdict.PRE_APPROVED and verbs & rule.access]
+    if not meant:
+        return
+    yield from judge.literal()
+    scanning = [rule for rule in meant if not rule.literal]
+    if scanning:
+        for parts, kind in scan.names():
+            if any(rule.matches(judge._outer(parts)) for rule in scanning):
+                yield from judge.places(parts, kind)
+
+
+def _protected_places(judge: _Judge, finding: Finding) -> Iterator[tuple[Parts, Kind]]:
+    parts = finding.parts
+    if finding.kind is EntryKind.LINK:
+        if parts[-1].casefold() in _MUST_NOT_BE_LINKS:
+            shown = judge.zone.virtual(parts)
+            raise walls_unavailable(
+                f"'{shown}' is a link, which a command could replace", f"Put the real thing at '{shown}'."
+            )
+        if len(parts) > 1:  # nothing can stand on the link, so the directory it is in must not change
+            yield parts[:-1], Kind.DIRECTORY
+    yield from judge.places(parts, finding.kind)
+
+
+def _with_all_below(rule: PathRule) -> PathRule:
+    """What a rule names outright, it means with everything below."""
+    if not rule.literal:
+        return rule
+    literal, matches = rule.literal, rule.matches
+    return replace(rule, matches=lambda name: name == literal or name.startswith(literal + "/") or matches(name))
+
+
+def _outermost(found: Iterable[Restriction]) -> tuple[Restriction, ...]:
+    """Without what lies below a masked path, or is read-only below something read-only; parents first."""
+    every = {one.parts: one for one in found}
+    masked = {parts for parts, one in every.items() if one.masked}
+    kept = [
+        one
+        for parts, one in every.items()
+        if not is_below(parts, masked) and (one.masked or not is_below(parts, every))
+    ]
+    return tuple(sorted(kept, key=lambda one: (len(one.parts), one.parts)))

@@ -1,0 +1,212 @@
+"""The system call filter of a child: a classic BPF program, assembled here for the machine's own processor.
+
+Takes what the other walls leave open (`Network`, `Changes`), gives the bytes that `bwrap --seccomp` and the launcher
+load. Refuses (SandboxError WALLS_UNAVAILABLE) a processor it has no numbers for. Threat: a kernel interface that
+reaches around mounts, namespaces and Landlock. Arguments in memory cannot be judged by a filter (the child may change
+them meanwhile), so only numbers in registers are looked at.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from golem_forge.sandbox.errors import walls_unavailable
+from golem_forge.sandbox.walls.seccomp_numbers import PROCESSORS, Processor
+
+
+class Network(StrEnum):
+    OWN = "own"
+    """A network namespace of its own: ordinary sockets reach nothing outside it."""
+    SHARED = "shared"
+    """The host's network, declared by a tool or server and trusted so."""
+    NONE = "none"
+    """No namespace and no network: no socket but a pair of streams."""
+
+
+class Changes(StrEnum):
+    """Who refuses changes of mode, owner, times and attributes."""
+
+    BY_MOUNTS = "by_mounts"
+    """Read-only mounts do (level full)."""
+    REFUSED = "refused"
+    """Nobody else does (Landlock knows no such right): the filter refuses all of them, by path and by descriptor."""
+
+
+_REFUSED: Final = (
+    # other processes' memory and descriptors
+    *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp"),
+    # large kernel interfaces that checks elsewhere do not see into
+    *("io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd"),
+    *("keyctl", "add_key", "request_key", "fanotify_init", "fanotify_mark", "open_by_handle_at", "lookup_dcookie"),
+    # the tree of mounts
+    *("mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "mount_setattr"),
+    *("fsopen", "fsconfig", "fsmount", "fspick", "setns"),
+    # the kernel and the machine
+    *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "create_module"),
+    *("get_kernel_syms", "query_module", "nfsservctl", "uselib", "sysfs", "_sysctl", "iopl", "ioperm", "modify_ldt"),
+    *("reboot", "swapon", "swapoff", "acct", "syslog", "quotactl", "quotactl_fd", "vhangup"),
+    *("settimeofday", "clock_settime", "adjtimex", "clock_adjtime", "sethostname", "setdomainname"),
+)
+_ATTRIBUTES: Final = (
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+    *("utime", "utimes", "utimensat", "futimesat", "file_setattr"),
+    *("setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr"),
+    "removexattrat",
+)
+_SHARED_MEMORY: Final = (
+    *("shmget", "shmat", "shmctl", "semget", "semop", "semctl", "semtimedop"),
+    *("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
+)
+"""Without an ipc namespace these are the host's, and Landlock does not know them."""
+_OWN_PROCESS_ONLY: Final = {
+    "prlimit64": 0,
+    "sched_setaffinity": 0,
+    "sched_setscheduler": 0,
+    "sched_setparam": 0,
+    "sched_setattr": 0,
+    "setpriority": 1,
+    "ioprio_set": 1,
+    "migrate_pages": 0,
+    "move_pages": 0,
+}
+"""Which argument names the process; without a pid namespace it must be 0, oneself."""
+_WHOLE_USER: Final = {"setpriority": 2, "ioprio_set": 3}
+"""First argument with which 0 means all processes of the user, Forge among them."""
+_NAMING: Final = ("connect", "bind", "listen", "accept", "accept4")
+
+_NEW_NAMESPACE: Final = 0x7E020000  # CLONE_NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
+_NEW_TIME_NAMESPACE: Final = 0x80  # only `unshare` takes it: in `clone` these bits are the exit signal
+_TYPING_FOR_OTHERS: Final = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: characters into a terminal as if typed
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_STREAM, _SEQPACKET = 1, 5
+_FILE_QUESTIONS: Final = (0x80086601, 0x80087601, 0xC020660B, 1, 2)
+"""FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FIEMAP, FIBMAP, FIGETBSZ: they ask and change nothing."""
+
+
+class _Step(NamedTuple):
+    """struct sock_filter."""
+
+    code: int
+    if_true: int
+    if_false: int
+    value: int
+
+
+def _load(offset: int) -> _Step:
+    return _Step(0x20, 0, 0, offset)
+
+
+def _argument(index: int) -> _Step:
+    """The low half of an argument: all of it where the kernel takes an int, as it does for every one asked here."""
+    return _load(16 + 8 * index)
+
+
+def _give(value: int) -> _Step:
+    return _Step(0x06, 0, 0, value)
+
+
+def _and(mask: int) -> _Step:
+    return _Step(0x54, 0, 0, mask)
+
+
+_ALLOW: Final = _give(0x7FFF0000)
+_KILL: Final = _give(0x80000000)
+
+
+def _error(number: int) -> _Step:
+    return _give(0x00050000 | number)
+
+
+_DENY: Final = _error(errno.EPERM)
+
+
+def _if_equal(value: int, then: Iterable[_Step]) -> list[_Step]:
+    """`then` must end in a verdict: what follows is for other values."""
+    steps = list(then)
+    return [_Step(0x15, 0, len(steps), value), *steps]
+
+
+def _if_at_least(value: int, then: _Step) -> list[_Step]:
+    return [_Step(0x35, 0, 1, value), then]
+
+
+def _if_any_bit(mask: int, then: _Step) -> list[_Step]:
+    return [_Step(0x45, 0, 1, mask), then]
+
+
+def _one_of(values: Iterable[int]) -> list[_Step]:
+    return [step for value in values for step in _if_equal(value, [_ALLOW])]
+
+
+def _sockets(network: Network, *, unix: bool) -> dict[str, list[_Step]]:
+    """Which kinds may be made. Netlink only to ask for the interfaces, as `getifaddrs` does."""
+    if network is Network.NONE:
+        made = [_DENY]
+    else:
+        families = [_AF_UNIX, _AF_INET, _AF_INET6] if unix else [_AF_INET, _AF_INET6]
+        routes = [_argument(2), *_one_of([0]), _error(errno.EAFNOSUPPORT)]
+        made = [_argument(0), *_one_of(families), *_if_equal(_AF_NETLINK, routes), _error(errno.EAFNOSUPPORT)]
+    if unix:
+        return {"socket": made}
+    # A datagram pair could be pointed at any host socket by name afterwards; connected streams cannot.
+    streams = [_argument(1), _and(0xF), *_one_of([_STREAM, _SEQPACKET]), _DENY]
+    return {"socket": made, "socketpair": [_argument(0), *_if_equal(_AF_UNIX, streams), _DENY]}
+
+
+def _device_controls(changes: Changes) -> list[_Step]:
+    refused = [step for value in _TYPING_FOR_OTHERS for step in _if_equal(value, [_DENY])]
+    if changes is Changes.BY_MOUNTS:
+        return [_argument(1), *refused, _ALLOW]
+    # File systems take changes (flags, subvolumes, clones) by ioctl on a descriptor that is only open for reading:
+    # nothing passes but terminals, pipes and questions.
+    terminals = [_and(0xFF00), *_one_of([ord("T") << 8]), _error(errno.ENOTTY)]
+    return [_argument(1), *refused, *_one_of(_FILE_QUESTIONS), *terminals]
+
+
+def _rules(network: Network, changes: Changes) -> dict[str, list[_Step]]:
+    """Call → the steps that judge it, each list ending in a verdict. What is not named is allowed."""
+    alone = changes is Changes.REFUSED
+    """Only Landlock besides: no namespace hides other processes, shared memory and sockets."""
+    rules = {name: [_DENY] for name in _REFUSED}
+    rules["clone3"] = [_error(errno.ENOSYS)]  # its flags are in memory; libraries then use `clone`
+    rules["clone"] = [_argument(0), *_if_any_bit(_NEW_NAMESPACE, _DENY), _ALLOW]
+    rules["unshare"] = [_argument(0), *_if_any_bit(_NEW_NAMESPACE | _NEW_TIME_NAMESPACE, _DENY), _ALLOW]
+    rules["personality"] = [_argument(0), *_one_of([0, 0xFFFFFFFF]), _DENY]
+    rules["ioctl"] = _device_controls(changes)
+    rules |= _sockets(network, unix=not alone)
+    if alone:
+        rules |= {name: [_DENY] for name in (*_ATTRIBUTES, *_SHARED_MEMORY)}
+        for name, where in _OWN_PROCESS_ONLY.items():
+            everybody = [_argument(0), *_if_equal(_WHOLE_USER[name], [_DENY])] if name in _WHOLE_USER else []
+            rules[name] = [*everybody, _argument(where), *_one_of([0]), _DENY]
+        if network is Network.NONE:
+            rules |= {name: [_DENY] for name in _NAMING}
+    return rules
+
+
+def assemble(processor: Processor, rules: dict[str, list[_Step]]) -> bytes:
+    """The program: foreign conventions first, then one comparison for each call named."""
+    steps = [_load(4), _Step(0x15, 1, 0, processor.audit), _KILL, _load(0)]
+    if processor.foreign_bit:
+        steps += _if_at_least(processor.foreign_bit, _error(errno.ENOSYS))
+    for name, body in rules.items():
+        if (number := processor.numbers.get(name)) is not None:
+            steps += _if_equal(number, body)
+    return b"".join(struct.pack("=HBBI", *step) for step in (*steps, _ALLOW))
+
+
+@lru_cache(maxsize=16)
+def filter_program(*, network: Network = Network.OWN, changes: Changes = Changes.BY_MOUNTS, machine: str = "") -> bytes:
+    """Level full: the defaults. Level landlock: `Network.NONE` and `Changes.REFUSED`. `machine` as `uname -m` says,
+    empty for this one."""
+    processor = PROCESSORS.get(machine or os.uname().machine)
+    if processor is None:
+        cause = f"there is no system call filter for this processor ({machine or os.uname().machine})"
+        raise walls_unavailable(cause, "Use a machine with an x86_64 or aarch64 processor.")
+    return assemble(processor, _rules(network, changes))

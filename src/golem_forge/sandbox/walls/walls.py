@@ -1,0 +1,351 @@
+"""Walls: one worker's way to run processes. Takes a Job that was judged and approved, gives a running WalledChild.
+
+The same zones that decide what tools open decide here what the kernel lets a child do. Refuses with
+WALLS_UNAVAILABLE, and then nothing was run: a machine without walls, a zone that is not what it was, a job that needs
+more than this machine's walls can hold. There is no way around them for a single call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.effects import Verb
+from golem_forge.events.redaction import Redactor
+from golem_forge.events.stream_redaction import StreamRedactor
+from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.processes.capture import Capture
+from golem_forge.sandbox.processes.child import Child
+from golem_forge.sandbox.processes.launch import Launch
+from golem_forge.sandbox.processes.start import start as start_process
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls import backend as programs
+from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
+from golem_forge.sandbox.walls.child_output import output_redactor
+from golem_forge.sandbox.walls.environment import child_environment
+from golem_forge.sandbox.walls.job import Job, Streams
+from golem_forge.sandbox.walls.levels import Level, WallsReport
+from golem_forge.sandbox.walls.placeholder import Occupied, occupy
+from golem_forge.sandbox.walls.plan import Refusal, WallPlan
+from golem_forge.sandbox.walls.planning import Place, Planned, Planner
+from golem_forge.sandbox.walls.settings import PathRule, WallSettings
+from golem_forge.sandbox.zones import Zone
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.network.proxy import HostProxy
+    from golem_forge.sandbox.walls.toolchains import Toolchains
+
+_OCCUPY_WITHIN_S: Final = 2.0
+_WINDOW: Final = 256 * 1024
+
+
+def ripgrep() -> str:
+    """The host path of the `rg` that came with Forge; empty if there is none."""
+    return programs.ripgrep()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """What is known once a child has ended."""
+
+    denials: tuple[dict[str, Any], ...] = ()
+    protected_created: tuple[str, ...] = ()
+    """Virtual paths of protected names that did not exist before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What zones and walls would allow at one path."""
+
+    virtual: str
+    inner: str
+    """As a child names it."""
+    read: Refusal | None
+    write: Refusal | None
+
+
+class WalledChild:
+    def __init__(
+        self, child: Child, plan: WallPlan, *, created: Callable[[], tuple[str, ...]], proxy: HostProxy | None = None
+    ) -> None:
+        self.child = child
+        self._plan = plan
+        self._created = created
+        self._proxy = proxy
+
+    def aftermath(self) -> Aftermath:
+        """Call it after the end."""
+        ending = self.child.ending
+        texts = (each for each in (self.child.output, self.child.errors) if each is not None)
+        text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
+        return Aftermath(
+            denials=denials.find(
+                self._plan,
+                text,
+                exit_code=ending.exit_code if ending else None,
+                signal_number=ending.signal if ending else None,
+                refused_hosts=self._proxy.refused if self._proxy else (),
+            ),
+            protected_created=self._created(),
+        )
+
+
+class Walls:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        settings: WallSettings | None = None,
+        *,
+        forge_home: Path,
+        redactor: Redactor | None = None,
+        rules: Callable[[], tuple[PathRule, ...]] = tuple,
+        report: WallsReport | None = None,
+        environ: Mapping[str, str] | None = None,
+        home: Path | None = None,
+        bwrap: str = "",
+    ) -> None:
+        """`environ`, `home`: the person's own, if not those of this process; `bwrap`: another backend than the
+        system's."""
+        self._sandbox = sandbox
+        self._settings = settings or WallSettings()
+        self._redactor = redactor
+        self._report = report
+        self._probing: asyncio.Lock | None = None
+        self._listeners: list[Callable[[WallsReport], None]] = []
+        self._bwrap = bwrap
+        self._backend: programs.Backend | None = None
+        self._output: tuple[int, Redactor] | None = None
+        self._forge_home = forge_home
+        self._planner = Planner(
+            sandbox,
+            self._settings,
+            forge_home=forge_home,
+            rules=rules,
+            environ=os.environ if environ is None else environ,
+            home=home or Path.home(),
+        )
+
+    async def report(self) -> WallsReport:
+        """What this machine gives, tried once."""
+        if self._report is None and self._settings.off:
+            self._report = WallsReport(level=Level.OFF)
+        if self._report is None:
+            from golem_forge.sandbox.walls.probe import probe
+
+            self._probing = self._probing or asyncio.Lock()
+            async with self._probing:
+                self._report = self._report or await probe(cache=self._forge_home / "cache")
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(self._report)
+        return self._report
+
+    def on_report(self, listener: Callable[[WallsReport], None]) -> None:
+        """`listener` is told once, when a report is first asked for: before the first child starts."""
+        self._listeners.append(listener)
+
+    async def level(self) -> Level:
+        return (await self.report()).level
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """For the person, at start-up: what behaves otherwise than they may expect, as far as it is known."""
+        return (*self._planner.start_up_notices(), *self._planner.notices)
+
+    def survey(self) -> tuple[str, ...]:
+        """The same after a look at every zone, for `forge doctor`; what would stop a start is among it."""
+        try:
+            for zone in self._planner.zones:
+                self._planner.check(zone, writable=self._planner.is_writable(zone, Job(argv=())))
+            self._planner.planned(Job(argv=()))
+        except SandboxError as error:
+            return (*self.notices, error.message)
+        return self.notices
+
+    def toolchains(self) -> Toolchains:
+        """What children see of the person's toolchains, and what was refused."""
+        return self._planner.toolchains
+
+    def search_path(self) -> tuple[str, ...]:
+        """Host directories of the inner PATH, in order, without Forge's own."""
+        return tuple(path for path in self._planner.toolchains.path if path != layout.SHIPPED)
+
+    def stands_at(self, zone: str, level: Level = Level.FULL) -> str:
+        """Where a child finds a zone; empty if it has none of that name."""
+        found = next((one for one in self._planner.zones if one.name == zone), None)
+        if found is None:
+            return ""
+        return self._planner.stands_at(found) if level is Level.FULL else found.host
+
+    def explain(self, path: str) -> Explanation:
+        """What a child could do at a path, by its address or host path. Raises SandboxError for one in no zone."""
+        place = self._sandbox.locate(path)
+        base = self._planner.stands_at(place.zone) if place.zone else "/"
+        inner = os.path.join(base, *place.parts)
+        plan = self._planner.planned(Job(argv=())).plan
+        return Explanation(
+            virtual=place.virtual,
+            inner=inner,
+            read=plan.refusal(inner, Verb.READ),
+            write=plan.refusal(inner, Verb.WRITE),
+        )
+
+    async def start(self, job: Job) -> WalledChild:
+        """Returns when the command is about to run. Raises SandboxError; nothing was run then."""
+        report = await self.report()
+        if report.level is Level.NONE:
+            raise walls_unavailable(report.cause or "this machine has none", report.fix or bubblewrap.FIX)
+        if report.level is not Level.FULL:
+            return await self._start_without_namespaces(job, report)
+        return await self._start_full(job)
+
+    async def _start_full(self, job: Job) -> WalledChild:
+        occupied: list[Occupied] = []
+        proxy: HostProxy | None = None
+
+        def leave() -> None:
+            if proxy is not None:
+                proxy.close()
+            for one in occupied:
+                one.leave()
+
+        before_go = None
+        if job.hosts:
+            from golem_forge.sandbox.network.namespace import open_listener
+            from golem_forge.sandbox.network.proxy import HostProxy
+
+            proxy = HostProxy(job.hosts)
+
+            async def before_go(pid: int) -> None:
+                assert proxy is not None
+                await proxy.serve(await open_listener(pid))
+
+        try:
+            for zone in self._planner.zones:
+                writable = self._planner.is_writable(zone, job)
+                self._planner.check(zone, writable=writable)
+                if writable:
+                    occupied.append(await _occupied(zone))
+            place = self._planner.working_directory(job)
+            planned, launch = self._launch(job, place, leave, before_go, occupied)
+        except BaseException:
+            leave()
+            raise
+        child = await start_process(launch, job.streams, stdin=job.stdin, filter=self._text_filter)
+        plan = replace(planned.plan, cwd=place.inner)
+        return WalledChild(child, plan, created=lambda: self._planner.created(planned), proxy=proxy)
+
+    def prepared(self, job: Job) -> Launch:
+        """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
+        caller's to close; nothing is locked, and no placeholder is kept."""
+        return self._launch(job, self._planner.working_directory(job), lambda: None, None, [])[1]
+
+    def _launch(
+        self,
+        job: Job,
+        place: Place,
+        leave: Callable[[], None],
+        before_go: Callable[[int], Awaitable[None]] | None,
+        occupied: list[Occupied],
+    ) -> tuple[Planned, Launch]:
+        for last in (False, True):
+            planned = self._planner.planned(job)
+            for one in occupied:
+                one.placeholders = planned.held[one.zone.name].placeholders
+            try:
+                return planned, bubblewrap.launch(
+                    self._found_backend(),
+                    (*planned.mounts, layout.closing(place.inner)),
+                    argv=job.argv,
+                    env=self._environment(job, layout.HOME, layout.TEMPORARY, Level.FULL),
+                    limits=job.limits or self._settings.limits,
+                    terminal=job.streams is Streams.TERMINAL,
+                    sockets=not job.own_program,
+                    shown=self._sandbox.virtualise,
+                    addresses=tuple(zone.virtual(()) for zone in self._planner.zones),
+                    before_go=before_go,
+                    afterwards=leave,
+                )
+            except bubblewrap.LayoutChanged:
+                if last:
+                    break
+        raise walls_unavailable("files of a zone changed while they were being built", "Try again.")
+
+    async def _start_without_namespaces(self, job: Job, report: WallsReport) -> WalledChild:
+        level = report.level
+        if level is Level.LANDLOCK and (refusal := landlock.needs_full(job, self._sandbox, report.fix or landlock.FIX)):
+            raise refusal
+        for zone in self._planner.zones:
+            self._planner.check(zone, writable=False)
+        place = self._planner.working_directory(job)
+        planned = self._planner.planned(replace(job, reads_only=True))
+        zones = {zone.name: zone for zone in self._planner.zones}
+        masked = [(zones[name], one.parts) for name, held in planned.held.items() for one in held.found if one.masked]
+        masked += [(zones[name], ()) for name, held in planned.held.items() if held.masked]
+        lifted = [(zones[name], parts) for name, held in planned.held.items() for parts in held.lifted]
+        toolchains = self._planner.toolchains
+        rg = ripgrep()
+        command = landlock.Command(
+            argv=landlock.host_operands(job.argv, self._sandbox) if job.host_operands else job.argv,
+            env=self._environment(job, "", "", level),
+            cwd=place.host,
+            streams=job.streams,
+            limits=job.limits or self._settings.limits,
+            readable=(*(zone.host for zone in zones.values()), *toolchains.directories, *((rg,) if rg else ())),
+            masked=(*(zone.real(parts) for zone, parts in masked), *toolchains.masked),
+            lifted=tuple(zone.real(parts) for zone, parts in lifted),
+            gitconfig=self._planner.gitconfig(),
+        )
+        child = await start_process(
+            landlock.launch(command, level=level), job.streams, stdin=job.stdin, filter=self._text_filter
+        )
+        plan = replace(planned.plan, cwd=place.host or "/") if level is Level.LANDLOCK else WallPlan()
+        return WalledChild(child, plan, created=tuple)
+
+    def _environment(self, job: Job, home: str, tmp: str, level: Level) -> dict[str, str]:
+        toolchains = self._planner.toolchains
+        path = toolchains.path
+        declared = dict(job.env)
+        if level is not Level.FULL:
+            own = os.path.dirname(ripgrep())
+            path = tuple(own if entry == layout.SHIPPED else entry for entry in path)
+        if job.hosts and level is Level.FULL:  # without namespaces no proxy stands there
+            from golem_forge.sandbox.network.namespace import proxy_environment
+
+            declared |= proxy_environment()
+        return child_environment(path=path, variables=toolchains.variables, home=home, tmp=tmp, declared=declared)
+
+    def _found_backend(self) -> programs.Backend:
+        if self._backend is None:
+            path = self._bwrap or programs.find_bwrap()
+            if path is None:
+                raise walls_unavailable("bubblewrap (bwrap) is not installed", "Install the package bubblewrap.")
+            self._backend = programs.backend(path)
+        return self._backend
+
+    def _text_filter(self) -> StreamRedactor:
+        known = len(self._redactor.secrets) + len(self._redactor.paths) if self._redactor else 0
+        if self._output is None or self._output[0] != known:
+            self._output = (known, output_redactor(self._planner.zones, self._redactor))
+        return StreamRedactor(self._output[1])
+
+
+async def _occupied(zone: Zone) -> Occupied:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _OCCUPY_WITHIN_S
+    while (lock := occupy(zone)) is None:
+        if loop.time() > deadline:
+            raise walls_unavailable(f"another program keeps the directory of zone '/{zone.name}' locked", "Try again.")
+        await asyncio.sleep(0.002)
+    return lock
+
+
+def _ends(capture: Capture) -> bytes:
+    """The beginning and the end of an output; evidence in between is not looked for."""
+    if capture.size <= 2 * _WINDOW:
+        return capture.read()
+    return capture.read(0, _WINDOW) + b"\n" + capture.read(capture.size - _WINDOW)

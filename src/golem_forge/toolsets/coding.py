@@ -1,0 +1,41 @@
+"""The bundle `coding`: what an agent needs to work in a directory, under one name.
+
+`coding: {exec: {walled: preApproved}}` hands a member its own keys; a member that is not named gets an empty block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from golem_forge.tools.tool import Tool
+from golem_forge.tools.toolset import Toolset, ToolsetContext
+from golem_forge.toolsets.filesystem import create_read_file_tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class CodingToolset:
+    name = "coding"
+
+    def __init__(self, members: Iterable[Toolset]) -> None:
+        self._members = tuple(members)
+
+    @property
+    def config(self) -> type[BaseModel]:
+        from pydantic import ConfigDict, Field, create_model
+
+        blocks: dict[str, Any] = {
+            member.name: (member.config or dict[str, Any], Field(default=None)) for member in self._members
+        }
+        return create_model("coding", __config__=ConfigDict(extra="forbid"), **blocks)
+
+    def get_tools(self, ctx: ToolsetContext) -> Sequence[Tool]:
+        from dataclasses import replace
+
+        tools = [create_read_file_tool(ctx.sandbox)]
+        for member in self._members:
+            block = getattr(ctx.config, member.name, None) if ctx.config is not None else None
+            tools += member.get_tools(replace(ctx, config=block))
+        return tools

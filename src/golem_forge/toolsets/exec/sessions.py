@@ -1,0 +1,140 @@
+"""Commands that run: each watched until it ends, numbered once it outlives its call, ended with the Forge session.
+
+`ExecSessions` is kept in the session's parts. A number belongs to the worker whose call started it; for every other
+worker it does not exist. At most 64 run at once, the last 64 that ended can still be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.core.errors import ToolFailed
+from golem_forge.toolsets.exec.pending import PendingInput
+from golem_forge.toolsets.exec.text import ENDED, TIMED_OUT
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.processes.child import Child
+    from golem_forge.sandbox.processes.ending import Ending
+    from golem_forge.sandbox.walls.walls import WalledChild
+
+MOST_RUNNING: Final = 64
+MOST_ENDED: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What is known of a command before it runs."""
+
+    worker: str
+    tty: bool
+    timeout_s: float
+    no_walls: bool = False
+    """The person switched walls off: typing into it is then as grave as starting it was."""
+
+
+class Running:
+    """One started command, from its start until nobody can ask for it any more."""
+
+    def __init__(self, walled: WalledChild, kind: Started) -> None:
+        self.walled = walled
+        self.worker = kind.worker
+        self.tty = kind.tty
+        self.timeout_s = kind.timeout_s
+        self.no_walls = kind.no_walls
+        self.number = 0
+        """0 while its first call still waits for it."""
+        self.delivered = 0
+        """How much of its output was handed out, in bytes."""
+        self.input = PendingInput()
+        self._started = time.monotonic()
+        self._watch = asyncio.ensure_future(self._until_it_ends())
+
+    @property
+    def child(self) -> Child:
+        return self.walled.child
+
+    @property
+    def ending(self) -> Ending | None:
+        return self._watch.result() if self._watch.done() and not self._watch.cancelled() else None
+
+    @property
+    def seconds(self) -> float:
+        ending = self.ending
+        return time.monotonic() - self._started if ending is None else ending.seconds
+
+    async def settle(self, seconds: float) -> None:
+        """Returns when it ended, or after this time."""
+        await asyncio.wait((self._watch,), timeout=seconds)
+
+    async def end(self) -> None:
+        """Ends the whole tree; goes on doing so even if the caller itself is cancelled meanwhile."""
+        await asyncio.shield(asyncio.ensure_future(self.child.end(ENDED)))
+        await asyncio.shield(self._watch)
+
+    def when_ended(self, told: Callable[[Running], None]) -> None:
+        self._watch.add_done_callback(lambda _: told(self))
+
+    async def _until_it_ends(self) -> Ending:
+        ending = await self.child.wait(self.timeout_s)
+        return await self.child.end(TIMED_OUT) if ending is None else ending
+
+
+class ExecSessions:
+    def __init__(self) -> None:
+        self._last = 0
+        self._starting = 0
+        self._running: set[Running] = set()
+        self._ended: OrderedDict[int, Running] = OrderedDict()
+
+    def check_room(self) -> None:
+        if len(self._running) + self._starting >= MOST_RUNNING:
+            raise ToolFailed(f"too many running sessions ({MOST_RUNNING}); end one first", code="TOO_MANY_SESSIONS")
+
+    async def start(self, start: Callable[[], Awaitable[WalledChild]], kind: Started) -> Running:
+        """Starts a command and watches it. What is about to start counts already: many may be asked for at once."""
+        self.check_room()
+        self._starting += 1
+        try:
+            walled = await start()
+        finally:
+            self._starting -= 1
+        running = Running(walled, kind)
+        self._running.add(running)
+        running.when_ended(self._retire)
+        return running
+
+    def number(self, running: Running) -> int:
+        """Makes it a session: from now on it is found by this number."""
+        if not running.number:
+            self._last += 1
+            running.number = self._last
+            if running.ending is not None:
+                self._remember(running)
+        return running.number
+
+    def find(self, number: int, worker: str) -> Running | None:
+        found = self._ended.get(number) or next((each for each in self._running if each.number == number), None)
+        return found if found is not None and number > 0 and found.worker == worker else None
+
+    async def aclose(self) -> None:
+        """The Forge session ends: nothing outlives it."""
+        running, self._running = list(self._running), set()
+        with contextlib.suppress(Exception):
+            await asyncio.gather(*(each.end() for each in running), return_exceptions=True)
+        self._ended.clear()
+
+    def _retire(self, running: Running) -> None:
+        self._running.discard(running)
+        if running.number:
+            self._remember(running)
+
+    def _remember(self, running: Running) -> None:
+        self._ended[running.number] = running
+        while len(self._ended) > MOST_ENDED:
+            self._ended.popitem(last=False)

@@ -1,0 +1,112 @@
+"""The `plan` toolset: `update_plan` replaces the plan of the calling worker and tells the UIs.
+
+A plan lives with its session and belongs to one worker; nothing is touched, so nobody is ever asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge._version import __version__
+from golem_forge.core.result import ToolResult
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
+from golem_forge.tools.toolset import ToolsetContext
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Step = dict[str, str]
+"""`{step, status}`."""
+_MOST_STEPS: Final = 50
+_LONGEST_STEP: Final = 500
+_LONGEST_EXPLANATION: Final = 2000
+_DESCRIPTION: Final = (
+    "Keep a plan of the work in steps, and show it. Send the whole plan each time; at most one step is `in_progress`."
+)
+
+
+class Plans:
+    """The plans of one session, by worker."""
+
+    def __init__(self) -> None:
+        self._by_worker: dict[str, list[Step]] = {}
+
+    def of(self, worker: str) -> list[Step]:
+        return [dict(step) for step in self._by_worker.get(worker, ())]
+
+    def replace(self, worker: str, steps: list[Step]) -> None:
+        self._by_worker[worker] = [dict(step) for step in steps]
+
+
+class PlanToolset:
+    name = "plan"
+    config = None
+
+    def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:
+        return [create_update_plan_tool()]
+
+
+def create_update_plan_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
+    """`sandbox` is there for the sake of one signature; a plan has no files."""
+    return Tool(
+        "update_plan",
+        _DESCRIPTION,
+        input_schema=_arguments,
+        execute=_update,
+        needs_approval=needs_approval,
+        label="Update plan",
+        category="Plan",
+        effects=(),
+        inline=True,
+        source=SourceKind.NATIVE,
+        code_digest=__version__,
+    )
+
+
+def _arguments() -> type[BaseModel]:
+    from typing import Annotated, Literal
+
+    from pydantic import AfterValidator, ConfigDict, Field, create_model
+    from pydantic_core import PydanticCustomError
+
+    def at_most_one_in_progress(plan: list[Any]) -> list[Any]:
+        doing = [str(number) for number, step in enumerate(plan, 1) if step.status == "in_progress"]
+        if len(doing) > 1:
+            found = ", ".join(doing)
+            raise PydanticCustomError("plan", "only one step may be in_progress, not {steps}", {"steps": found})
+        return plan
+
+    statuses: Any = Literal["pending", "in_progress", "completed"]
+    step: Any = create_model(
+        "step",
+        __config__=ConfigDict(extra="forbid"),
+        step=(str, Field(min_length=1, max_length=_LONGEST_STEP, description="What is to be done.")),
+        status=(statuses, Field(description="How far it is.")),
+    )
+    plan = Field(min_length=1, max_length=_MOST_STEPS, description="Every step, in order.")
+    explanation = Field(default="", max_length=_LONGEST_EXPLANATION, description="Why the plan changed.")
+    return create_model(
+        "update_plan",
+        plan=(Annotated[list[step], AfterValidator(at_most_one_in_progress)], plan),
+        explanation=(str, explanation),
+    )
+
+
+def _update(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    steps = [_plain(step) for step in args["plan"]]
+    explanation = args.get("explanation", "")
+    ctx.parts.get(Plans).replace(ctx.worker, steps)
+    told: dict[str, Any] = {"plan": steps}
+    if explanation:
+        told["explanation"] = explanation
+    ctx.show("planUpdated", told)
+    done = sum(step["status"] == "completed" for step in steps)
+    return ToolResult(value={"kind": "plan.update", **told}, text=f"Plan updated: {done} of {len(steps)} done.")
+
+
+def _plain(step: Any) -> Step:
+    """A step as it was validated, or as an embedder hands it in."""
+    plain = step if isinstance(step, dict) else step.model_dump()
+    return {"step": plain["step"], "status": plain["status"]}

@@ -1,0 +1,208 @@
+"""grep_files: which files, or which lines, match a pattern.
+
+Looks at regular files inside the zones only: no links, no binary files, nothing in `.git`, nothing that `.gitignore`
+leaves out, and nothing that would need a question of its own (secrets, read rules) unless it is the very path asked
+for. Ripgrep in walls does the work, or Python's `re` in a process that can be killed; both answer alike.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.effects import Verb
+from golem_forge.core.finished import Finished
+from golem_forge.core.result import ToolResult
+from golem_forge.core.verdict import Status
+from golem_forge.sandbox.errors import not_a_file, permission_denied
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import Kind, special_kind
+from golem_forge.sandbox.zones import USER_TOOLS
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.tool import NeedsApproval, Tool
+from golem_forge.toolsets.filesystem.reach import Reach
+from golem_forge.toolsets.filesystem.shape import optional_path_field, reading_plan
+from golem_forge.toolsets.search.held_back import HeldBack, named_is_masked
+from golem_forge.toolsets.search.query import Matches, Mode, Place, Query
+from golem_forge.toolsets.search.scan.include import Include
+from golem_forge.toolsets.search.shape import search_tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from golem_forge.sandbox.target import Target
+    from golem_forge.sandbox.walls.walls import Walls
+
+SECONDS: Final = 30
+LONGEST_PATTERN: Final = 1000
+_LIMIT: Final = 100
+_MORE: Final = "[more matches; narrow the pattern or raise limit]"
+_DESCRIPTION: Final = (
+    "Search files by regular expression, line by line. `mode: files` gives the paths, newest change first; `mode: "
+    "lines` gives `<path>:<line number>: <text>`. Binary files, links, `.git`, secrets and what `.gitignore` leaves "
+    "out are not searched; hidden files are."
+)
+
+
+def grep_files_tool(reach: Reach, needs_approval: NeedsApproval | None = None) -> Tool:
+    return search_tool(
+        "grep_files",
+        _DESCRIPTION,
+        label="Search files",
+        arguments=_arguments,
+        planner=_plan,
+        reach=reach,
+        needs_approval=needs_approval,
+    )
+
+
+def _arguments() -> type[BaseModel]:
+    from typing import Annotated, Literal
+
+    from pydantic import AfterValidator, Field, create_model
+    from pydantic_core import PydanticCustomError
+
+    from golem_forge.toolsets.search.scan.globs import GlobError
+
+    def not_blank(pattern: str) -> str:
+        if not pattern.strip():
+            raise PydanticCustomError("pattern", "must not be blank")
+        for char, name in (("\n", "line break"), ("\0", "NUL")):
+            if (where := pattern.find(char)) >= 0:
+                problem = f"not a valid pattern: a line holds no {name} at position {where}"
+                raise PydanticCustomError("pattern", "{problem}", {"problem": problem})
+        return pattern
+
+    def usable(glob: str) -> str:
+        try:
+            Include(glob, 0)
+        except GlobError as error:
+            raise PydanticCustomError("glob", "{problem}", {"problem": f"not a valid glob: {error}"}) from None
+        return glob
+
+    pattern = Field(max_length=LONGEST_PATTERN, description="The regular expression.")
+    include = Field(
+        default="",
+        max_length=LONGEST_PATTERN,
+        description="Only files whose name fits this glob (`*.py`, `*.{ts,tsx}`), or whose path from `path` on does "
+        "(`src/**/*.py`).",
+    )
+    modes: Any = Literal["files", "lines"]
+    return create_model(
+        "grep_files",
+        pattern=(Annotated[str, AfterValidator(not_blank)], pattern),
+        path=optional_path_field("The directory or file to search", "."),
+        include=(Annotated[str, AfterValidator(usable)], include),
+        mode=(modes, Field(default="files", description="What to give: `files` or `lines`.")),
+        ignore_case=(bool, Field(default=False, description="Whether `a` also matches `A`.")),
+        limit=(int, Field(default=_LIMIT, ge=1, le=2000, description="How many files or lines at most.")),
+    )
+
+
+def _plan(reach: Reach, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = reach.target(args.get("path", "."), Verb.READ, ctx)
+    target.must_exist()
+    if target.kind not in (Kind.FILE, Kind.DIRECTORY):
+        raise not_a_file(target.virtual, special_kind(target.stat))
+    if target.unreadable:
+        raise permission_denied(target.virtual)
+    search = _Search(args, target, _places(target, args.get("include", ""), ctx))
+    return reading_plan(reach, target, partial(search.run, _usable_walls(reach.sandbox, ctx)))
+
+
+def _places(target: Target, include: str, ctx: ToolContext) -> tuple[Place, ...]:
+    rules = ctx.path_rules()
+    if target.zone is not None:
+        assert target.entry is not None
+        masked = named_is_masked(target, rules)
+        inside = [(target.zone, target.entry, masked)]
+    else:
+        zones = sorted(target.zones.values(), key=lambda zone: zone.virtual(("",)))
+        inside = [(zone, zone.root, False) for zone in zones]
+    return tuple(
+        Place(
+            zone=zone,
+            parts=target.parts,
+            entry=entry,
+            is_file=target.kind is Kind.FILE,
+            held=HeldBack(target, zone, rules),
+            include=Include(include, len(target.parts)) if include else None,
+            masked=masked,
+        )
+        for zone, entry, masked in inside
+    )
+
+
+def _usable_walls(own: Sandbox | None, ctx: ToolContext) -> Walls | None:
+    """Walls hold the zones of the context's sandbox; a tool with one of its own has to do without."""
+    return ctx.walls if own is None or own is ctx.sandbox else None
+
+
+class _Search:
+    def __init__(self, args: dict[str, Any], target: Target, places: tuple[Place, ...]) -> None:
+        self._path = target.virtual
+        self._places = places
+        self._args = args
+        self._mode = Mode(args.get("mode", Mode.FILES))
+        self._matches = Matches(args.get("limit", _LIMIT))
+
+    async def run(self, walls: Walls | None) -> ToolResult | Finished:
+        from asyncio import get_running_loop
+
+        args = self._args
+        query = Query(
+            pattern=args["pattern"],
+            ignore_case=args.get("ignore_case", False),
+            mode=self._mode,
+            include=args.get("include", ""),
+            limit=self._matches.limit,
+            places=self._places,
+            until=get_running_loop().time() + SECONDS,
+        )
+        engine = await self._search(query, walls)
+        return await self._result(engine)
+
+    async def _search(self, query: Query, walls: Walls | None) -> str:
+        """Which engine did it."""
+        from golem_forge.sandbox.walls.levels import Level
+        from golem_forge.toolsets.search import python_engine, ripgrep
+
+        everywhere = all(place.zone.name != USER_TOOLS for place in query.places)  # that one is never in walls
+        level = await walls.level() if walls is not None and everywhere else Level.NONE
+        if walls is not None and level in (Level.FULL, Level.LANDLOCK):
+            try:
+                program = ripgrep.program_in_walls(level)
+                await ripgrep.search(query, self._matches, ripgrep.in_walls(walls), program)
+                return "rg"
+            except ripgrep.NotStartable:
+                self._matches = Matches(query.limit)
+        await python_engine.search(query, self._matches)
+        return "python"
+
+    async def _result(self, engine: str) -> ToolResult | Finished:
+        from golem_forge.tools.threads import run_in_thread
+        from golem_forge.toolsets.search.found import newest
+
+        matches = self._matches
+        value: dict[str, Any] = {
+            "kind": "search.result",
+            "engine": engine,
+            "path": self._path,
+            "mode": self._mode.value,
+        }
+        if self._mode is Mode.FILES:
+            shown, more = await run_in_thread(lambda: newest(matches.found, matches.limit))
+            matches.more = matches.more or more
+            value["files"] = shown
+        else:
+            shown = [f"{line.path}:{line.number}: {line.text}" for line in matches.lines]
+            value["matches"] = [line._asdict() for line in matches.lines]
+        value |= {"count": len(shown), "truncated": matches.more or matches.stopped}
+        lines = shown or ["No matches."]
+        if matches.more:
+            lines.append(_MORE)
+        if not matches.stopped:
+            return ToolResult(value=value, text="\n".join(lines))
+        text = "\n".join((f"Search stopped after {SECONDS} s; matches so far:", *lines))
+        return Finished(result=ToolResult(value=value, text=text), status=Status.TIMEOUT)

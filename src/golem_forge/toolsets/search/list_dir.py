@@ -1,0 +1,202 @@
+"""list_dir: a directory and what is below it, depth first, some levels deep and one page at a time.
+
+Walks by held descriptors, never by path and never through a link, so that nothing outside the zone can be put in the
+way. The inside of `.git` is not shown. Directories that cannot be read, or whose reading needs a question of its own
+(secrets, read rules), are listed by name as `[unreadable]` and not entered; the rest goes on. A page beyond the first
+10 000 entries is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.effects import Verb
+from golem_forge.core.errors import ToolFailed
+from golem_forge.core.result import ToolResult
+from golem_forge.sandbox.access import CONTENT, Handle
+from golem_forge.sandbox.errors import not_a_directory, permission_denied, too_large
+from golem_forge.sandbox.files import LISTING_LIMIT, printable_name
+from golem_forge.sandbox.links import MAX_DEPTH
+from golem_forge.sandbox.target import Kind
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.tool import NeedsApproval, Tool
+from golem_forge.toolsets.filesystem.list_files import SUFFIXES
+from golem_forge.toolsets.filesystem.reach import Reach
+from golem_forge.toolsets.filesystem.shape import optional_path_field, reading_plan
+from golem_forge.toolsets.search.held_back import HeldBack
+from golem_forge.toolsets.search.shape import search_tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from golem_forge.sandbox.target import Target
+    from golem_forge.sandbox.zones import Zone
+
+_DEPTH: Final = 2
+_PAGE: Final = 200
+_UNREADABLE: Final = " [unreadable]"
+_DIRECTORY: Final = CONTENT | os.O_DIRECTORY
+_DESCRIPTION: Final = (
+    "List a directory and what is below it, two blanks per level: `/` after directories, `@` after links (not "
+    "followed), `?` after anything else that is no file. Dot files are included, the inside of `.git` is not. The "
+    "last line says where to continue. The path `/` lists the zones."
+)
+
+
+def list_dir_tool(reach: Reach, needs_approval: NeedsApproval | None = None) -> Tool:
+    return search_tool(
+        "list_dir",
+        _DESCRIPTION,
+        label="List directory",
+        arguments=_arguments,
+        planner=_plan,
+        reach=reach,
+        needs_approval=needs_approval,
+        argument_aliases={"dir_path": "path"},
+    )
+
+
+def _arguments() -> type[BaseModel]:
+    from pydantic import Field, create_model
+
+    return create_model(
+        "list_dir",
+        path=optional_path_field("The directory", "."),
+        depth=(int, Field(default=_DEPTH, ge=1, le=10, description="How many levels to show.")),
+        offset=(int, Field(default=1, ge=1, description="The first entry to show, counted from 1.")),
+        limit=(int, Field(default=_PAGE, ge=1, le=2000, description="How many entries at most.")),
+    )
+
+
+def _plan(reach: Reach, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = reach.target(args.get("path", "."), Verb.READ, ctx)
+    target.must_exist()
+    if target.kind is not Kind.DIRECTORY:
+        raise not_a_directory(target.virtual)
+    depth, offset, limit = args.get("depth", _DEPTH), args.get("offset", 1), args.get("limit", _PAGE)
+    return reading_plan(reach, target, lambda: _page(target, _Walk(target, depth, ctx), offset, limit))
+
+
+def _page(target: Target, walk: _Walk, offset: int, limit: int) -> ToolResult:
+    entries = _bounded(target, walk.lines())
+    skipped = sum(1 for _ in islice(entries, offset - 1))
+    shown = list(islice(entries, limit))
+    if not shown and offset > 1:
+        count = "1 entry" if skipped == 1 else f"{skipped} entries"
+        raise ToolFailed(f"offset {offset} is past the end ({count})")
+    lines = [target.virtual, *(shown or ["(empty)"])]
+    last = skipped + len(shown)
+    if next(entries, None) is not None:
+        lines.append(f"[more than {last} entries; continue with offset={last + 1}]")
+    text = "\n".join(lines)
+    return ToolResult(value={"kind": "text", "content": text}, text=text)
+
+
+def _bounded(target: Target, lines: Iterator[str]) -> Iterator[str]:
+    for count, line in enumerate(lines, 1):
+        if count > LISTING_LIMIT:
+            advice = "Name a directory below it."
+            raise too_large(target.virtual, count, LISTING_LIMIT, advice, unit="entries or more")
+        yield line
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    """As it is on disk."""
+    shown: str
+    kind: Kind
+
+
+class _TooMany(Exception):
+    """A directory has more entries than are listed."""
+
+
+class _Walk:
+    def __init__(self, target: Target, depth: int, ctx: ToolContext) -> None:
+        self._target = target
+        self._depth = depth
+        self._rules = ctx.path_rules()
+
+    def lines(self) -> Iterator[str]:
+        """One line per entry, made as they are asked for."""
+        target = self._target
+        if target.zone is None:
+            for name in sorted(target.zones):
+                zone = target.zones[name]
+                yield from self._directory(zone, zone.root, ".", (), f"{name}/ ({zone.mode})", level=1)
+            return
+        assert target.entry is not None
+        if target.unreadable:
+            raise permission_denied(target.virtual)
+        try:
+            entries = _entries(target.entry)
+        except _TooMany:
+            advice = "Name a directory below it."
+            raise too_large(target.virtual, LISTING_LIMIT + 1, LISTING_LIMIT, advice, unit="entries or more") from None
+        except OSError:
+            raise permission_denied(target.virtual) from None
+        held = HeldBack(target, target.zone, self._rules)
+        yield from self._inside(target.zone, held, target.entry, target.parts, entries, level=1)
+
+    def _inside(
+        self, zone: Zone, held: HeldBack, here: Handle, parts: tuple[str, ...], entries: list[_Entry], level: int
+    ) -> Iterator[str]:
+        for entry in entries:
+            line = "  " * (level - 1) + entry.shown + SUFFIXES[entry.kind]
+            path = (*parts, entry.name)
+            if entry.kind is not Kind.DIRECTORY or entry.name == ".git" or entry.name != entry.shown:
+                yield line
+            elif held(path) or len(path) >= MAX_DEPTH:
+                yield line + _UNREADABLE
+            else:
+                yield from self._directory(zone, here, entry.name, path, line, level, held)
+
+    def _directory(
+        self,
+        zone: Zone,
+        above: Handle,
+        name: str,
+        parts: tuple[str, ...],
+        line: str,
+        level: int,
+        held: HeldBack | None = None,
+    ) -> Iterator[str]:
+        """Its own line and, while there are levels left, what is in it."""
+        try:
+            here = Handle(os.open(name, _DIRECTORY, dir_fd=above.fd))
+            entries = _entries(here) if level < self._depth else []
+        except FileNotFoundError:  # gone since its directory was read
+            yield line
+        except OSError:  # refused, or something else by now: a link is not followed
+            yield line + _UNREADABLE
+        except _TooMany:
+            yield f"{line} [more than {LISTING_LIMIT} entries]"
+        else:
+            yield line
+            held = held or HeldBack(self._target, zone, self._rules)
+            yield from self._inside(zone, held, here, parts, entries, level + 1)
+
+
+def _entries(directory: Handle) -> list[_Entry]:
+    """Sorted by code point of what is shown."""
+    found: list[_Entry] = []
+    with os.scandir(directory.fd) as names:
+        for entry in names:
+            if len(found) == LISTING_LIMIT:
+                raise _TooMany
+            found.append(_Entry(entry.name, printable_name(entry.name), _kind(entry)))
+    return sorted(found, key=lambda entry: entry.shown)
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_symlink():
+        return Kind.LINK
+    if entry.is_dir(follow_symlinks=False):
+        return Kind.DIRECTORY
+    return Kind.FILE if entry.is_file(follow_symlinks=False) else Kind.OTHER

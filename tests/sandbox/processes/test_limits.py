@@ -1,0 +1,123 @@
+"""Limits of a whole tree: output, memory, processes, CPU time."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import time
+
+import pytest
+
+from golem_forge.sandbox.limits import MIB
+from golem_forge.sandbox.processes import tree
+from golem_forge.sandbox.processes.launch import Root
+from golem_forge.sandbox.walls.job import Streams
+
+from .conftest import living
+
+ALLOCATE = (
+    "import time; kept = [bytearray(b'x' * (1 << 20)) for _ in range(%d)]; print('held', flush=True); time.sleep(60)"
+)
+
+
+async def test_output_without_end(run, marker):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
+    child = await run("head -c 100M /dev/zero | tr '\\0' 'x'; echo never; sleep 60")
+    ending = await child.wait()
+    took = time.monotonic() - began
+    assert ending.code == "OUTPUT_LIMIT"
+    assert child.output.size == 64 * MIB
+    assert all(set(piece) == {ord("x")} for piece in child.output.pieces())
+    assert sum(map(len, child.output.pieces())) == 64 * MIB
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown < 16 * MIB
+    assert took < 5
+    assert living(marker) == []
+
+
+async def test_output_of_both_streams_counts_together(run):
+    child = await run(
+        "head -c 600000 /dev/zero; head -c 600000 /dev/zero >&2; sleep 60", streams=Streams.APART, output=MIB
+    )
+    ending = await child.wait()
+    assert ending.code == "OUTPUT_LIMIT"
+    assert child.output.size + child.errors.size == MIB
+
+
+async def test_exactly_the_limit_is_allowed_and_no_character_is_cut(run):
+    child = await run("printf 'ab你'", output=5)
+    assert (await child.wait()).code == ""
+    assert child.output.read().decode() == "ab你"
+    child = await run("printf 'ab你'; sleep 60", output=4)
+    assert (await child.wait()).code == "OUTPUT_LIMIT"
+    assert child.output.read().decode() == "ab"
+
+
+async def test_memory_of_the_whole_tree(run, marker):
+    one = f'python3 -c "{ALLOCATE % 120}"'
+    began = time.monotonic()
+    child = await run(f"{one} & setsid {one} & {one}", memory=256 * MIB)
+    ending = await child.wait(30)
+    assert ending.code == "MEMORY_LIMIT"
+    assert ending.signal == signal.SIGKILL
+    assert time.monotonic() - began < 10
+    assert living(marker) == []
+
+
+async def test_memory_shared_with_forks_counts_once(run):
+    script = (
+        "import os, time; kept = bytearray(b'x' * (120 << 20)); "
+        "[time.sleep(0.8) or os._exit(0) for _ in range(4) if os.fork() == 0]; "
+        "[os.wait() for _ in range(4)]; print('fine')"
+    )
+    child = await run("python3", "-c", script, memory=256 * MIB)
+    ending = await child.wait(30)
+    assert (ending.code, ending.exit_code) == ("", 0)
+    assert child.output.read() == b"fine\n"
+
+
+BOMB = 'b() { [ "$1" -gt 10 ] && { sleep 3; return; }; b $(($1+1)) | b $(($1+1)) & }; b 0; sleep 60'
+"""Stops by itself after two thousand: what a broken limit costs must not be the machine."""
+
+
+@pytest.mark.parametrize("bomb", [BOMB, BOMB.replace("sleep 3", "setsid sleep 3")], ids=["one-group", "own-sessions"])
+async def test_fork_bomb(run, marker, bomb, root):
+    child = await run(bomb, processes=64)
+    began = time.monotonic()
+    ending = await child.wait(30)
+    # Without a pid namespace the bomb is hunted down, and takes the processor from the hunter meanwhile.
+    assert time.monotonic() - began < (2 if root is Root.NAMESPACE else 20)
+    assert ending.code == "PROCESS_LIMIT"
+    assert living(marker) == []
+
+
+async def test_many_quiet_processes(run):
+    child = await run("for i in $(seq 40); do setsid sleep 60 & done; sleep 60", processes=30)
+    assert (await child.wait(10)).code == "PROCESS_LIMIT"
+    child = await run("for i in $(seq 20); do sleep 0.3 & done; wait; echo fine", processes=30)
+    assert (await child.wait(10)).exit_code == 0
+    assert child.output.read() == b"fine\n"
+
+
+async def test_cpu_time(run):
+    child = await run("while :; do :; done", cpu_s=1)
+    ending = await child.wait(30)
+    assert (ending.code, ending.signal) == ("CPU_LIMIT", signal.SIGXCPU)
+
+
+async def test_cpu_time_of_one_who_ignores_the_signal(run):
+    child = await run("trap '' XCPU; while :; do :; done", cpu_s=1)
+    ending = await child.wait(30)
+    assert (ending.code, ending.signal) == ("CPU_LIMIT", signal.SIGKILL)
+
+
+async def test_the_walk_by_parents_finds_the_same(run, monkeypatch):
+    child = await run("sleep 60 & (sleep 61 & setsid sleep 62 &) ; echo there; sleep 60")
+    assert await child.output.more(0, 10)
+    quick = tree.descendants(child.pid)
+    monkeypatch.setattr(tree, "_kernel_lists_children", lambda: False)
+    assert set(tree.descendants(child.pid)) == set(quick)
+    assert tree.children(child.pid)[0] == quick[0]
+    assert len(quick) >= 4
+    assert len(tree.descendants(child.pid, 1)) >= 2

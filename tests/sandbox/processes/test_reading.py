@@ -1,0 +1,111 @@
+"""Output as text: characters and secrets divided between reads, and captures that outgrow memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from golem_forge.events.redaction import Redactor
+from golem_forge.events.stream_redaction import StreamRedactor
+from golem_forge.sandbox.processes.capture import IN_MEMORY, Capture
+from golem_forge.sandbox.processes.reading import Budget, Reader
+from golem_forge.sandbox.processes.start import start
+from golem_forge.sandbox.walls.job import Streams
+
+from .conftest import Plain, launch_of
+
+
+async def test_a_character_in_two_writes(run):
+    child = await run(r"printf '\xe4\xbd'; sleep 0.2; printf '\xa0'")
+    await child.wait()
+    assert child.output.read().decode() == "你"
+
+
+async def test_bytes_that_are_no_text(run):
+    child = await run(r"printf 'a\xff\xfeb\xe4\xbd'")
+    await child.wait()
+    assert child.output.read().decode() == "a\ufffd\ufffdb\ufffd"
+
+
+async def test_a_secret_in_two_writes(root):
+    redactor = Redactor()
+    redactor.add_secret("TOKEN", "canary-4711-secret")
+    launch = launch_of(root, "sh", "-c", "printf 'is canary-47'; sleep 0.2; printf '11-secret.'")
+    child = await start(launch, Streams.MERGED, stdin=None, filter=lambda: StreamRedactor(redactor))
+    await child.wait()
+    text = child.output.read().decode()
+    assert text.startswith("is ") and text.endswith(".")
+    assert "canary" not in text and "4711" not in text
+
+
+def filled(text: str, times: int) -> Capture:
+    capture = Capture()
+    for _ in range(times):
+        capture.append(text)
+    return capture
+
+
+@pytest.mark.parametrize("times", [100, 40_000], ids=["memory", "file"])
+def test_no_read_divides_a_character(times):
+    text = "aé你🙂" * 4
+    capture = filled(text, times)
+    whole = (text * times).encode()
+    assert capture.size == len(whole)
+    assert capture.read() == whole
+    for first in range(24):
+        for last in range(first, 24):
+            capture.read(first, last).decode()
+        assert capture.read(0, first) + capture.read(first, 40) == capture.read(0, 40)
+    assert capture.read(capture.size) == b""
+    assert capture.read(-5, capture.size + 5) == whole
+    pieces = list(capture.pieces(1))
+    assert b"".join(pieces) == whole[1:]
+    for piece in pieces:
+        piece.decode()
+    capture.close()
+
+
+def test_past_a_mebibyte_nothing_stays_in_memory_and_no_descriptor_is_left():
+    before = len(os.listdir("/proc/self/fd"))
+    capture = filled("x" * 65536, IN_MEMORY // 65536)
+    assert len(os.listdir("/proc/self/fd")) == before
+    capture.append("y")
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert not capture._memory
+    assert capture.read(IN_MEMORY - 1) == b"xy"
+    del capture
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_more_answers_everyone_who_waits():
+    capture = Capture()
+    waiting = [asyncio.create_task(capture.more(0, 5)) for _ in range(3)]
+    late = asyncio.create_task(capture.more(3, 5))
+    await asyncio.sleep(0)
+    capture.append("abc")
+    assert await asyncio.gather(*waiting) == [True] * 3
+    assert not late.done()
+    capture.finish()
+    assert await late is False
+    assert await capture.more(0, 5) is True
+    assert await Capture().more(0, 0.01) is False
+
+
+async def test_no_room_for_the_temporary_file(monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("golem_forge.sandbox.processes.capture.tempfile.TemporaryFile", full)
+    told = []
+    ours, theirs = os.pipe()
+    os.set_blocking(ours, False)
+    reader = Reader(ours, Plain(), Budget(1 << 30, lambda: told.append(1)))
+    for _ in range(20):
+        os.write(theirs, b"x" * 65536)
+        await asyncio.sleep(0.005)
+    reader.finish()
+    os.close(theirs)
+    assert told == [1]
+    assert reader.capture.read() == b"x" * IN_MEMORY

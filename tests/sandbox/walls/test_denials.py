@@ -1,0 +1,262 @@
+"""A denial needs evidence: an error text about a path that the plan refuses, a proxy's word, or a death by SIGSYS."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.config.yaml_file import parse_yaml
+from golem_forge.core.effects import Verb
+from golem_forge.sandbox.walls.denials import MOST, blocked_line, find
+from golem_forge.sandbox.walls.plan import PlannedZone, Restriction, WallPlan, Why
+
+WORK = PlannedZone(
+    name="workspace",
+    host="/srv/host/app",
+    base="/srv/host/app",
+    writable=True,
+    restrictions=(
+        Restriction(parts=(".git", "hooks"), why=Why.PROTECTED),
+        Restriction(parts=(".git", "config"), why=Why.PROTECTED),
+        Restriction(parts=(".env",), why=Why.SECRET, masked=True),
+        Restriction(parts=("held back",), why=Why.RULE, masked=True),
+        Restriction(parts=("frozen",), why=Why.RULE),
+    ),
+)
+DOCS = PlannedZone(name="docs", host="/srv/docs", base="/srv/docs", writable=False)
+PLAN = WallPlan(zones=(WORK, DOCS), cwd="/srv/host/app", private=("/tmp", "/home/forge"), readable=("/usr", "/bin"))
+
+
+def facts(text: str, plan: WallPlan = PLAN, **ending: Any) -> list[tuple[str, str, str]]:
+    return [(one["kind"], one["access"], one["target"]) for one in find(plan, text, **ending)]
+
+
+CONFIG = ("protected", "write", "/workspace/.git/config")
+HOOK = ("protected", "write", "/workspace/.git/hooks/pre-commit")
+ENV = ("secret", "read", "/workspace/.env")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("bash: line 1: .git/config: Read-only file system", CONFIG),
+        ("/bin/sh: 1: cannot create .git/config: Read-only file system", CONFIG),
+        ("sh: 1: cannot create /workspace/.git/hooks/pre-commit: Permission denied", HOOK),
+        ("zsh:1: read-only file system: .git/config", CONFIG),
+        ("touch: cannot touch '.git/hooks/pre-commit': Read-only file system", HOOK),
+        ("touch: cannot touch ‘.git/hooks/pre-commit’: Read-only file system", HOOK),
+        ("cp: cannot create regular file '/srv/host/app/.git/config': Permission denied", CONFIG),
+        ("mv: cannot move 'a' to './.git/config': Read-only file system", CONFIG),
+        ("rm: cannot remove '.git/config': Read-only file system", ("protected", "delete", CONFIG[2])),
+        ("error: could not lock config file .git/config: Read-only file system", CONFIG),
+        ("fatal: cannot create directory at '/docs/x': Permission denied", ("path", "write", "/docs/x")),
+        ("cat: .env: Permission denied", ENV),
+        ("cat: ./src/../.env: Permission denied", ENV),
+        ("\x1b[31mgrep: .env: Permission denied\x1b[0m", ENV),
+        ("rg: /workspace/.env: Permission denied (os error 13)", ENV),
+        ("PermissionError: [Errno 13] Permission denied: '.env'", ENV),
+        ("OSError: [Errno 30] Read-only file system: '/workspace/.git/hooks/pre-commit'", HOOK),
+        ("Error: EACCES: permission denied, open '/workspace/.env'", ENV),
+        ("[Error: EROFS: read-only file system, open '.git/config'] {", CONFIG),
+        ("open .env: permission denied", ENV),
+        ("2031/01/01 10:00:00 open .git/config: read-only file system", CONFIG),
+        ('Error: Read-only file system (os error 30) at path "/workspace/.git/config"', CONFIG),
+        ("java.io.FileNotFoundException: /workspace/.env (Permission denied)", ENV),
+        ("`open': Permission denied @ rb_sysopen - .env (Errno::EACCES)", ENV),
+        ("PHP Warning: file_put_contents(.git/config): Failed to open stream: Read-only file system", CONFIG),
+        ("make: open: .env: Permission denied", ENV),
+        ("chmod: changing permissions of '.git/config': Read-only file system", CONFIG),
+        ("touch: cannot touch '/usr/x': Read-only file system", ("path", "write", "/usr/x")),
+        ("cat: 'held back': Permission denied", ("path", "read", "/workspace/held back")),
+        ("tee: frozen/deep/x: Read-only file system", ("path", "write", "/workspace/frozen/deep/x")),
+        ("touch: cannot touch '/docs/a': Read-only file system", ("path", "write", "/docs/a")),
+    ],
+)
+def test_error_texts_that_name_a_refused_path(line: str, expected: tuple[str, str, str]) -> None:
+    assert facts(f"first\n{line}\nlast\n") == [expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "permission denied",
+        "Permission denied\n",
+        "script: permission denied\n",
+        "ssh: Permission denied (publickey).",
+        "bash: line 1: ./run.sh: Permission denied",
+        "touch: cannot touch 'src/x': Read-only file system",
+        "cat: /usr/share/doc: Permission denied",
+        "cat: .git/config: No such file or directory",
+        "I will not read .env and not write .git/config",
+        "rm: cannot remove '/tmp/x': Operation not permitted",
+        "open /workspace/.environment: permission denied",
+        "docker: permission denied while trying to connect",
+    ],
+)
+def test_texts_that_prove_nothing(text: str) -> None:
+    assert facts(text, exit_code=1) == []
+
+
+def test_relative_names_begin_at_the_working_directory() -> None:
+    deep = WallPlan(zones=(WORK,), cwd="/workspace/sub")
+    assert facts("cat: ../.env: Permission denied", deep) == [ENV]
+    assert facts("cat: .env: Permission denied", deep) == []
+
+
+def test_a_program_speaking_of_no_file_is_no_denial_in_a_read_only_zone() -> None:
+    plan = WallPlan(zones=(DOCS,), cwd="/srv/docs")
+    assert facts("ssh: Permission denied (publickey).\npermission denied\n", plan, exit_code=255) == []
+    assert facts("touch: cannot touch 'a': Read-only file system", plan) == [("path", "write", "/docs/a")]
+
+
+@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root is refused nothing")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat .env",
+        "echo x > .git/config",
+        "touch .git/hooks/pre-commit",
+        "cp a .git/config",
+        "mkdir .git/hooks/x",
+        f"{sys.executable} -c \"open('.git/config', 'w')\"",
+        f"{sys.executable} -c \"open('.env')\"",
+    ],
+)
+def test_what_real_programs_say_about_real_refusals(tmp_path: Path, command: str) -> None:
+    for name in (".git/hooks", "x"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in (".env", ".git/config", "a"):
+        (tmp_path / name).write_text("canary\n")
+    (tmp_path / ".env").chmod(0)
+    (tmp_path / ".git/config").chmod(0o444)
+    (tmp_path / ".git/hooks").chmod(0o555)
+    drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
+    ran = subprocess.run(
+        [*drop, "bash", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
+    )
+    zone = PlannedZone(
+        name="workspace", host=str(tmp_path), base=str(tmp_path), writable=True, restrictions=WORK.restrictions
+    )
+    plan = WallPlan(zones=(zone,), cwd=str(tmp_path))
+    assert ran.returncode != 0
+    [denial] = find(plan, ran.stderr, exit_code=ran.returncode)
+    assert denial["kind"] == ("secret" if ".env" in command else "protected"), ran.stderr
+    assert denial["target"].startswith("/workspace/.")
+
+
+def test_the_proxys_word_is_evidence() -> None:
+    refused = [
+        {"host": "evil.test", "port": 443, "why": "not approved"},
+        {"host": "db.test", "port": 5432, "why": "leads to a private address"},
+        {"host": "::1", "port": 80, "why": "not approved"},
+    ]
+    one, two, three = find(PLAN, "", refused_hosts=refused)
+    assert (one["kind"], one["target"], one["access"], one["why"]) == (
+        "host",
+        "evil.test:443",
+        "connect",
+        "not approved",
+    )
+    assert "{host: evil.test, ports: [443], verdict: preApproved}" in one["widen"]
+    assert "private: true" in two["widen"] and "private" not in one["widen"]
+    assert three["target"] == "[::1]:80"
+
+
+def test_a_death_by_sigsys_is_evidence_and_its_number_as_exit_code_is_not() -> None:
+    [one] = find(PLAN, "", signal_number=signal.SIGSYS)
+    assert one["kind"] == "syscall"
+    assert find(PLAN, "", exit_code=159) == ()
+    assert find(PLAN, "bash: line 1: 7 Bad system call  ./x\n", exit_code=159)[0]["kind"] == "syscall"
+    assert find(PLAN, "Bad system call", signal_number=signal.SIGKILL) == ()
+
+
+def test_the_line_a_model_reads() -> None:
+    denials = find(PLAN, "bash: line 1: .git/hooks/pre-commit: Read-only file system\n")
+    assert blocked_line(denials) == "Blocked by the sandbox: write /workspace/.git/hooks/pre-commit (protected)."
+    assert blocked_line(()) == ""
+    many = find(PLAN, "".join(f"touch: cannot touch '/docs/{n}': Read-only file system\n" for n in range(9)))
+    assert blocked_line(many).endswith("write /docs/4 (read-only zone); and 4 more.")
+
+
+def test_proposals_can_be_pasted() -> None:
+    def widen(line: str) -> str:
+        [one] = find(PLAN, line)
+        return str(one["widen"])
+
+    assert "sandbox: {unprotect: [.git/hooks]}" in widen("x: .git/hooks/a: Read-only file system")
+    assert "sandbox: {unprotect: [.git/config]}" in widen("x: .git/config: Read-only file system")
+    secret = widen("cat: .env: Permission denied")
+    rule = parse_yaml("rules:\n  " + secret.partition("`: ")[2], "rules.yaml").value["rules"][0]
+    assert rule == {"path": "/workspace/.env", "access": ["read"], "verdict": "preApproved", "accept": ["secret_path"]}
+    assert "sandbox: {zones: {docs: {mode: rw}}}" in widen("x: /docs/a: Read-only file system")
+    assert "zones: {NAME: {path: /opt/x, mode: rw}}" in widen("x: /opt/x/y: Read-only file system")
+    assert "sandbox: {read: [/opt/x]}" in widen("cat: /opt/x/y: Permission denied")
+    for path in ("/usr/x", "/x", "/etc/ssh/y", "/home/z"):
+        assert "a directory of your own" in widen(f"x: {path}: Read-only file system")
+    assert "forge rules list" in widen("x: frozen: Read-only file system")
+
+
+def test_each_once_and_at_most_twenty() -> None:
+    assert len(facts("cat: .env: Permission denied\n" * 500)) == 1
+    lines = "".join(f"touch: cannot touch '/docs/{n}': Read-only file system\n" for n in range(100))
+    assert len(facts(lines)) == MOST
+
+
+def test_names_cannot_forge_a_second_line() -> None:
+    [one] = find(PLAN, "touch: cannot touch '/docs/a\x1b]0;x\u202e': Read-only file system\n")
+    assert "\x1b" not in one["target"] and "\u202e" not in one["target"]
+
+
+def test_only_beginning_and_end_of_a_long_output_are_read() -> None:
+    padding = "x" * 79 + "\n"
+    far = padding * 5000
+    error = "cat: .env: Permission denied\n"
+    assert facts(error + far + far) == [ENV]
+    assert facts(far + far + error) == [ENV]
+    assert facts(far + error + far + far) == []
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "permission denied ",
+        "‘",
+        "'permission denied\"`",
+        "\n",
+        "/a/permission denied: ",
+        "x: 'permission denied",
+        "(" * 50,
+    ],
+)
+def test_hostile_output_is_read_in_time(piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    start = time.perf_counter()
+    find(PLAN, text)
+    assert time.perf_counter() - start < 2
+
+
+def test_a_plan_is_asked_about_folded_absolute_paths_only() -> None:
+    asked: list[str] = []
+
+    class Spy:
+        cwd = "/workspace"
+
+        def refusal(self, path: str, access: Verb) -> None:
+            asked.append(path)
+
+    find(Spy(), "cat: a/../../b/./c: Permission denied\ncat: ~/x: Permission denied\ncat: //x//y: Permission denied\n")
+    assert asked
+    assert all(path.startswith("/") and "//" not in path and "/." not in path and "~" not in path for path in asked)

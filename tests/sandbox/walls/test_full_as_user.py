@@ -1,0 +1,131 @@
+"""The same walls for a plain user: a forked process gives up root and runs the main roads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.sandbox.processes import start as _start  # noqa: F401 - loaded while it can be read
+from golem_forge.sandbox.walls import landlock, probe, walls  # noqa: F401
+from golem_forge.sandbox.walls.backend import find_bwrap, ripgrep
+
+USER = 12345
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+
+
+def _as_user(scene: Callable[[], Any]) -> Any:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(USER)
+            os.setuid(USER)
+            answer = json.dumps({"said": scene()})
+        except BaseException as error:
+            answer = json.dumps({"failed": repr(error)})
+        os.write(writer, answer.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        answer = json.loads(file.read() or "{}")
+    os.waitpid(child, 0)
+    assert "said" in answer, answer
+    return answer["said"]
+
+
+@pytest.fixture
+def place() -> Any:
+    """Below /tmp itself: what pytest makes is closed to others."""
+    with tempfile.TemporaryDirectory() as made:
+        os.chmod(made, 0o755)
+        yield Path(made)
+
+
+def test_a_plain_user_has_full_walls(place: Path, run_in: Callable[..., Any]) -> None:
+    if find_bwrap() is None:
+        pytest.skip("full walls need bubblewrap")
+    ripgrep()
+    from golem_forge.sandbox.sandbox import open_sandbox
+    from golem_forge.sandbox.walls.levels import Level, WallsReport
+    from golem_forge.sandbox.zones import ZoneSpec
+
+    for name in ("one", "two", "home", "forge"):
+        (place / name).mkdir()
+    subprocess.run(["git", "init", "-q", str(place / "one")], check=True)
+    (place / "one/.env").write_text("canary")
+    (place / "home/.gitconfig").write_text("[user]\nname = Ada\nemail = a@b.test\n")
+    subprocess.run(["chown", "-R", f"{USER}:{USER}", str(place)], check=True)
+
+    def scene() -> list[Any]:
+        found: list[Any] = []
+        for name in ("one", "two"):
+            box = open_sandbox(
+                [ZoneSpec(name="workspace", path=place / name)], forge_home=place / "forge", home=place / "home"
+            )
+            inside = walls.Walls(
+                box,
+                forge_home=place / "forge",
+                home=place / "home",
+                environ={"PATH": "/usr/bin:/bin"},
+                report=WallsReport(level=Level.FULL),
+            )
+            ran = asyncio.run(
+                run_in(
+                    inside,
+                    "id -u; whoami; pwd; grep CapEff /proc/self/status; touch a; cat .env; touch .git/hooks/x;"
+                    " touch .git/new; mv .git g; touch /usr/x; git add a; git commit -qm one; git log --format=%an",
+                )
+            )
+            found.append([ran.code, ran.text, sorted(os.listdir(place / name)), list(ran.after.protected_created)])
+        return found
+
+    (_, first, after_first, _), (_, second, after_second, created) = _as_user(scene)
+
+    head = f"{USER}\nforge\n/workspace\nCapEff:\t0000000000000000\n"
+    assert first.startswith(head) and second.startswith(head)
+    assert "canary" not in first and first.endswith("Ada\n")
+    assert not (place / "one/.git/hooks/x").exists() and (place / "one/.git/new").exists()
+    assert after_first == [".env", ".git", "a"]
+    assert after_second == ["a"] and created == []
+    assert "Read-only file system" in second
+
+
+def test_a_directory_that_only_others_can_write_needs_no_placeholder(place: Path, run_in: Callable[..., Any]) -> None:
+    if find_bwrap() is None:
+        pytest.skip("full walls need bubblewrap")
+    ripgrep()
+    from golem_forge.sandbox.sandbox import open_sandbox
+    from golem_forge.sandbox.walls.levels import Level, WallsReport
+    from golem_forge.sandbox.zones import ZoneSpec
+
+    for name in ("theirs", "home", "forge"):
+        (place / name).mkdir()
+    (place / "theirs/a").write_text("content")
+
+    def scene() -> list[Any]:
+        box = open_sandbox(
+            [ZoneSpec(name="workspace", path=place / "theirs")], forge_home=place / "forge", home=place / "home"
+        )
+        inside = walls.Walls(
+            box,
+            forge_home=place / "forge",
+            home=place / "home",
+            environ={"PATH": "/usr/bin:/bin"},
+            report=WallsReport(level=Level.FULL),
+        )
+        ran = asyncio.run(run_in(inside, "cat a; mkdir .git; chmod 777 ."))
+        return [ran.code, ran.text]
+
+    code, text = _as_user(scene)
+
+    assert code != 0 and text.startswith("content") and os.listdir(place / "theirs") == ["a"]

@@ -1,0 +1,344 @@
+"""Protected paths under real walls: unchanged, not renamed away, not made where they were missing."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.core.effects import Verb
+from golem_forge.core.verdict import Verdict
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.walls.budget import MOST_MOUNTS
+from golem_forge.sandbox.walls.job import Job
+from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.sandbox.zones import ZoneSpec
+
+
+def _repository(path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+
+
+def _holds(directory: Path, name: str) -> bool:
+    return (directory / name).exists()
+
+
+def test_hooks_and_settings_of_a_repository_stay_and_commits_work(house: Any) -> None:
+    _repository(house.workspace)
+    settings = (house.workspace / ".git/config").read_text()
+
+    ran = house.run(
+        "touch .git/hooks/x; echo x >> .git/config; mv .git g; mv .git/hooks h; rm -rf .git/hooks;"
+        " ln -sf /x .git/config;"
+        " touch .git/index.lock && rm .git/index.lock && echo locked;"
+        " touch a && git add a && git -c user.name=n -c user.email=e commit -qm one && echo committed"
+    )
+
+    assert "locked\n" in ran.text and ran.text.endswith("committed\n")
+    assert not _holds(house.workspace, ".git/hooks/x") and (house.workspace / ".git/config").read_text() == settings
+    kinds = {(one["kind"], one["target"]) for one in ran.after.denials}
+    assert {("protected", "/workspace/.git/hooks/x"), ("protected", "/workspace/.git/config")} <= kinds
+
+
+@pytest.mark.parametrize("existing", [None, "empty"])
+def test_a_missing_repository_cannot_be_made_and_leaves_nothing(house: Any, existing: str | None) -> None:
+    if existing:
+        (house.workspace / ".git").mkdir()
+
+    ran = house.run("mkdir -p .git/hooks; git init -q .; mv .git g; rmdir .git; touch ok; ls -A")
+
+    assert ran.text.endswith(".git\nok\n")
+    assert os.listdir(house.workspace) == ["ok"]
+    assert ran.after.protected_created == ()
+    assert ran.after.denials[0]["target"] == "/workspace/.git/hooks"
+
+
+def test_missing_hooks_of_a_repository_cannot_be_made(house: Any) -> None:
+    for name in (".", "lib"):
+        _repository(house.workspace / name)
+        for hook in (house.workspace / name / ".git/hooks").iterdir():
+            hook.unlink()
+        (house.workspace / name / ".git/hooks").rmdir()
+
+    ran = house.run(
+        "for r in . lib; do mkdir -p $r/.git/hooks; touch $r/.git/hooks/x; done; mv lib l; git status -s | wc -l"
+    )
+
+    assert not _holds(house.workspace, ".git/hooks") and not _holds(house.workspace, "lib/.git/hooks")
+    assert ran.text.endswith("\n1\n") and not _holds(house.workspace, "l")
+
+
+def test_a_start_that_fails_leaves_no_placeholder(house: Any) -> None:
+    fake = house.root / "bwrap"
+    fake.write_text(f"#!/bin/sh\nmkdir {house.workspace}/.git\nexit 1\n")
+    fake.chmod(0o755)
+
+    with pytest.raises(SandboxError):
+        house.run("true", house.walls(bwrap=str(fake)))
+
+    assert os.listdir(house.workspace) == []
+
+
+async def test_walls_that_stand_at_once_do_not_undo_each_other(house: Any, run_in: Callable[..., Any]) -> None:
+    walls = house.walls()
+    long = await walls.start(
+        Job(argv=("bash", "-c", "until [ -e go ]; do sleep 0.01; done; mkdir .git/hooks; touch late"))
+    )
+
+    short = await run_in(walls, "mkdir .git/x")
+
+    assert "Read-only" in short.text and _holds(house.workspace, ".git")
+    (house.workspace / "go").touch()
+    await long.child.wait(20)
+    assert b"Read-only" in long.child.output.read()
+    assert sorted(os.listdir(house.workspace)) == ["go", "late"]
+
+
+async def test_nor_do_those_of_another_process(house: Any, run_in: Callable[..., Any]) -> None:
+    script = (
+        "import asyncio, sys; from pathlib import Path; from golem_forge.sandbox.sandbox import open_sandbox\n"
+        "from golem_forge.sandbox.zones import ZoneSpec; from golem_forge.sandbox.walls.walls import Walls\n"
+        "from golem_forge.sandbox.walls.job import Job; from golem_forge.sandbox.walls.levels import *\n"
+        "root = Path(sys.argv[1])\n"
+        "async def main():\n"
+        "    zones = [ZoneSpec(name='w', path=root/'workspace')]\n"
+        "    box = open_sandbox(zones, forge_home=root/'forge', home=root/'home')\n"
+        "    walls = Walls(box, forge_home=root/'forge', home=root/'home', report=WallsReport(level=Level.FULL))\n"
+        "    one = await walls.start(Job(argv=('bash', '-c',\n"
+        "        'touch here; until [ -e go ]; do sleep 0.01; done; mkdir .git/hooks')))\n"
+        "    await one.child.wait(20); print(one.child.output.read().decode())\n"
+        "asyncio.run(main())\n"
+    )
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(house.root), stdout=asyncio.subprocess.PIPE, env={"PATH": house.path}
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while not _holds(house.workspace, "here") and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+
+        assert "Read-only" in (await run_in(house.walls(), "mkdir .git/x")).text
+
+        assert _holds(house.workspace, ".git")
+        (house.workspace / "go").touch()
+        assert b"Read-only" in (await other.communicate())[0]
+    finally:
+        if other.returncode is None:
+            other.kill()
+            await other.wait()
+    assert sorted(os.listdir(house.workspace)) == ["go", "here"]
+
+
+def test_a_repository_made_on_the_host_meanwhile_is_kept(house: Any) -> None:
+    async def scene() -> None:
+        walled = await house.walls().start(Job(argv=("sleep", "30")))
+        _repository(house.workspace)
+        await walled.child.end()
+
+    asyncio.run(scene())
+    assert _holds(house.workspace, ".git/HEAD")
+
+
+def test_a_zone_that_someone_locks_for_good_gives_a_reason(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.sandbox.walls.walls._OCCUPY_WITHIN_S", 0.05)
+    lock = os.open(house.workspace, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(SandboxError, match="keeps the directory of zone '/workspace' locked"):
+            house.run("true")
+    finally:
+        os.close(lock)
+
+
+def test_no_hook_of_sixty_nested_repositories_can_be_written(house: Any) -> None:
+    for index in range(60):
+        hooks = house.workspace / f"group{index % 3}/r{index}/.git/hooks"
+        hooks.mkdir(parents=True)
+        (hooks.parent / "config").touch()
+    (house.workspace / "own").mkdir()
+    walls = house.walls()
+
+    ran = house.run(
+        "for h in */*/.git/hooks; do touch $h/x 2>/dev/null && echo wrote $h; done; touch own/x && echo own;"
+        " mv group0 g 2>/dev/null; ls",
+        walls,
+    )
+
+    assert ran.text == "own\ngroup0\ngroup1\ngroup2\nown\n"
+    assert any("/workspace/group0 is read-only" in notice for notice in walls.notices)
+
+
+def test_repositories_side_by_side_are_guarded_too(house: Any) -> None:
+    for index in range(60):
+        (house.workspace / f"r{index}/.git/hooks").mkdir(parents=True)
+
+    ran = house.run(
+        "for r in r*; do touch $r/.git/hooks/x 2>/dev/null && echo wrote $r; mv $r away 2>/dev/null; done; ls | wc -l"
+    )
+
+    assert ran.text == "60\n"
+
+
+def test_no_directory_on_the_way_can_be_renamed(house: Any) -> None:
+    (house.workspace / "a/b/.vscode").mkdir(parents=True)
+    (house.workspace / "free").mkdir()
+
+    ran = house.run("mv a x; mv a/b x; mv a/b/.vscode x; touch a/b/.vscode/t; touch a/b/new && mv free x && echo fine")
+
+    assert ran.text.endswith("fine\n") and ran.text.count("mv: ") == 3
+    assert _holds(house.workspace, "a/b/.vscode") and not _holds(house.workspace, "a/b/.vscode/t")
+
+
+@pytest.mark.parametrize("name", [".git", ".forge", "sub/deep/.git", ".GIT"])
+def test_a_repository_that_is_a_link_is_refused(house: Any, name: str) -> None:
+    link = house.workspace / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    (house.workspace / "real").mkdir()
+    link.symlink_to(house.workspace / "real")
+
+    with pytest.raises(SandboxError) as refused:
+        house.run("touch ran")
+
+    assert refused.value.code == "WALLS_UNAVAILABLE" and f"'/workspace/{name}' is a link" in refused.value.message
+    assert house.run("echo reads", reads_only=True).text == "reads\n"
+
+
+def test_other_protected_links_guard_what_they_lead_to(house: Any) -> None:
+    _repository(house.workspace)
+    (house.workspace / ".git/hooks").rename(house.workspace / "shared")
+    (house.workspace / ".git/hooks").symlink_to("../shared")
+
+    ran = house.run("touch shared/x; rm .git/hooks; touch .git/hooks/x; touch fine && echo fine")
+
+    assert ran.text.endswith("fine\n")
+    assert not _holds(house.workspace, "shared/x") and (house.workspace / ".git/hooks").is_symlink()
+
+
+def test_what_a_child_creates_is_told(house: Any) -> None:
+    (house.workspace / ".envrc").touch()
+
+    ran = house.run("touch .bashrc forge.yaml main.worker plain; git init -q sub; mkdir .forge; touch .envrc")
+
+    assert ran.after.protected_created == (
+        "/workspace/.bashrc",
+        "/workspace/.forge",
+        "/workspace/forge.yaml",
+        "/workspace/main.worker",
+        "/workspace/sub/.git/config",
+        "/workspace/sub/.git/hooks",
+    )
+
+
+def test_a_child_cannot_hide_what_it_made_by_setting_times_back(house: Any) -> None:
+    walls = house.walls()
+    (house.workspace / "sub").mkdir()
+    house.run("true", walls)
+    time.sleep(0.15)
+    house.run("true", walls)
+
+    made = house.run("cp -a sub /tmp/ref; mkdir -p sub/.git/hooks; touch -r /tmp/ref sub", walls)
+    again = house.run("touch sub/.git/hooks/x", walls)
+
+    assert made.after.protected_created == ("/workspace/sub/.git/hooks",)
+    assert again.code != 0
+
+
+def test_unprotected_names_stay_writable(house: Any) -> None:
+    _repository(house.workspace)
+    (house.workspace / ".vscode").mkdir()
+    walls = house.walls(ZoneSpec(name="workspace", path=house.workspace, unprotect=(".git/hooks", ".vscode/")))
+
+    ran = house.run("touch .git/hooks/x .vscode/y && echo wrote; echo x >> .git/config", walls)
+
+    assert ran.text.startswith("wrote\n") and "config: Read-only" in ran.text
+
+
+def test_a_zone_inside_a_repository_s_own_directory_is_read_only(house: Any) -> None:
+    _repository(house.workspace)
+
+    ran = house.run("touch x", house.walls(ZoneSpec(name="hooks", path=house.workspace / ".git/hooks")))
+
+    assert ran.code != 0 and not _holds(house.workspace, ".git/hooks/x")
+
+
+def _rule(pattern: str, verdict: Verdict, *verbs: Verb, literal: str = "") -> PathRule:
+    from golem_forge.policy.rules.globs import path_glob
+
+    glob = path_glob(pattern)
+    return PathRule(
+        matches=lambda name: glob.fullmatch(name) is not None, literal=literal, verdict=verdict, access=frozenset(verbs)
+    )
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ASK, Verdict.BLOCKED])
+def test_write_rules_are_read_only_paths(house: Any, verdict: Verdict) -> None:
+    for name in ("dist/deep", "src", "src/a/b/c/d/e"):
+        (house.workspace / name).mkdir(parents=True, exist_ok=True)
+    for name in ("src/one.lock", "src/a/b/c/d/e/far"):
+        (house.workspace / name).touch()
+    rules = (
+        _rule("/workspace/dist/**", verdict, Verb.WRITE, literal="/workspace/dist"),
+        _rule("/workspace/src/a/b/c/d/e/far", verdict, Verb.DELETE, literal="/workspace/src/a/b/c/d/e/far"),
+        _rule("/workspace/**/*.lock", verdict, Verb.WRITE, Verb.DELETE),
+        _rule("/workspace/none/**", verdict, Verb.WRITE, literal="/workspace/none"),
+    )
+
+    ran = house.run(
+        "touch dist/later dist/deep/later; echo x > src/one.lock; rm -f src/a/b/c/d/e/far; mv dist d; touch src/ok",
+        house.walls(rules=lambda: rules),
+    )
+
+    assert not _holds(house.workspace, "dist/later") and not _holds(house.workspace, "dist/deep/later")
+    assert (house.workspace / "src/one.lock").read_text() == "" and _holds(house.workspace, "src/a/b/c/d/e/far")
+    assert _holds(house.workspace, "src/ok") and _holds(house.workspace, "dist") and not _holds(house.workspace, "none")
+    assert {one["why"] for one in ran.after.denials} == {"a path rule"}
+
+
+def test_a_write_rule_on_the_whole_zone(house: Any) -> None:
+    rules = (_rule("/workspace/**", Verdict.ASK, Verb.WRITE, literal="/workspace"),)
+
+    assert house.run("touch x", house.walls(rules=lambda: rules)).code != 0
+    assert os.listdir(house.workspace) == []
+
+
+def test_a_linked_worktree_sees_its_repository_read_only(house: Any) -> None:
+    main = house.root / "main"
+    _repository(main)
+    for words in (("commit", "-q", "--allow-empty", "-m", "one"), ("worktree", "add", "-q", str(house.root / "tree"))):
+        subprocess.run(
+            ["git", "-C", str(main), "-c", "user.name=n", "-c", "user.email=e", *words], check=True, capture_output=True
+        )
+    walls = house.walls(ZoneSpec(name="tree", path=house.root / "tree"))
+
+    ran = house.run(f"git log --format=%s; touch {main}/.git/x; ls -A {main}; echo gitdir: /x > .git", walls)
+
+    assert ran.text.startswith("one\n") and "ls -A" not in ran.text and "\n.git\n" in ran.text
+    assert not _holds(main, ".git/x")
+
+    (main / ".git/worktrees/tree/gitdir").write_text("/elsewhere/.git\n")
+    assert (
+        "one" not in house.run("git log --format=%s", house.walls(ZoneSpec(name="tree", path=house.root / "tree"))).text
+    )
+
+
+def test_many_protected_paths_cost_a_bounded_number_of_mounts(house: Any) -> None:
+    for index in range(30):
+        (house.workspace / f"d{index}/e/.vscode").mkdir(parents=True)
+    walls = house.walls()
+
+    ran = house.run(
+        f"grep -c {house.workspace} /proc/self/mountinfo;"
+        " for d in d*; do touch $d/e/.vscode/x 2>/dev/null && echo $d; done",
+        walls,
+    )
+
+    lines = ran.text.split()
+    assert len(lines) == 1 and int(lines[0]) <= MOST_MOUNTS + 40

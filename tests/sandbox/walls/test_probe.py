@@ -1,0 +1,266 @@
+"""The probe: the real walls of this machine, machines that lack something, and what is kept."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.sandbox.walls import landlock_rules, probe_causes
+from golem_forge.sandbox.walls import probe as probing
+from golem_forge.sandbox.walls.backend import find_bwrap
+from golem_forge.sandbox.walls.levels import GUARANTEES, Level, LevelResult, WallsReport
+from golem_forge.sandbox.walls.probe import NEEDED, probe
+from golem_forge.sandbox.walls.probe_ground import Ground
+from golem_forge.sandbox.walls.seccomp import filter_program
+
+PATIENT = 20.0
+"""This machine may be busy; only the case about time is about time."""
+needs_bwrap = pytest.mark.skipif(find_bwrap() is None, reason="bubblewrap is not installed")
+needs_landlock = pytest.mark.skipif(landlock_rules.abi() < 3, reason="this kernel has no Landlock, or an old one")
+
+
+def result(report: WallsReport, level: Level) -> LevelResult:
+    return next(each for each in report.tried if each.level is level)
+
+
+@needs_bwrap
+@needs_landlock
+async def test_the_real_walls_hold_what_they_promise() -> None:
+    report = await probe(cache=None, within=PATIENT)
+    full, landlock = result(report, Level.FULL), result(report, Level.LANDLOCK)
+    assert report.level is Level.FULL
+    assert full.held == tuple(GUARANTEES)
+    assert set(landlock.held) >= set(NEEDED)
+    assert ("G8" in landlock.held) == (landlock_rules.abi() >= 6)
+    assert (report.cause, report.fix) == ("", "")
+
+
+@needs_landlock
+async def test_without_bubblewrap_walls_are_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "find_bwrap", lambda: None)
+    report = await probe(cache=None, within=PATIENT)
+    assert report.level is Level.LANDLOCK
+    assert "bubblewrap is not installed" in report.cause
+    assert "sudo apt-get install bubblewrap" in report.fix
+    assert report.to_wire()["level"] == "read-only"
+    assert result(report, Level.FULL).held == ()
+
+
+async def test_with_neither_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "find_bwrap", lambda: None)
+    monkeypatch.setattr(landlock_rules, "abi", lambda: 0)
+    report = await probe(cache=None)
+    assert report.level is Level.NONE
+    assert report.cause
+    assert report.fix
+    assert report.held == ()
+    assert "Landlock" in result(report, Level.LANDLOCK).cause
+
+
+@needs_landlock
+@pytest.mark.parametrize("says", ["Permission denied", "Creating new namespace failed: Operation not permitted"])
+async def test_a_backend_that_fails_is_a_level_not_reached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str
+) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text(f"#!/bin/sh\necho 'bwrap: {says}' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(probing, "find_bwrap", lambda: str(fake))
+    report = await probe(cache=None, within=PATIENT)
+    assert report.level is Level.LANDLOCK
+    assert says in report.cause or "namespaces" in report.cause
+    assert report.fix
+
+
+def left_over(mark: str) -> list[int]:
+    """Processes with this in their environment."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if mark.encode() in Path(f"/proc/{name}/environ").read_bytes():
+                found.append(int(name))
+    return found
+
+
+@needs_landlock
+@needs_bwrap
+def test_a_backend_that_isolates_nothing_is_found_out(tmp_path: Path) -> None:
+    """It claims to be ready and runs the command as it is."""
+    fake = tmp_path / "bwrap"
+    fake.write_text(
+        f"#!{sys.executable} -I\n"
+        "import os, sys\n"
+        "os.write(5, b'{\"child-pid\": %d}' % os.getpid())\n"
+        "inside = sys.argv[sys.argv.index('--') + 1:]\n"
+        "if os.fork() == 0:\n"
+        f"    os.execve(inside[0], inside, {{**os.environ, 'FAKE': {str(tmp_path)!r}}})\n"
+        "os.wait()\n"
+    )
+    fake.chmod(0o755)
+    code = (
+        "import asyncio, json, sys\n"
+        "from golem_forge.sandbox.walls import probe as probing\n"
+        f"probing.find_bwrap = lambda: {str(fake)!r}\n"
+        f"report = asyncio.run(probing.probe(cache=None, within={PATIENT}))\n"
+        "print(report.level, report.cause)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    for pid in left_over(f"FAKE={tmp_path}"):
+        os.kill(pid, signal.SIGKILL)
+    assert done.stdout.startswith("landlock "), done
+
+
+@needs_landlock
+@needs_bwrap
+def test_a_filter_around_forge_is_named_as_the_cause() -> None:
+    """As in a container whose profile refuses namespaces: the kernel really refuses them here."""
+    load = (
+        "import base64, ctypes, sys\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "program = base64.b64decode(sys.argv[1])\n"
+        "class Program(ctypes.Structure):\n"
+        "    _fields_ = [('length', ctypes.c_ushort), ('steps', ctypes.c_char_p)]\n"
+        "assert libc.prctl(38, 1, 0, 0, 0) == 0\n"
+        "assert libc.prctl(22, 2, ctypes.byref(Program(len(program) // 8, program)), 0, 0) == 0\n"
+        "import asyncio, json\n"
+        "from golem_forge.sandbox.walls.probe import probe\n"
+        f"report = asyncio.run(probe(cache=None, within={PATIENT}))\n"
+        "print(json.dumps([report.level, report.cause, report.fix]))\n"
+    )
+    program = base64.b64encode(filter_program()).decode()
+    command = [sys.executable, "-c", load, program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    level, cause, fix = json.loads(done.stdout)
+    assert level == "landlock"
+    assert "filter" in cause or "namespaces" in cause
+    assert fix
+
+
+# --- time
+
+
+async def test_a_try_that_takes_too_long_reaches_nothing_and_is_not_kept(tmp_path: Path) -> None:
+    before = {name for name in os.listdir("/tmp") if name.startswith("forge-probe-")}
+    report = await probe(cache=tmp_path, within=0.0)
+    assert report.level is Level.NONE
+    assert list(tmp_path.iterdir()) == []
+    assert {name for name in os.listdir("/tmp") if name.startswith("forge-probe-")} <= before
+
+
+# --- what is kept
+
+Try = Callable[..., Awaitable[LevelResult]]
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[Level]:
+    """Tries that answer at once; which ones were made."""
+    made: list[Level] = []
+
+    async def answer(level: Level, *_: object) -> LevelResult:
+        made.append(level)
+        return LevelResult(level=level, **{"held": tuple(GUARANTEES), **options})
+
+    monkeypatch.setattr(probing, "_try", answer)
+    monkeypatch.setattr(probing, "find_bwrap", lambda: "/usr/bin/env")
+    monkeypatch.setattr(landlock_rules, "abi", lambda: 7)
+    return made
+
+
+async def test_a_result_is_kept_for_the_same_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = pretend(monkeypatch)
+    first = await probe(cache=tmp_path / "cache")
+    assert await probe(cache=tmp_path / "cache") == first
+    assert made == [Level.FULL, Level.LANDLOCK]
+    kept = tmp_path / "cache" / "walls.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert [path.name for path in kept.parent.iterdir()] == ["walls.json"]
+
+
+@pytest.mark.parametrize("what", ["find_bwrap", "abi", "surroundings"])
+async def test_another_backend_kernel_or_setting_is_tried_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
+) -> None:
+    made = pretend(monkeypatch)
+    await probe(cache=tmp_path)
+    changes: dict[str, tuple[object, object]] = {
+        "find_bwrap": (probing, lambda: "/usr/bin/id"),
+        "abi": (landlock_rules, lambda: 6),
+        "surroundings": (probe_causes, lambda: ["changed"]),
+    }
+    monkeypatch.setattr(changes[what][0], what, changes[what][1])
+    await probe(cache=tmp_path)
+    assert len(made) == 4
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"key": 1}', "\xff", '{"key": null, "tried": null}'])
+async def test_a_broken_file_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    made = pretend(monkeypatch)
+    (tmp_path / "walls.json").write_bytes(text.encode("latin-1"))
+    assert (await probe(cache=tmp_path)).level is Level.FULL
+    assert len(made) == 2
+
+
+async def test_a_kept_level_without_its_guarantees_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pretend(monkeypatch, held=("G1", "G2"))
+    await probe(cache=tmp_path)
+    assert (await probe(cache=tmp_path)).level is Level.NONE
+
+
+# --- how attempts are judged
+
+ALL_REFUSED = {name: {"something": "EPERM"} for name in GUARANTEES}
+
+
+def test_only_what_was_attempted_and_refused_counts() -> None:
+    with Ground(Level.FULL) as ground:
+        assert probing._judged(ground, ALL_REFUSED).held == tuple(GUARANTEES)
+        for outcome in ("done", "not made (KeyError)", "EINVAL", "OSError"):
+            found = probing._judged(ground, {**ALL_REFUSED, "G4": {"a": "EACCES", "b": outcome}})
+            assert found.missing == ("G4",)
+            assert "secret paths unreadable" in found.cause
+        untried = {name: attempts for name, attempts in ALL_REFUSED.items() if name != "G9"}
+        assert probing._judged(ground, untried).missing == ("G9",)
+        assert probing._judged(ground, {**ALL_REFUSED, "G9": {"ptrace": "ESRCH"}}).missing == ("G9",)
+        other_processes = probing._judged(ground, {**ALL_REFUSED, "G8": {"signal": "done"}})
+        assert other_processes.reached
+        assert other_processes.missing == ("G8",)
+
+
+def test_what_happened_outside_counts_more_than_what_was_said() -> None:
+    with Ground(Level.FULL) as ground:
+        assert list(ground.touched()) == []
+        with socket.create_connection(ground.sockets["tcp"].getsockname()):
+            assert "G5" in probing._judged(ground, ALL_REFUSED).missing
+    with Ground(Level.FULL) as ground, socket.socket(socket.AF_UNIX) as caller:
+        caller.connect("\0" + ground.abstract)
+        assert "G6" in probing._judged(ground, ALL_REFUSED).missing
+    with Ground(Level.LANDLOCK) as ground:
+        os.chmod(ground.outside / "file", 0o600)
+        assert "G1" in probing._judged(ground, ALL_REFUSED).missing
+    assert not ground.root.exists()
+
+
+def test_causes_name_the_switch_and_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_causes, "_is_root", lambda: False)
+    said = "Walls could not be built: bubblewrap stopped with 'No permissions to create new namespace'. The command"
+    for name, closed in probe_causes.SWITCHES.items():
+        monkeypatch.setattr(
+            probe_causes, "setting", lambda asked, name=name, closed=closed: closed if asked == name else ""
+        )
+        why = probe_causes.full(said)
+        assert name in why.cause + why.fix
+        assert "sysctl" in why.fix

@@ -1,0 +1,142 @@
+"""The scan: what it finds, what it does not enter, and that it looks again exactly when something changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from golem_forge.sandbox.walls import scan as module
+from golem_forge.sandbox.walls.scan import ZoneScan
+
+
+def _found(scan: ZoneScan) -> set[str]:
+    return {"/".join(finding.parts) for finding in scan.findings}
+
+
+def _make(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        if name.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+
+
+def test_protected_and_secret_names_down_to_depth_four(tmp_path: Path) -> None:
+    _make(tmp_path, ".git/hooks/", ".git/config", ".git/HEAD", "a/.env", "a/b/c/.bashrc", "a/b/c/.git/hooks/")
+    _make(tmp_path, "a/b/c/d/e/f/.env", "main.worker", "plain.py", ".config/fish/", ".Config/fish/", "a/X.PEM")
+    scan = ZoneScan(str(tmp_path))
+
+    scan.refresh()
+
+    assert _found(scan) == {
+        *(".git/hooks", ".git/config", "a/.env", "a/b/c/.bashrc", "a/b/c/.git/hooks"),
+        *("main.worker", ".config/fish", ".Config/fish", "a/X.PEM"),
+    }
+
+
+def test_what_is_not_entered(tmp_path: Path) -> None:
+    _make(tmp_path, "node_modules/x/.env", ".venv/pyvenv.cfg", ".venv/lib/cacert.pem", ".git/objects/x.pem")
+    _make(tmp_path, ".git/refs/heads/x.key", "link/.env")
+    (tmp_path / "outside").symlink_to("/etc")
+    scan = ZoneScan(str(tmp_path))
+
+    scan.refresh()
+
+    assert _found(scan) == {"link/.env"}
+
+
+def test_submodules_and_worktrees(tmp_path: Path) -> None:
+    _make(tmp_path, ".git/modules/libs/one/config", ".git/modules/libs/one/hooks/", ".git/worktrees/t/gitdir")
+    _make(tmp_path, ".git/modules/libs/one/objects/config", "libs/one/.git")
+    scan = ZoneScan(str(tmp_path))
+
+    scan.refresh()
+
+    assert _found(scan) == {
+        *(".git/modules/libs/one/config", ".git/modules/libs/one/hooks", ".git/worktrees/t/gitdir", "libs/one/.git"),
+    }
+
+
+@pytest.fixture
+def settled(tmp_path: Path) -> ZoneScan:
+    _make(tmp_path, "a/b/x", "c/y", "top")
+    scan = ZoneScan(str(tmp_path))
+    scan.refresh()
+    time.sleep(0.15)
+    scan.refresh()
+    return scan
+
+
+def test_an_unchanged_tree_is_not_listed_again(settled: ZoneScan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("listed again")
+
+    monkeypatch.setattr(module.os, "scandir", never)
+
+    assert settled.refresh() is False
+
+
+@pytest.mark.parametrize("name", ["a/b/.env", "new/.env", "c/deep/er/.env", ".env"])
+def test_a_new_name_is_found(settled: ZoneScan, tmp_path: Path, name: str) -> None:
+    _make(tmp_path, name)
+
+    assert settled.refresh() is True
+    assert _found(settled) == {name}
+
+
+def test_a_name_that_went_is_forgotten_with_all_below(settled: ZoneScan, tmp_path: Path) -> None:
+    _make(tmp_path, "a/b/.env", "a/.git/hooks/")
+    settled.refresh()
+
+    (tmp_path / "a").rename(tmp_path / "z")
+
+    assert settled.refresh() is True
+    assert _found(settled) == {"z/b/.env", "z/.git/hooks"}
+
+
+def test_a_directory_exchanged_for_another_is_noticed(settled: ZoneScan, tmp_path: Path) -> None:
+    _make(tmp_path, "other/b/.env")
+    settled.refresh()
+    (tmp_path / "a").rename(tmp_path / "away")
+    (tmp_path / "other").rename(tmp_path / "a")
+
+    settled.refresh()
+
+    assert _found(settled) == {"a/b/.env"}
+
+
+def test_times_set_back_hide_nothing(settled: ZoneScan, tmp_path: Path) -> None:
+    before = (tmp_path / "c").stat()
+    _make(tmp_path, "c/.env")
+    os.utime(tmp_path / "c", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert settled.refresh() is True
+    assert _found(settled) == {"c/.env"}
+
+
+def test_a_change_in_the_tick_of_the_listing_is_found(tmp_path: Path) -> None:
+    scan = ZoneScan(str(tmp_path))
+    for index in range(50):
+        scan.refresh()
+        _make(tmp_path, f"{index}.key")
+        scan.refresh()
+        assert f"{index}.key" in _found(scan)
+
+
+def test_a_closed_directory_is_an_empty_one(tmp_path: Path) -> None:
+    _make(tmp_path, "closed/.env")
+    (tmp_path / "closed").chmod(0)
+    scan = ZoneScan(str(tmp_path))
+    try:
+        scan.refresh()
+        assert _found(scan) <= {"closed/.env"}  # root may look
+        assert scan.refresh() in (True, False)
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+    scan.refresh()
+    assert _found(scan) == {"closed/.env"}

@@ -1,0 +1,207 @@
+"""The system call filter: what it says for both processors, and what the real kernel does with it."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.walls import seccomp
+from golem_forge.sandbox.walls.seccomp import Changes, Network, filter_program
+from golem_forge.sandbox.walls.seccomp_numbers import PROCESSORS
+
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+DENY = 0x00050000 | errno.EPERM
+LEVELS = {
+    "full": {"network": Network.OWN, "changes": Changes.BY_MOUNTS},
+    "landlock": {"network": Network.NONE, "changes": Changes.REFUSED},
+}
+FOREIGN = {"i386": 0x40000003, "arm": 0x40000028}
+
+
+def verdict(program: bytes, number: int, *arguments: int, audit: int) -> int:
+    """What the kernel's interpreter makes of it."""
+    data = struct.pack("=IIQ6Q", number, audit, 0, *(*arguments, *[0] * (6 - len(arguments))))
+    steps = list(struct.iter_unpack("=HBBI", program))
+    at = accumulator = 0
+    while True:
+        code, if_true, if_false, value = steps[at]
+        at += 1
+        if code == 0x06:
+            return int(value)
+        if code == 0x20:
+            accumulator = struct.unpack_from("=I", data, value)[0]
+        elif code == 0x54:
+            accumulator &= value
+        else:
+            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[code]
+            at += if_true if holds else if_false
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("machine", PROCESSORS)
+def test_dangerous_calls_are_refused(machine: str, level: str) -> None:
+    processor = PROCESSORS[machine]
+    program = filter_program(**LEVELS[level], machine=machine)
+    for name in seccomp._REFUSED:
+        if name in processor.numbers:
+            assert verdict(program, processor.numbers[name], audit=processor.audit) == DENY, name
+    assert verdict(program, processor.numbers["clone3"], audit=processor.audit) == 0x00050000 | errno.ENOSYS
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("machine", PROCESSORS)
+def test_foreign_conventions_reach_nothing(machine: str, level: str) -> None:
+    program = filter_program(**LEVELS[level], machine=machine)
+    for audit in FOREIGN.values():
+        assert verdict(program, 20, audit=audit) == KILL
+    if machine == "x86_64":  # x32: the same processor name, another numbering
+        assert verdict(program, 0x40000000 | 39, audit=PROCESSORS[machine].audit) == 0x00050000 | errno.ENOSYS
+
+
+@pytest.mark.parametrize("machine", PROCESSORS)
+def test_arguments_decide(machine: str) -> None:
+    processor = PROCESSORS[machine]
+
+    def full(name: str, *arguments: int) -> int:
+        return verdict(filter_program(machine=machine), processor.numbers[name], *arguments, audit=processor.audit)
+
+    assert full("clone", 17) == ALLOW
+    assert full("clone", 0x003D0F00) == ALLOW  # a thread
+    for flag in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+        assert full("clone", flag | 17) == DENY
+        assert full("unshare", flag) == DENY
+    assert full("unshare", 0x80) == DENY
+    assert full("unshare", 0x400) == ALLOW  # CLONE_FILES
+    assert full("personality", 0xFFFFFFFF) == full("personality", 0) == ALLOW
+    assert full("personality", 0x0040000) == DENY
+    assert full("ioctl", 0, 0x5412) == full("ioctl", 0, 0x541C) == DENY
+    assert full("ioctl", 0, 0xABCD00005412) == DENY  # the kernel looks at the low half only
+    assert full("ioctl", 0, 0x5413) == ALLOW
+    assert [full("socket", family) for family in (1, 2, 10)] == [ALLOW] * 3
+    assert full("socket", 16, 3, 0) == ALLOW
+    assert full("socket", 16, 3, 9) != ALLOW
+    assert all(full("socket", family) == 0x00050000 | errno.EAFNOSUPPORT for family in (17, 38, 40))
+    assert full("fchmodat") == full("socketpair", 1, 2) == full("prlimit64", 7) == ALLOW
+
+
+@pytest.mark.parametrize("machine", PROCESSORS)
+def test_read_only_walls_refuse_attributes_sockets_and_other_processes(machine: str) -> None:
+    processor = PROCESSORS[machine]
+    program = filter_program(**LEVELS["landlock"], machine=machine)
+
+    def alone(name: str, *arguments: int) -> int:
+        return verdict(program, processor.numbers[name], *arguments, audit=processor.audit)
+
+    names = (*seccomp._ATTRIBUTES, *seccomp._SHARED_MEMORY, *seccomp._NAMING)
+    assert {alone(name) for name in names if name in processor.numbers} == {DENY}
+    assert {alone("socket", family) for family in range(46)} == {DENY}
+    assert alone("socketpair", 1, 1 | 0o2000000) == alone("socketpair", 1, 5) == ALLOW
+    assert alone("socketpair", 1, 2) == alone("socketpair", 30, 1) == DENY
+    assert alone("prlimit64", 0) == alone("setpriority", 0, 0) == ALLOW
+    assert alone("prlimit64", 7) == alone("setpriority", 0, 7) == DENY
+    assert alone("setpriority", 2, 0) == alone("ioprio_set", 3, 0) == DENY  # everybody of this user
+    assert alone("ioprio_set", 1, 0) == ALLOW
+    assert alone("ioctl", 0, 0x5401) == alone("ioctl", 0, 0x802C542A) == alone("ioctl", 0, 0x80086601) == ALLOW
+    for change in (0x40086602, 0x40046602, 0x401C5820, 0x5000940E, 0x40049409):  # flags, attributes, subvolume, clone
+        assert alone("ioctl", 0, change) == 0x00050000 | errno.ENOTTY
+    shared = filter_program(network=Network.SHARED, changes=Changes.REFUSED, machine=machine)
+    of = {family: verdict(shared, processor.numbers["socket"], family, audit=processor.audit) for family in (1, 2, 10)}
+    assert of[2] == of[10] == ALLOW
+    assert of[1] != ALLOW
+
+
+def test_an_unknown_processor_has_no_walls() -> None:
+    with pytest.raises(SandboxError) as caught:
+        filter_program(machine="vax")
+    assert caught.value.code == "WALLS_UNAVAILABLE"
+
+
+# --- the real kernel
+
+LOAD = """
+import base64, ctypes, errno, json, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+program = base64.b64decode(sys.argv[1])
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_char_p)]
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(Program(len(program) // 8, program)), 0, 0) == 0
+"""
+TRY = (
+    LOAD
+    + """
+found = {}
+for name, number, arguments in json.loads(sys.argv[2]):
+    ctypes.set_errno(0)
+    result = libc.syscall(ctypes.c_long(number), *(ctypes.c_long(each) for each in arguments))
+    found[name] = errno.errorcode.get(ctypes.get_errno(), "") if result < 0 else "done"
+print(json.dumps(found))
+"""
+)
+RUN = LOAD + "os.execvp(sys.argv[2], sys.argv[2:])"
+
+
+def under(level: str, code: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    program = base64.b64encode(filter_program(**LEVELS[level])).decode()
+    command = [sys.executable, "-I", "-S", "-c", code, program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_kernel_refuses_each(level: str) -> None:
+    numbers = PROCESSORS[os.uname().machine].numbers
+    tries = [[name, numbers[name], [-1] * 6] for name in seccomp._REFUSED if name in numbers]
+    tries += [["unshare", numbers["unshare"], [0x10000000]], ["clone", numbers["clone"], [0x10000000 | 17, 0, 0, 0, 0]]]
+    tries += [["TIOCSTI", numbers["ioctl"], [0, 0x5412, 0]], ["personality", numbers["personality"], [8]]]
+    if level == "landlock":
+        names = (*seccomp._ATTRIBUTES, *seccomp._SHARED_MEMORY, *seccomp._NAMING, "socket")
+        tries += [[name, numbers[name], [-1] * 6] for name in names if name in numbers]
+    done = under(level, TRY, json.dumps(tries))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == len(tries)
+    assert set(found.values()) == {"EPERM"}
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("python3", "-c", "import subprocess as s; print(s.run(['echo', 'hi'], capture_output=True).stdout)"), "hi"),
+        (("node", "-e", "new (require('worker_threads').Worker)('console.log(7*6)', {eval: true})"), "42"),
+        (("node", "-e", "console.log(typeof require('os').networkInterfaces())"), "object"),
+        (("bash", "-ic", "set -m; sleep 0.01 & wait; jobs; echo ok"), "ok"),
+        (
+            ("sh", "-c", "cd $TMPDIR && git init -q r && cd r && git status --short -b && touch a && git add a"),
+            "No commits",
+        ),
+        (("make", "-f", "/dev/stdin", "-j2"), "made"),
+    ],
+)
+def test_ordinary_programs_work_under_the_full_filter(
+    command: tuple[str, ...], said: str, tmp_path: os.PathLike[str]
+) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = under("full", RUN, *command, env=env, input="all: a b\n\t@echo made\na b:\n\t@true\n")
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize("command", [("ls", "-l", "/usr"), ("grep", "-r", "x", "."), ("git", "--version"), ("id",)])
+def test_reading_programs_work_under_the_read_only_filter(command: tuple[str, ...], tmp_path: os.PathLike[str]) -> None:
+    with open(os.path.join(tmp_path, "a"), "w", encoding="utf-8") as file:
+        file.write("x\n")
+    done = under("landlock", RUN, *command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout

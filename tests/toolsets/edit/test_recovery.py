@@ -1,0 +1,171 @@
+"""After a crash: a process is killed in the middle of a patch, and the next session puts the files back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.toolsets.edit.manifest import FileRecord, Manifest
+from golem_forge.toolsets.edit.recovery import recover
+
+PATCH = """\
+*** Begin Patch
+*** Update File: a.txt
+@@
+-a
++A
+*** Update File: b.txt
+*** Move to: new/dir/c.txt
+@@
+-b
++B
+*** Delete File: d.txt
+*** End Patch
+"""
+BEFORE = {"a.txt": "a\n", "b.txt": "b\n", "d.txt": "d\n"}
+AFTER = {"a.txt": "A\n", "new/dir/c.txt": "B\n"}
+
+CHILD = """\
+import asyncio, os, signal, sys
+from pathlib import Path
+from golem_forge.sandbox.sandbox import open_sandbox
+from golem_forge.sandbox.zones import ZoneSpec
+from golem_forge.tools.context import ToolContext
+from golem_forge.toolsets.edit import create_apply_patch_tool
+
+workspace, home, patch, renames = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+rename = os.rename
+
+def counted(*args, **kwargs):
+    global renames
+    if renames == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    renames -= 1
+    rename(*args, **kwargs)
+
+os.rename = counted
+sandbox = open_sandbox([ZoneSpec(name="workspace", path=workspace)], forge_home=home, home=home.parent / "home")
+ctx = ToolContext(sandbox=sandbox, home=home, call_id="call_1")
+asyncio.run(create_apply_patch_tool().execute({"input": patch}, ctx))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def home(sandbox: Sandbox, tmp_path: Path) -> Path:
+    return tmp_path / "forge_home"
+
+
+def crash(workspace: Path, home: Path, *, renames: int) -> None:
+    """Kills a process that applies PATCH right before one rename more than these."""
+    for name, content in BEFORE.items():
+        (workspace / name).write_text(content)
+    (workspace / "a.txt").chmod(0o750)
+    done = subprocess.run([sys.executable, "-c", CHILD, workspace, home, PATCH, str(renames)], timeout=50)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2, 3])
+def test_every_file_is_put_back_wherever_it_stopped(
+    sandbox: Sandbox, workspace: Path, home: Path, renames: int
+) -> None:
+    crash(workspace, home, renames=renames)
+    (manifest,) = (home / "patches").iterdir()
+    assert (manifest.name, manifest.stat().st_mode & 0o777) == ("call_1.json", 0o600)
+    strays = [name for name in os.listdir(workspace) if name not in (*BEFORE, "new")]
+    assert all(name.startswith(".forge-") and name.endswith(".tmp") for name in strays)
+    (text,) = recover(home, sandbox)
+    assert text.startswith("A patch was cut short by a crash and has been taken back.")
+    assert ("/workspace/a.txt" in text) is (renames > 0)
+    assert "Not restored" not in text and str(workspace) not in text
+    assert tree(workspace) == BEFORE
+    assert not (workspace / "new").exists()
+    assert (workspace / "a.txt").stat().st_mode & 0o777 == 0o750
+    assert os.listdir(home / "patches") == []
+    assert recover(home, sandbox) == []
+
+
+def test_a_finished_patch_leaves_nothing(sandbox: Sandbox, workspace: Path, home: Path) -> None:
+    crash(workspace, home, renames=99)
+    assert tree(workspace) == AFTER
+    assert os.listdir(home / "patches") == []
+    assert recover(home, sandbox) == []
+    assert tree(workspace) == AFTER
+
+
+def test_what_was_changed_since_is_left_and_told(sandbox: Sandbox, workspace: Path, home: Path) -> None:
+    crash(workspace, home, renames=2)
+    (workspace / "a.txt").write_text("mine\n")
+    (text,) = recover(home, sandbox)
+    assert "Not restored: /workspace/a.txt was changed since; its old content is in '.forge-" in text
+    kept = text.split("its old content is in '")[1].split("'")[0]
+    assert (workspace / kept).read_text() == "a\n"
+    (workspace / kept).unlink()
+    assert tree(workspace) == BEFORE | {"a.txt": "mine\n"}
+    assert os.listdir(home / "patches") == []
+
+
+def test_without_the_zone_it_waits(sandbox: Sandbox, workspace: Path, home: Path) -> None:
+    crash(workspace, home, renames=3)
+    (text,) = recover(home, Sandbox())
+    assert "Not restored: /workspace/a.txt is in no zone that can be written here." in text
+    assert len(os.listdir(home / "patches")) == 1
+    recover(home, sandbox)
+    assert tree(workspace) == BEFORE
+
+
+def record(path: str = "/workspace/a.txt", **changes: object) -> FileRecord:
+    known = {"path": path, "real": "", "existed": True, "before": "", "after": "", "kept": "", "temp": "", "made": 0}
+    return FileRecord(**(known | changes))  # type: ignore[arg-type]
+
+
+def test_a_patch_that_still_runs_is_left_alone(sandbox: Sandbox, home: Path) -> None:
+    manifest = Manifest.write(home, "call/../x", [record()])
+    assert recover(home, sandbox) == []
+    assert len(os.listdir(home / "patches")) == 1
+    manifest.remove()
+    assert os.listdir(home / "patches") == []
+
+
+def test_after_the_last_step_only_kept_copies_go(sandbox: Sandbox, workspace: Path, home: Path) -> None:
+    kept = ".forge-0123456789abcdef.tmp"
+    (workspace / "a.txt").write_text("A\n")
+    (workspace / kept).write_text("a\n")
+    manifest = Manifest.write(home, "c", [record(real=str(workspace / "a.txt"), kept=kept)])
+    manifest.done()
+    manifest.close()
+    assert recover(home, sandbox) == []
+    assert tree(workspace) == {"a.txt": "A\n"}
+    assert os.listdir(home / "patches") == []
+
+
+def test_a_name_that_is_not_forges_own_is_not_touched(sandbox: Sandbox, workspace: Path, home: Path) -> None:
+    import hashlib
+
+    (workspace / "a.txt").write_text("A\n")
+    (workspace / "mine.txt").write_text("a\n")
+    digests = {"before": hashlib.sha256(b"a\n").hexdigest(), "after": hashlib.sha256(b"A\n").hexdigest()}
+    Manifest.write(
+        home, "c", [record(real=str(workspace / "a.txt"), kept="mine.txt", temp="mine.txt", **digests)]
+    ).close()
+    assert "Not restored: /workspace/a.txt" in recover(home, sandbox)[0]
+    assert tree(workspace) == {"a.txt": "A\n", "mine.txt": "a\n"}
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", json.dumps({"version": 1, "files": [{"x": 1}]})])
+def test_half_a_manifest_is_cleared_away(sandbox: Sandbox, home: Path, content: str) -> None:
+    (home / "patches").mkdir()
+    (home / "patches" / "x.json").write_text(content)
+    assert recover(home, sandbox) == []
+    assert os.listdir(home / "patches") == []

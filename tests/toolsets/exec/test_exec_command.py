@@ -1,0 +1,148 @@
+"""exec_command in real walls: how it ends, what is said of it, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from golem_forge.core.verdict import Status
+
+
+async def test_t17_a_command_and_its_text(bench: Any) -> None:
+    outcome = await bench.cmd("echo hello")
+    first, second, third, *output = outcome.text.split("\n")
+    assert first.startswith("Wall time: 0.") and first.endswith(" s")
+    assert (second, third, output) == ("Exited: code 0", "Output (6 bytes):", ["hello", ""])
+    assert outcome.status is Status.SUCCESS
+    value = outcome.result.value
+    assert (value["kind"], value["exit_code"], value["bytes"]) == ("exec.result", 0, 6)
+    assert "session_id" not in value and "handle" not in value and value["wall_s"] > 0
+
+
+async def test_t18_another_exit_code_is_a_failure_with_the_same_text(bench: Any) -> None:
+    outcome = await bench.cmd("echo no >&2; exit 3")
+    assert outcome.status is Status.EXECUTION_FAILED
+    assert "\nExited: code 3\nOutput (3 bytes):\nno\n" in outcome.text
+    assert outcome.result.value["exit_code"] == 3
+
+
+async def test_death_by_signal_is_named(bench: Any) -> None:
+    outcome = await bench.cmd("kill -KILL $$")
+    assert "\nEnded by signal: SIGKILL (9)\nOutput (0 bytes):" in outcome.text
+    assert (outcome.status, outcome.result.value["signal"]) == (Status.EXECUTION_FAILED, 9)
+
+
+async def test_both_streams_come_in_order_and_input_is_empty(bench: Any) -> None:
+    outcome = await bench.cmd("echo a; echo b >&2; cat; echo c")
+    assert outcome.text.endswith("Output (6 bytes):\na\nb\nc\n")
+
+
+async def test_it_starts_where_it_is_told(bench: Any, workspace: Path) -> None:
+    (workspace / "src").mkdir()
+    outcome = await bench.cmd("pwd; printf %s $FORGE_WALLS-$FORGE_NETWORK-$USER", workdir="src")
+    assert outcome.text.endswith("/workspace/src\nfull-off-forge")
+    assert str(workspace) not in outcome.text
+
+
+async def test_shells(bench: Any) -> None:
+    for shell, args in (("bash", {}), ("bash", {"login": True}), ("sh", {}), ("sh", {"login": True})):
+        outcome = await bench.cmd("echo $0", shell=shell, **args)
+        assert outcome.text.endswith(f"/{shell}\n"), outcome.text
+
+
+async def test_t22_long_output_has_head_and_tail_and_is_kept_whole(bench: Any) -> None:
+    outcome = await bench.cmd("seq 700000", max_output_tokens=10)
+    assert outcome.status is Status.SUCCESS and outcome.truncated
+    handle = outcome.output_handle
+    assert handle and outcome.result.value["handle"] == handle
+    size = sum(len(f"{n}\n") for n in range(1, 700001))
+    assert f"Output ({size} bytes):\n1\n2\n3\n" in outcome.text
+    assert f" bytes left out; whole output: read_output handle={handle}]\n" in outcome.text
+    assert outcome.text.endswith("699999\n700000\n")
+    last = await bench.call("read_output", handle=handle, offset=-1)
+    assert last.text.startswith("L700000: 700000")
+
+
+async def test_output_up_to_the_limit_is_not_cut(bench: Any) -> None:
+    outcome = await bench.cmd("head -c 39000 /dev/zero | tr '\\0' x", max_output_tokens=10000)
+    assert "x" * 39000 in outcome.text and not outcome.truncated
+
+
+async def test_t23_a_character_divided_over_two_writes_is_whole(bench: Any) -> None:
+    number = await bench.session("printf '\\xe4\\xbd'; sleep 0.4; printf '\\xa0'", yield_time_ms=150)
+    outcome = await bench.stdin(number)
+    assert outcome.text.endswith("Output (3 bytes):\n你")
+
+
+async def test_t26_the_time_limit_ends_the_whole_tree(bench: Any, gone: Callable[..., Any]) -> None:
+    began = time.monotonic()
+    outcome = await bench.cmd("echo before; sleep 61.26 & wait", timeout_ms=300)
+    assert time.monotonic() - began < 2
+    assert outcome.status is Status.TIMEOUT
+    assert "\nTimed out after 0.3 s\nOutput (7 bytes):\nbefore\n" in outcome.text
+    await gone("61.26")
+
+
+async def test_a_session_reaches_its_time_limit_alone(bench: Any, gone: Callable[..., Any]) -> None:
+    number = await bench.session("sleep 61.27", timeout_ms=400)
+    await gone("61.27", 5)
+    outcome = await bench.stdin(number)
+    assert "\nTimed out after 0.4 s\n" in outcome.text
+
+
+async def test_cancel_in_the_first_wait_ends_the_tree_and_keeps_what_was_said(
+    bench: Any, gone: Callable[..., Any]
+) -> None:
+    call = asyncio.ensure_future(bench.cmd("echo early; trap '' TERM; sleep 61.28 & wait; sleep 61.28"))
+    await asyncio.sleep(0.5)
+    began = time.monotonic()
+    bench.path.signal.interrupt()
+    outcome = await call
+    assert time.monotonic() - began < 1
+    assert outcome.status is Status.INTERRUPTED
+    assert "early" in outcome.text
+    await gone("61.28")
+
+
+async def test_a_caller_that_is_cancelled_takes_its_command_with_it(bench: Any, gone: Callable[..., Any]) -> None:
+    call = asyncio.ensure_future(bench.cmd("sleep 61.29"))
+    await asyncio.sleep(0.5)
+    call.cancel()
+    await asyncio.wait([call])
+    assert call.cancelled()
+    await gone("61.29")
+
+
+async def test_what_the_walls_refuse_is_said(bench: Any, workspace: Path) -> None:
+    (workspace / ".git").mkdir()
+    (workspace / ".git/config").write_text("old")
+    outcome = await bench.cmd("echo x > .git/config")
+    assert outcome.status is Status.SANDBOX_DENIED
+    assert "Blocked by the sandbox: write /workspace/.git/config (protected)." in outcome.text
+    assert outcome.denials[0]["kind"] == "protected"
+    assert (workspace / ".git/config").read_text() == "old"
+    good = await bench.cmd("echo x > .git/config; exit 0")
+    assert good.status is Status.SUCCESS and good.denials
+
+
+async def test_a_limit_is_named_with_its_key(bench: Any) -> None:
+    outcome = await bench.cmd("head -c 70000000 /dev/zero | tr '\\0' x", max_output_tokens=10, yield_time_ms=30000)
+    assert (outcome.status, outcome.code) == (Status.EXECUTION_FAILED, "OUTPUT_LIMIT")
+    assert "sandbox.limits.output" in outcome.text
+
+
+async def test_s27_a_secret_is_visible_to_the_call_that_names_it_only(bench: Any, workspace: Path) -> None:
+    (workspace / ".env").write_text("CANARY=sesame-1")
+    named = await bench.cmd("cat .env")
+    assert "CANARY=sesame-1" in named.text
+    for other in ("cat .e*", "python3 -c \"print(open('.env').read())\"", "cat $PWD/.env"):
+        assert "sesame-1" not in (await bench.cmd(other)).text
+
+
+async def test_a_write_reaches_the_workspace(bench: Any, workspace: Path) -> None:
+    outcome = await bench.cmd("echo new > made.txt && cat /workspace/made.txt")
+    assert outcome.text.endswith("new\n")
+    assert (workspace / "made.txt").read_text() == "new\n"

@@ -1,0 +1,102 @@
+"""Sessions: real terminals, numbers, owners, limits, and the end of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from golem_forge.core.verdict import Status
+
+
+async def test_t19_a_question_is_answered_in_a_terminal(bench: Any) -> None:
+    started = await bench.cmd("read x; echo got $x", tty=True, yield_time_ms=50)
+    assert "\nRunning: session 1\n" in started.text and started.status is Status.SUCCESS
+    outcome = await bench.stdin(1, "ok\n", yield_time_ms=20000)
+    assert "got ok" in outcome.text and "\nExited: code 0\n" in outcome.text
+
+
+async def test_t20_it_is_a_real_terminal(bench: Any) -> None:
+    assert "tty" in (await bench.cmd("test -t 0 && echo tty", tty=True)).text
+    assert "40 120" in (await bench.cmd("stty size", tty=True)).text
+    assert "said" in (await bench.cmd("echo said > /dev/tty", tty=True)).text
+
+
+async def test_t20_job_control(bench: Any) -> None:
+    number = await bench.session("bash --norc -i", tty=True, yield_time_ms=500)
+    await bench.stdin(number, "sleep 60\n", yield_time_ms=500)
+    await bench.stdin(number, "\x1a", yield_time_ms=500)
+    await bench.stdin(number, "jobs\n", yield_time_ms=0)
+    assert "Stopped" in await bench.until(number, "Stopped")
+    await bench.stdin(number, signal="KILL")
+
+
+async def test_t21_without_a_terminal_input_is_empty(bench: Any) -> None:
+    assert "\nExited: code 0\nOutput (0 bytes):" in (await bench.cmd("cat")).text
+    number = await bench.session("sleep 60")
+    outcome = await bench.stdin(number, "x")
+    assert (outcome.status, outcome.text) == (
+        Status.EXECUTION_FAILED,
+        f"Session {number} has no terminal; start it with tty=true.",
+    )
+
+
+async def test_a_later_call_returns_only_what_is_new(bench: Any) -> None:
+    number = await bench.session("echo one; read x; echo two", tty=True, yield_time_ms=500)
+    outcome = await bench.stdin(number, "\n", yield_time_ms=20000)
+    assert "one" not in outcome.text and "two" in outcome.text
+    again = await bench.stdin(number, "late", yield_time_ms=0)
+    assert "\nExited: code 0\n" in again.text and "ignored" in again.text
+    assert again.text.endswith("Output (0 bytes):")
+
+
+async def test_t25_a_session_belongs_to_its_worker(benches: Callable[..., Any]) -> None:
+    one = benches(worker="main/a")
+    other = benches(worker="main/b", parts=one.path.parts)
+    assert (await one.stdin(999)).text == "Session 999 not found."
+    number = await one.session("sleep 60")
+    assert (await other.stdin(number)).text == f"Session {number} not found."
+    assert (await other.stdin(0)).text == "Session 0 not found."
+
+
+async def test_t24_at_most_64_run_and_none_is_ended_for_another(bench: Any) -> None:
+    numbers = [await bench.session("sleep 60", yield_time_ms=0) for _ in range(64)]
+    assert numbers == list(range(1, 65))
+    refused = await bench.cmd("echo one more")
+    assert (refused.status, refused.text) == (
+        Status.EXECUTION_FAILED,
+        "too many running sessions (64); end one first",
+    )
+    for number in (1, 64):
+        assert f"Running: session {number}" in (await bench.stdin(number, yield_time_ms=0)).text
+    ended = await bench.stdin(1, signal="KILL", yield_time_ms=20000)
+    assert "Ended by signal: SIGKILL (9)" in ended.text
+    assert await bench.session("sleep 60", yield_time_ms=0) == 65
+
+
+@pytest.mark.parametrize("how", [{"chars": "\x03"}, {"signal": "INT"}])
+async def test_t28_interrupting_in_a_terminal(bench: Any, how: dict[str, str]) -> None:
+    number = await bench.session("sleep 60", tty=True, yield_time_ms=300)
+    outcome = await bench.stdin(number, **{"chars": "", **how}, yield_time_ms=20000)
+    assert "Ended by signal: SIGINT (2)" in outcome.text
+
+
+async def test_t28_interrupting_without_a_terminal(bench: Any) -> None:
+    number = await bench.session("sleep 60", yield_time_ms=300)
+    outcome = await bench.stdin(number, signal="INT", yield_time_ms=20000)
+    assert "Ended by signal: SIGINT (2)" in outcome.text
+
+
+async def test_all_end_with_the_forge_session(bench: Any, gone: Callable[..., Any]) -> None:
+    await bench.session("sleep 61.31")
+    await bench.session("trap '' TERM HUP; sleep 61.31; sleep 61.31", tty=True)
+    await asyncio.wait_for(bench.path.parts.close(), 3)
+    await gone("61.31")
+
+
+async def test_ctrl_d_ends_the_input(bench: Any) -> None:
+    number = await bench.session("cat; echo done", tty=True)
+    outcome = await bench.stdin(number, "\x04", yield_time_ms=20000)
+    assert "done" in outcome.text and "Exited: code 0" in outcome.text

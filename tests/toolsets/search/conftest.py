@@ -1,0 +1,138 @@
+"""Real zones, a real ripgrep, and a tree with everything that makes searching difficult."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.core.result import ToolResult
+from golem_forge.sandbox.processes.capture import Capture
+from golem_forge.sandbox.processes.ending import Ending
+from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.walls.job import Job
+from golem_forge.sandbox.walls.levels import Level
+from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.validation import Ok
+from golem_forge.toolsets.search import create_grep_files_tool, create_list_dir_tool
+
+RG = shutil.which("rg", path=str(Path(sys.executable).parent)) or shutil.which("rg")
+Call = Callable[..., Awaitable[ToolResult]]
+
+
+class BareChild:
+    """A process without walls, with the face of the real one."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.output, self.errors = Capture(), Capture()
+        self.killed = False
+        self._done = asyncio.create_task(self._collect())
+
+    async def _collect(self) -> Ending:
+        async def pour(stream: Any, capture: Capture) -> None:
+            while data := await stream.read(65536):
+                capture.append(data.decode("utf-8", "replace"))
+            capture.finish()
+
+        await asyncio.gather(pour(self._process.stdout, self.output), pour(self._process.stderr, self.errors))
+        return Ending(exit_code=await self._process.wait())
+
+    async def wait(self, seconds: float | None = None) -> Ending | None:
+        done, _ = await asyncio.wait([self._done], timeout=seconds)
+        return self._done.result() if done else None
+
+    def kill(self) -> None:
+        self.killed = True
+        if self._process.returncode is None:
+            self._process.kill()
+
+
+class BareWalls:
+    """Starts jobs on the host itself: for what an engine asks and answers, not for what walls hold."""
+
+    def __init__(self, sandbox: Sandbox, program: str) -> None:
+        self._sandbox = sandbox
+        self._program = program
+        self.jobs: list[Job] = []
+        self.children: list[BareChild] = []
+
+    async def level(self) -> Level:
+        return Level.FULL
+
+    async def start(self, job: Job) -> Any:
+        self.jobs.append(job)
+        process = await asyncio.create_subprocess_exec(
+            *(self._program, *job.argv[1:]),
+            cwd=self._sandbox.zones[job.cwd[1:]].host,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={},
+        )
+        self.children.append(BareChild(process))
+
+        class Started:
+            child = self.children[-1]
+
+        return Started
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    path = tmp_path / "host-workspace"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    path = tmp_path / "host-docs"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, workspace: Path, docs: Path) -> Sandbox:
+    specs = (ZoneSpec(name="workspace", path=workspace), ZoneSpec(name="docs", path=docs, mode=Mode.RO))
+    return open_sandbox(specs, forge_home=tmp_path / "forge_home", home=tmp_path / "home")
+
+
+@pytest.fixture
+def ctx(sandbox: Sandbox) -> ToolContext:
+    return ToolContext(sandbox=sandbox)
+
+
+@pytest.fixture
+def call(ctx: ToolContext) -> Call:
+    tools = {tool.name: tool for tool in (create_list_dir_tool(), create_grep_files_tool())}
+
+    async def made(name: str, **args: Any) -> ToolResult:
+        tool = tools[name]
+        checked = tool.validate_input(args)
+        assert isinstance(checked, Ok), checked
+        return await tool.execute(checked.data, ctx)
+
+    return made
+
+
+@pytest.fixture
+def bare_walls(sandbox: Sandbox) -> Callable[..., Any]:
+    """Makes walls that are none, around ripgrep or another program."""
+    if RG is None:
+        pytest.skip("ripgrep is not installed")
+    return lambda program=RG: BareWalls(sandbox, program)
+
+
+@pytest.fixture(params=["rg", "python"])
+def engine(request: pytest.FixtureRequest, ctx: ToolContext) -> str:
+    """Every test that takes it runs with both engines."""
+    if request.param == "rg":
+        ctx.walls = request.getfixturevalue("bare_walls")()
+    return str(request.param)
