@@ -63,8 +63,8 @@ def launch(
     before_go: Callable[[int], Awaitable[None]] | None = None,
     afterwards: Callable[[], None] | None = None,
 ) -> Launch:
-    """`sockets`: False where the filter refuses them all and no network namespace is needed. `shown`: a text with zones'
-    addresses for their host paths; `addresses`: which these are."""
+    """`sockets`: False where the filter refuses them all and no network namespace is needed. `shown`: a text with
+    zones' addresses for their host paths; `addresses`: which these are."""
     handed = _Handed(backend)
     try:
         words = [*(("--unshare-net",) if sockets else ()), *handed.words(mounts, terminal=terminal)]

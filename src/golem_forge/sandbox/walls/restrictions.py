@@ -90,10 +90,13 @@ class _Judge:
         self._lifted = lifted
 
     def masks(self, parts: Parts, *, secret: bool = False) -> bool:
-        return is_masked(self._outer(parts), secret=secret, rules=self.rules)
+        outer, *inner = self.names(parts)
+        return is_masked(outer, secret=secret, rules=self.rules) or any(
+            is_masked(name, secret=False, rules=self.rules) for name in inner
+        )
 
     def read_only(self, parts: Parts) -> bool:
-        return is_read_only(self._outer(parts), self.rules)
+        return any(is_read_only(name, self.rules) for name in self.names(parts))
 
     def lifts(self, parts: Parts) -> bool:
         return self.zone.virtual(parts) in self._lifted and not self._blocked(parts)
@@ -108,10 +111,10 @@ class _Judge:
 
     def literal(self) -> Iterator[tuple[Parts, Kind]]:
         """The existing paths of this zone that rules name outright."""
-        start = self._outer(()) + "/"
-        for rule in self.rules:
-            if rule.literal.startswith(start):
-                yield from self.existing(tuple(rule.literal.removeprefix(start).split("/")))
+        for start in self.names(()):
+            for rule in self.rules:
+                if rule.literal.startswith(start + "/"):
+                    yield from self.existing(tuple(rule.literal.removeprefix(start + "/").split("/")))
 
     def existing(self, parts: Parts) -> Iterator[tuple[Parts, Kind]]:
         """The path itself, or where a link leads inside the zone; nothing if nothing is there."""
@@ -130,14 +133,16 @@ class _Judge:
         else:
             yield parts, Kind.DIRECTORY if kind is EntryKind.DIRECTORY else Kind.FILE
 
-    def _outer(self, parts: Parts) -> str:
-        """As the program names it, which is how rules are written."""
-        return self.zone.virtual((*self.zone.subpath, *parts))
+    def names(self, parts: Parts) -> tuple[str, ...]:
+        """As the program names it, which is how rules are written; and as the worker does, whose zone may begin deeper:
+        it cannot rename its way around a rule."""
+        outer = self.zone.virtual((*self.zone.subpath, *parts))
+        return (outer, self.zone.virtual(parts)) if self.zone.subpath else (outer,)
 
     def _blocked(self, parts: Parts) -> bool:
-        name = self._outer(parts)
+        names = self.names(parts)
         blocking = [rule for rule in self.rules if rule.verdict is Verdict.BLOCKED and Verb.READ in rule.access]
-        return any(rule.matches(name) for rule in blocking)
+        return any(rule.matches(name) for rule in blocking for name in names)
 
 
 def _masked(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
@@ -169,7 +174,7 @@ def _ruled(judge: _Judge, scan: ZoneScan, verbs: set[Verb]) -> Iterator[tuple[Pa
     scanning = [rule for rule in meant if not rule.literal]
     if scanning:
         for parts, kind in scan.names():
-            if any(rule.matches(judge._outer(parts)) for rule in scanning):
+            if any(rule.matches(name) for rule in scanning for name in judge.names(parts)):
                 yield from judge.places(parts, kind)
 
 

@@ -70,8 +70,9 @@ class Explanation:
 
 class WalledChild:
     def __init__(
-        self, child: Child, plan: WallPlan, *, created: Callable[[], tuple[str, ...]], proxy: HostProxy | None = None
+        self, child: Child, plan: WallPlan | None, *, created: Callable[[], tuple[str, ...]], proxy: HostProxy | None = None
     ) -> None:
+        """Without a plan there are no walls, which cannot have refused anything."""
         self.child = child
         self._plan = plan
         self._created = created
@@ -79,6 +80,8 @@ class WalledChild:
 
     def aftermath(self) -> Aftermath:
         """Call it after the end."""
+        if self._plan is None:
+            return Aftermath()
         ending = self.child.ending
         texts = (each for each in (self.child.output, self.child.errors) if each is not None)
         text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
@@ -303,7 +306,7 @@ class Walls:
         child = await start_process(
             landlock.launch(command, level=level), job.streams, stdin=job.stdin, filter=self._text_filter
         )
-        plan = replace(planned.plan, cwd=place.host or "/") if level is Level.LANDLOCK else WallPlan()
+        plan = replace(planned.plan, cwd=place.host or "/") if level is Level.LANDLOCK else None
         return WalledChild(child, plan, created=tuple)
 
     def _environment(self, job: Job, home: str, tmp: str, level: Level) -> dict[str, str]:

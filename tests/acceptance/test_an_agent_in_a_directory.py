@@ -1,0 +1,280 @@
+"""An agent works in a project: it runs commands inside walls, and what the walls promise holds end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge import open_session
+from golem_forge.config.home import forge_home
+from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
+
+FORGE = str(Path(sys.executable).parent / "forge")
+CANARY = "canary-7f3a91c25d"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("alpha\n")
+    return folder
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    value = f"agent-{uuid.uuid4().hex}"
+    yield value
+    assert _running(value, 3) == [], "a process outlived its test"
+
+
+def _running(marker: str, within: float) -> list[str]:
+    """Command lines that hold the marker, once that stays so."""
+    end = time.monotonic() + within
+    while True:
+        found = []
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if marker.encode() in (line := place.read_bytes()):
+                    found.append(line.decode(errors="replace"))
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+class Person:
+    """Answers prompts: by a choice whose label begins so, else with yes or no."""
+
+    def __init__(self, choice: str = "", yes: bool = True) -> None:
+        self.choice, self.yes, self.asked = choice, yes, list[Any]()
+
+    def __call__(self, request: Any) -> dict[str, Any]:
+        self.asked.append(request)
+        chosen = next(
+            (offer.id for offer in request.choices if self.choice and offer.label.startswith(self.choice)), ""
+        )
+        return {"approved": self.yes, **({"choice": chosen} if chosen else {})}
+
+
+async def run(session: Any, cmd: str, **args: Any) -> Any:
+    return await session.call("exec_command", {"cmd": cmd, **args})
+
+
+async def test_reading_needs_no_question_and_changing_does(project: Path) -> None:
+    person = Person()
+    async with open_session(project, approval_callback=person, approval="interactive") as session:
+        assert (await run(session, "cat a.txt | wc -l")).text.endswith("1\n")
+        assert person.asked == []
+        assert (await run(session, "tr a-z A-Z < a.txt > b.txt")).ok
+    assert (project / "b.txt").read_text() == "ALPHA\n"
+    [request] = person.asked
+    assert request.payload == "tr a-z A-Z < a.txt > b.txt"
+
+
+async def test_a52_any_command_inside_the_walls_for_this_session(project: Path) -> None:
+    (project / "Makefile").write_text("all:\n\t@echo made\n")
+    person = Person(choice="any command inside the walls")
+    async with open_session(project, approval_callback=person, approval="interactive") as session:
+        first = await run(session, "pytest -q tests/a.py")
+        assert [offer.label for offer in person.asked[0].choices][-1] == "any command inside the walls, this session"
+        assert first.status == "execution_failed"
+        assert (await run(session, "make")).text.endswith("made\n")
+        assert len(person.asked) == 1, "make runs unasked now"
+        person.yes = False
+        for cmd in ("rm -rf x", "make > f", "cat .env", "curl https://example.test"):
+            more = {"network": ["example.test"]} if "curl" in cmd else {}
+            (project / ".env").write_text("x")
+            assert (await run(session, cmd, **more)).status == "approval_denied", cmd
+        assert len(person.asked) == 5
+
+
+async def test_the_rest_of_the_machine_is_not_there(project: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "elsewhere.txt"
+    outside.write_text(CANARY)
+    async with open_session(project, approval="approve_all") as session:
+        for cmd in (
+            f"cat {outside}",
+            f"ln -s {outside} link && cat link",
+            f"ln {outside} hard",
+            "cat /etc/shadow",
+            "ls ~/../.. && cat ~root/.bashrc",
+            "echo x > /usr/x",
+            f"cat /proc/{os.getpid()}/environ",
+            "mount -t tmpfs x /mnt",
+            "unshare -Ur true",
+            "mknod null c 1 3",
+            "getent hosts example.test",
+            "exec 3<>/dev/tcp/127.0.0.1/22",
+        ):
+            outcome = await run(session, cmd)
+            assert outcome.status in ("execution_failed", "sandbox_denied"), (cmd, outcome.text)
+            assert CANARY not in outcome.text
+        await run(session, f"echo x > {outside}")  # succeeds where a private /tmp is in the place of the real one
+    assert outside.read_text() == CANARY
+
+
+async def test_a_canary_in_the_environment_reaches_nobody(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_API_TOKEN", CANARY)
+    (tmp_path / "outside.env").write_text(CANARY)
+    (project / "says.py").write_text(f"print('{CANARY[:10]}' + '{CANARY[10:]}')\n")
+    seen: list[str] = []
+    async with open_session(project, approval="approve_all") as session:
+        session.bus.on("*", lambda event: seen.append(str(event.to_wire())))
+        for cmd in ("env", "cat /proc/*/environ", f"cat {tmp_path}/outside.env", "python3 says.py", "set; export -p"):
+            seen.append((await run(session, cmd)).text)
+        seen.append((await session.call("grep_files", {"pattern": "canary", "path": "/"})).text)
+        number = (await run(session, "sleep 0.3; python3 says.py", tty=True, yield_time_ms=0)).result.value[
+            "session_id"
+        ]
+        seen.append((await session.call("write_stdin", {"session_id": number, "yield_time_ms": 3000})).text)
+    kept = [file.read_bytes() for file in forge_home().path.rglob("*") if file.is_file()]
+    assert any("[secret" in text for text in seen), "the program itself said it, and it was taken out"
+    assert not [text for text in seen if CANARY in text]
+    assert not [data for data in kept if CANARY.encode() in data]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "sleep 600",
+        "sleep 600 & sleep 600",
+        "setsid sleep 600 & (setsid sleep 600 &) ; sleep 600",
+        "trap '' TERM INT HUP; sleep 600 & while :; do sleep 0.1; done",
+    ],
+)
+async def test_forge_is_killed_and_nothing_stays(project: Path, marker: str, script: str) -> None:
+    """Invariant 7: the kernel ends what Forge no longer can."""
+    command = [
+        FORGE,
+        "call",
+        "exec_command",
+        "--approval",
+        "approve_all",
+        "--cmd",
+        f": {marker}; echo up > up; {script}",
+    ]
+    forge = await asyncio.create_subprocess_exec(*command, cwd=project, stdout=asyncio.subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while not (project / "up").exists():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+    forge.send_signal(signal.SIGKILL)
+    await forge.wait()
+    assert _running(marker, 1) == []
+
+
+async def test_an_interrupt_ends_the_whole_tree_and_keeps_what_was_said(project: Path, marker: str) -> None:
+    async with open_session(project, approval="approve_all") as session:
+        await run(session, "true")  # the walls were tried before
+        cmd = f": {marker}; echo so far; setsid sleep 600 & trap '' TERM; sleep 600; sleep 600"
+        call = asyncio.create_task(run(session, cmd))
+        await asyncio.sleep(0.7)
+        began = time.monotonic()
+        session.interrupt()
+        outcome = await call
+        assert time.monotonic() - began < 1
+        assert outcome.status == "interrupted"
+        assert "so far" in outcome.text
+        assert _running(marker, 1) == []
+
+
+async def test_t24_sixty_four_sessions_at_once_and_none_is_left(project: Path, marker: str) -> None:
+    async with open_session(project, approval="approve_all") as session:
+        cmd = f": {marker}; read line; echo got $line"
+        for number in range(1, 65):
+            outcome = await run(session, cmd, tty=True, yield_time_ms=0)
+            assert outcome.result.value["session_id"] == number, outcome.text
+        refused = await run(session, cmd, tty=True, yield_time_ms=0)
+        assert (refused.status, refused.error) == (
+            "execution_failed",
+            "too many running sessions (64); end one first",
+        )
+        answer = await session.call("write_stdin", {"session_id": 33, "chars": "thirty\n", "yield_time_ms": 5000})
+        assert "got thirty" in answer.text
+        assert "Exited: code 0" in answer.text
+
+
+def _weaker(level: Level) -> WallsReport:
+    cause, fix = "bubblewrap (bwrap) is not installed", "sudo apt-get install bubblewrap"
+    tried = [LevelResult(level=Level.FULL, cause=cause, fix=fix)]
+    tried.append(LevelResult(level=Level.LANDLOCK, held=("G1",), cause="" if level is Level.LANDLOCK else "old kernel"))
+    return WallsReport(level=level, tried=tuple(tried))
+
+
+async def test_s33_without_bubblewrap_reading_still_works(project: Path) -> None:
+    person = Person()
+    async with open_session(project, approval_callback=person, approval="interactive") as session:
+        session.path.walls._report = report = _weaker(Level.LANDLOCK)
+        assert report.to_wire()["level"] == "read-only"
+        assert report.to_wire()["missing"] == ["G14"]
+        assert "alpha" in (await run(session, "cat /workspace/a.txt")).text
+        assert "/workspace/a.txt" in (await session.call("grep_files", {"pattern": "alph"})).text
+        refused = await run(session, "make")
+    assert (refused.status, refused.code) == ("execution_failed", "WALLS_UNAVAILABLE")
+    assert "apt-get install bubblewrap" in refused.text
+    assert person.asked == [], "no prompt for what cannot run"
+
+
+async def test_s34_without_walls_nothing_runs_and_files_go_on(project: Path) -> None:
+    person = Person()
+    async with open_session(project, approval_callback=person, approval="interactive") as session:
+        session.path.walls._report = _weaker(Level.NONE)
+        refused = await run(session, "cat a.txt")
+        assert (refused.status, refused.code) == ("execution_failed", "WALLS_UNAVAILABLE")
+        assert "bubblewrap" in refused.text
+        assert (await session.call("read_file", {"path": "a.txt"})).ok
+        found = await session.call("grep_files", {"pattern": "alpha"})
+        assert found.result.value["engine"] == "python"
+    assert person.asked == []
+
+
+def test_s37_a_project_cannot_switch_the_walls_off(project: Path) -> None:
+    (project / "forge.yaml").write_text("sandbox: {walls: off}\n")
+    subprocess.run([FORGE, "trust", "--yes"], cwd=project, check=True, capture_output=True)
+    ran = subprocess.run(
+        [FORGE, "call", "exec_command", "--cmd", "echo $FORGE_WALLS", "--approval", "approve_all"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert "full" in ran.stdout
+    assert "sandbox.walls" in ran.stderr
+
+
+async def test_t27_a_patch_typed_as_a_command_is_asked_for_once_as_a_patch(project: Path) -> None:
+    (project / "sub").mkdir()
+    patch = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch"
+    person = Person()
+    async with open_session(project, approval_callback=person, approval="interactive") as session:
+        outcome = await run(session, f"cd sub && apply_patch <<'EOF'\n{patch}\nEOF")
+        assert outcome.ok, outcome.text
+        assert outcome.tool == "apply_patch"
+    assert (project / "sub" / "new.txt").read_text() == "hello\n"
+    assert [request.tool for request in person.asked] == ["apply_patch"]
+
+
+def test_a_person_looks_inside_with_their_own_shell(project: Path) -> None:
+    def forge(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([FORGE, *words], cwd=project, capture_output=True, text=True, timeout=30, **more)
+
+    ran = forge("sandbox", "exec", "--", "sh", "-c", "cat; pwd; exit 7", input="piped\n")
+    assert (ran.returncode, ran.stdout) == (7, "piped\n/workspace\n")
+    assert forge("sandbox", "exec", "--timeout", "0.5", "--", "sleep", "60").returncode == 124
+    assert "sandbox exec" in forge("log").stdout
+    said = forge("sandbox", "explain", "--json", ".env").stdout
+    assert '"read": "ask: /workspace/.env looks like a secret"' in said
+    assert not (project / ".git").exists(), "looking and running leave no placeholder behind"
