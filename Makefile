@@ -37,6 +37,7 @@ $(BENCH)/.stamp: pyproject.toml benchmarks/requirements.txt scripts/make_venv.py
 	@touch $@
 
 demo: $(VENV)/.stamp
+	@$(VENV)/bin/python scripts/system_packages.py bubblewrap
 	@$(VENV)/bin/python examples/demo.py
 
 test: $(VENV)/.stamp

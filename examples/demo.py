@@ -1,4 +1,4 @@
-"""The one path in a minute: three tools, an approval, a refusal, and the journal that saw it all.
+"""The one path in a minute: tools, an approval, a refusal, a command inside walls, and the journal that saw it all.
 
 Run it with `make demo`. On a terminal you answer the approval yourself; without one the demo answers and says so.
 """
@@ -36,6 +36,18 @@ def drop_database(name: str) -> str:
     raise AssertionError("never reached")
 
 
+PATCH = """*** Begin Patch
+*** Update File: notes.txt
+@@
+ buy milk
+-and bread
++and two breads
+*** Add File: done/today.txt
++nothing yet
+*** End Patch
+"""
+
+
 def answer(request: ApprovalRequest) -> dict[str, Any]:
     if can_ask():
         return ask_on_terminal(request)
@@ -57,6 +69,8 @@ async def main() -> int:
         project, home = Path(folder, "project"), ForgeHome(Path(folder, "forge-home"))
         project.mkdir()
         (project / "notes.txt").write_text("buy milk\n")
+        (project / ".git" / "hooks").mkdir(parents=True)
+        (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
         tools = [word_count, deploy, drop_database]
         async with open_session(project, tools=tools, approval_callback=answer, home=home) as session:
             print("A tool that says of itself that it is harmless runs at once; its arguments are checked:")
@@ -70,6 +84,14 @@ async def main() -> int:
             print("\nNative file tools show what they would change before they do it:")
             await show(session, "write_file", {"path": "notes.txt", "content": "buy milk\nand bread\n"})
             await show(session, "read_file", {"path": "/etc/passwd"})
+            print("\nA patch is planned whole before anybody is asked, and applied whole or not at all:")
+            await show(session, "apply_patch", {"input": PATCH})
+            print("\nCommands run inside walls: this project, read-only system directories, no network, no secrets:")
+            await show(session, "exec_command", {"cmd": "wc -l notes.txt && ls"})
+            await show(
+                session, "exec_command", {"cmd": "cat ~/.ssh/id_rsa /root/.bashrc; touch /usr/bin/x; env | wc -l"}
+            )
+            await show(session, "exec_command", {"cmd": "echo 'evil' > .git/hooks/pre-commit"})
             journal = session.journal
         assert journal is not None
         _print_journal(journal.path)

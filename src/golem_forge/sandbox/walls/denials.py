@@ -130,16 +130,17 @@ def _paths(plan: Plan, text: str) -> Iterator[dict[str, Any]]:
     asked: dict[tuple[str, tuple[Verb, ...]], Refusal | None] = {}
     for line, start, end in _error_lines(text):
         verbs = _verbs(line, line[start:end])
+        refused: list[Refusal] = []
         for name in _names(line, start, end):
             path = _absolute(name, plan.cwd)
             if path is None:
                 continue
             if (path, verbs) not in asked:
                 asked[path, verbs] = next((no for verb in verbs if (no := plan.refusal(path, verb))), None)
-            refusal = asked[path, verbs]
-            if refusal is not None:
-                yield _path_denial(refusal)
-                break
+            if (refusal := asked[path, verbs]) is not None:
+                refused.append(refusal)
+        if refused:  # `cannot copy '/usr/x' to '.git/x'`: what a zone holds is meant sooner than what lies outside
+            yield _path_denial(min(refused, key=lambda each: each.why is Why.OUTSIDE))
 
 
 def _path_denial(refusal: Refusal) -> dict[str, Any]:

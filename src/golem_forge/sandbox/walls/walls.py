@@ -70,7 +70,12 @@ class Explanation:
 
 class WalledChild:
     def __init__(
-        self, child: Child, plan: WallPlan | None, *, created: Callable[[], tuple[str, ...]], proxy: HostProxy | None = None
+        self,
+        child: Child,
+        plan: WallPlan | None,
+        *,
+        created: Callable[[], tuple[str, ...]],
+        proxy: HostProxy | None = None,
     ) -> None:
         """Without a plan there are no walls, which cannot have refused anything."""
         self.child = child
