@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> OutputStore:
 
 
 async def read(store: OutputStore, handle: str, ctx: ToolContext | None = None, **args: Any) -> str:
-    tool = create_read_output_tool(store)
+    tool = create_read_output_tool(outputs=store)
     checked = tool.validate_input({"handle": handle} | args)
     assert isinstance(checked, Ok), checked
     result = await tool.execute(checked.data, ctx or ToolContext(session_id="session-one"))

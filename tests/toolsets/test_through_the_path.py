@@ -23,7 +23,7 @@ def path(sandbox: Sandbox, tmp_path: Path) -> Orchestrator:
         sandbox=sandbox,
         output_folder=tmp_path / "output",
     )
-    made.catalog.add(create_read_output_tool(made.outputs))
+    made.catalog.add(create_read_output_tool(outputs=made.outputs))
     return made
 
 

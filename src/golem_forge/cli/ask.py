@@ -1,27 +1,26 @@
-"""The approval card on a plain terminal: everything literal, Enter alone denies.
+"""The approval card on a plain terminal: everything that is approved, literally; Enter alone denies.
 
-Keys typed before the card was drawn never answer it (`plain.ask_line`).
+Keys typed before the card was drawn never answer it (`plain.ask_line`). Threat: an argument that is not on the card
+(a working directory, hosts, a terminal) would be approved unseen, so what a payload leaves out has a line of its own.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
-from golem_forge.cli.plain import ask_line
+from golem_forge.cli.plain import ask_line, can_ask, one_line
 from golem_forge.core.visible import visible
 from golem_forge.policy.offers import Offer
 from golem_forge.policy.request import ApprovalRequest
 
+__all__ = ["ask_for_one_call", "ask_on_terminal", "can_ask"]
+
 _SHOWN_LINES: Final = 40
-_QUESTION: Final = "Approve? [y/N] (y once · n deny · 1… remember · e edit · d all · w why · ? help) "
-_HELP: Final = """y runs it once, Enter or n denies, a number also remembers that choice, e edits the arguments as JSON,
-d shows the whole diff or payload, w says who asks, q denies and ends the turn."""
-
-
-def can_ask() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+_NO_WALLS: Final = "NO WALLS"
 
 
 def ask_on_terminal(request: ApprovalRequest) -> dict[str, Any]:
@@ -38,11 +37,28 @@ def _answer(request: ApprovalRequest, choices: list[Offer]) -> dict[str, Any]:
     answer: dict[str, Any] | None = None
     try:
         while answer is None:
-            answer = _answer_to(_read(_QUESTION).strip().lower(), request, choices)
+            answer = _answer_to(_read(_question(choices)).strip().lower(), request, choices)
     except EOFError:  # end of input is not a yes
         _say("")
         return {"approved": False}
     return answer
+
+
+def _question(choices: list[Offer]) -> str:
+    numbers = f"{_numbers(choices)} remember · " if choices else ""
+    return f"Approve? [y/N] (y once · n deny · {numbers}e edit · d all · w why · q stop · ? help) "
+
+
+def _help(choices: list[Offer]) -> str:
+    remembers = f" {_numbers(choices)} also remembers that choice," if choices else ""
+    return (
+        f"y runs it once, Enter or n denies,{remembers} e edits the arguments as JSON,\n"
+        "d shows the whole diff or payload and all arguments, w says why it is asked, q denies and ends the turn."
+    )
+
+
+def _numbers(choices: list[Offer]) -> str:
+    return "1" if len(choices) == 1 else f"1-{len(choices)}"
 
 
 def _answer_to(key: str, request: ApprovalRequest, choices: list[Offer]) -> dict[str, Any] | None:
@@ -54,17 +70,17 @@ def _answer_to(key: str, request: ApprovalRequest, choices: list[Offer]) -> dict
         return {"approved": True}
     if key == "q":
         return {"approved": False, "stop": True}
-    if key.isdigit() and 1 <= int(key) <= len(choices):
+    if key.isascii() and key.isdigit() and 1 <= int(key) <= len(choices):
         return {"approved": True, "choice": choices[int(key) - 1].id}
     if key == "e":
         edited = _edit(request)
         return None if edited is None else {"approved": True, "args": edited}
     if key == "d":
-        _say(request.diff or request.payload)
+        _show_all(request)
     elif key == "w":
         _say(f"asked because: {request.why}")
     else:
-        _say(_HELP)
+        _say(_help(choices))
     return None
 
 
@@ -72,10 +88,14 @@ def _show(request: ApprovalRequest, choices: list[Offer]) -> None:
     _say("")
     _say(f"── {request.label or request.tool} wants to run · risk {request.risk} " + "─" * 20)
     _say(_bounded(request.diff or request.payload))
-    for effect in request.effects:
-        _say(f"  {effect}")
-    for reason in request.risk_reasons:
-        _say(f"  ! {reason}")
+    seen = {f"exec {request.payload}".strip()}
+    for line in (*_circumstances(request), *request.effects):
+        if line not in seen:
+            seen.add(line)
+            _say(f"  {line}")
+    for reason in dict.fromkeys(request.risk_reasons):
+        if reason not in request.why and not reason.startswith(_NO_WALLS):
+            _say(f"  ! {reason}")
     for warning in request.warnings:
         _say(f"  ! {visible(warning)}")
     if request.changed:
@@ -88,7 +108,53 @@ def _show(request: ApprovalRequest, choices: list[Offer]) -> None:
         _say(f"  ✗ {visible(name)}: {visible(problem)}")
     for number, choice in enumerate(choices, 1):
         where = f" for this project, in {choice.file}" if choice.file else ""
-        _say(f"  {number}  approve and remember: {visible(choice.label)} ({choice.scope}{where})")
+        _say_wrapped(f"{number}  approve and remember ({choice.scope}{where}): {choice.label}")
+
+
+def _circumstances(request: ApprovalRequest) -> Iterator[str]:
+    """What holds for the call besides its text; nothing for what is as usual."""
+    no_walls = next((reason for reason in request.risk_reasons if reason.startswith(_NO_WALLS)), "")
+    if no_walls:
+        yield no_walls
+    args = request.args
+    if request.tool == "exec_command":
+        if args.get("workdir"):
+            yield f"in {one_line(str(args['workdir']))}"
+        if args.get("shell", "bash") != "bash" or args.get("login"):
+            yield f"by {'a login ' if args.get('login') else ''}{one_line(str(args.get('shell', 'bash')))}"
+        if args.get("tty"):
+            yield "in a terminal"
+    elif request.tool == "write_stdin":
+        yield f"typed into session {one_line(str(args.get('session_id', '')))}"
+    if request.model_note:
+        yield f"the caller says: {one_line(request.model_note)}"
+
+
+def _show_all(request: ApprovalRequest) -> None:
+    _say(request.diff or request.payload)
+    arguments = visible(json.dumps(request.args, ensure_ascii=False, indent=2, default=str))
+    if arguments != request.payload:
+        _say("all arguments:")
+        _say(arguments)
+
+
+def _say_wrapped(text: str) -> None:
+    """A long line is broken between words, not wherever the terminal ends."""
+    import textwrap
+
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        width = 80
+    lines = textwrap.wrap(
+        one_line(text),
+        max(width - 1, 40),
+        initial_indent="  ",
+        subsequent_indent="     ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    _say("\n".join(lines))
 
 
 def _bounded(text: str) -> str:

@@ -113,17 +113,87 @@ def _set(command: _Command, flag: str, value: str) -> None:
 
 
 async def _call(command: _Command) -> int:
-    from golem_forge.cli.ask import ask_for_one_call, can_ask
+    from golem_forge.cli.plain import can_ask
     from golem_forge.workers.session import open_session
 
-    callback = ask_for_one_call if can_ask() else None
+    callback = _ask if can_ask() else None
     async with open_session(command.program, approval=command.approval, approval_callback=callback) as session:
         for notice in session.notices:
             print(f"forge: {visible(notice)}", file=sys.stderr)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.path.signal.interrupt)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _interrupt, session)
         outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
-        _print(outcome, command.json, session.id)
+        if _runs_on(outcome):
+            outcome = await _to_the_end(session, outcome, command)
+        else:
+            _print(outcome, command.json, session.id)
+        _note_denials(outcome, command.json)
     return EXIT[outcome.status]
+
+
+def _ask(request: Any) -> dict[str, Any]:
+    """Nobody is asked in most calls, so the card is loaded with the first question."""
+    from golem_forge.cli.ask import ask_for_one_call
+
+    return ask_for_one_call(request)
+
+
+def _interrupt(session: Any) -> None:
+    if sys.stderr.isatty():
+        print(file=sys.stderr)  # what is said next does not go on behind `^C`
+    session.interrupt()
+
+
+def _runs_on(outcome: Outcome) -> bool:
+    value = outcome.result.value if outcome.ok and outcome.result else None
+    return isinstance(value, dict) and value.get("kind") == "exec.result" and "session_id" in value
+
+
+async def _to_the_end(session: Any, first: Outcome, command: _Command) -> Outcome:
+    """A session would end with this process, so the call lasts as long as its command."""
+    from golem_forge.cli.following import followed, last_lines
+
+    if (first.args or {}).get("tty"):
+        print("forge: it runs in a terminal without a keyboard: nothing can be typed into it here.", file=sys.stderr)
+    if command.json:
+        last = await followed(session, first, None)
+        _print(last, True, session.id)
+        return last
+    for note in first.notes:
+        sys.stdout.write(_for_stdout(note))
+    assert first.result is not None
+    begun = first.result.value["output"]
+    show = _Shown()
+    show(begun)
+    last = await followed(session, first, show)
+    show.end_line()
+    sys.stdout.write(_for_stdout(last_lines(last)))
+    _complain(last)
+    return last
+
+
+class _Shown:
+    """Output on its way to standard output; knows whether its last line is still open."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def __call__(self, text: str) -> None:
+        if text:
+            sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+            sys.stdout.flush()
+            self._open = not text.endswith("\n")
+
+    def end_line(self) -> None:
+        if self._open:
+            sys.stdout.write("\n")
+
+
+def _note_denials(outcome: Outcome, as_json: bool) -> None:
+    """A command may succeed although the walls refused some of it; that is not to go unseen."""
+    if outcome.ok and outcome.denials and not as_json:
+        from golem_forge.sandbox.walls.denials import blocked_line
+
+        print(f"forge: note: {visible(blocked_line(outcome.denials))}", file=sys.stderr)
 
 
 def _arguments(command: _Command, catalog: Any) -> Any:
@@ -154,6 +224,13 @@ def _print(outcome: Outcome, as_json: bool, session_id: str) -> None:
         return
     if outcome.result is not None and outcome.result.text:
         sys.stdout.write(_for_stdout(outcome.result.text))
+    _complain(outcome)
+
+
+def _complain(outcome: Outcome) -> None:
+    if outcome.ok:
+        return
+    sys.stdout.flush()
     print(f"forge: {outcome.status.value}: {visible(outcome.error)}", file=sys.stderr)
     if advice := _next_step(outcome):
         print(f"forge: {advice}", file=sys.stderr)

@@ -21,6 +21,10 @@ VERBS: Final = {
 }
 
 
+_ELSEWHERE: Final = {"exec": "sandbox exec", "run": "sandbox exec", "explain": "rules explain"}
+"""What people try as a verb of its own."""
+
+
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if not words or words[0] in ("-h", "--help", "help"):
@@ -47,7 +51,7 @@ def unknown_verb(verb: str) -> int:
     from golem_forge.core.nearest import nearest
     from golem_forge.core.visible import visible
 
-    close = nearest(verb, VERBS)
+    close = _ELSEWHERE.get(verb) or nearest(verb, VERBS)
     hint = f" (did you mean '{close}'?)" if close else ""
     print(f"forge: unknown verb '{visible(verb)}'{hint}. `forge --help` lists them.", file=sys.stderr)
     return 2

@@ -67,6 +67,10 @@ def print_json(value: Any) -> None:
     print(text)
 
 
+def can_ask() -> bool:
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
+
+
 def ask_line(question: str) -> str | None:
     """Asks on the terminal (standard error) and gives the answer; None at the end of input.
 

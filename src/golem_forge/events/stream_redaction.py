@@ -1,7 +1,7 @@
 """StreamRedactor: redaction of output that arrives in pieces. A value split across two pieces is still found.
 
 `feed` gives what can be shown now and keeps back only an end that could be the beginning of something to take out
-(at most twice the longest such spelling); `finish` gives the rest.
+(at most twice the longest such spelling); `finish` gives the rest. `cut_secrets_out` is for a text that somebody cut.
 """
 
 from __future__ import annotations
@@ -53,6 +53,14 @@ class StreamRedactor:
         while (divided := _inside(cut, secrets + paths)) is not None:
             cut = divided
         return cut
+
+
+def cut_secrets_out(text: str, redactor: Redactor) -> str:
+    """A text that was cut at its end, without its secrets and without an end that may be the beginning of one."""
+    secrets = redactor.secret_spans(text)
+    begun = (place for one in redactor.secrets for place in _beginnings(text, one))
+    cut = min((place for place in begun if _inside(place, secrets) is None), default=len(text))
+    return redactor.secrets_out(text[:cut])
 
 
 def _inside(place: int, spans: list[tuple[int, int]]) -> int | None:

@@ -155,9 +155,18 @@ class Approval:
                 remembered_file=rules.home.shown(rules.home.remembered) if rules else "",
             )
         )
+        offers = self._without_secrets(offers)
         if self._judge.mode is ApprovalMode.STRICT:  # no rule from a file lifts there, so none is offered
             return tuple(offer for offer in offers if offer.scope == "session")
         return offers
+
+    def _without_secrets(self, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+        """A rule is written to a file and shown in lists: where words of the call hold a secret, only the call itself
+        can be kept."""
+        texts = [text for offer in offers for text in (offer.label, offer.rule)]
+        if all(self._redactor.secrets_out(text) == text for text in texts):
+            return offers
+        return (Offer(id="exact:session", label="this exact call, this session", scope="session", exact=True),)
 
     def _possible_grant(self, travel: Travel) -> str:
         """The one session grant that, given, would let this call through."""

@@ -31,10 +31,16 @@ def resolve(call: ToolCall, catalog: Catalog, refuse: RefuseHandover) -> tuple[T
         handed = None if tool.redirect is None else tool.redirect(args)
         if handed is None:
             return tool, args
-        refuse(tool, args)
+        refuse(tool, _in_real_names(tool, args))
         name, args = handed
         tool = catalog.resolve(name, call.caller)
     raise InputInvalid(f"{call.name}: handed on more than {_MAX_HANDOVERS} times")
+
+
+def _in_real_names(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+    """A rule speaks of an argument by its name; an alias must not get past it."""
+    aliases = tool.argument_aliases or {}
+    return {aliases.get(name, name): value for name, value in args.items()}
 
 
 def _as_object(tool: Tool, args: Any) -> dict[str, Any]:

@@ -23,9 +23,12 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.verdict import Risk, Status, Verdict, highest, is_stricter, strictest
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, own_base
 from golem_forge.policy.effects import ANY_WALLED, base_verdict, floors_of, grant_of, risk_of
-from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.facts import CallFacts, CommandFacts, EffectVerdict
 from golem_forge.policy.fingerprint import both_keys, targets_of
 from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
+from golem_forge.policy.rules.load import SHELL_TOOLS
+from golem_forge.policy.world import SandboxWorld
+from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.plan import Plan
@@ -212,7 +215,13 @@ class Judge:
             if source.verdict is Verdict.BLOCKED:
                 return source
         facts = CallFacts(
-            tool=tool.name, source=tool.source, args=args, worker=worker, effects=(), project=self.project
+            tool=tool.name,
+            source=tool.source,
+            args=args,
+            worker=worker,
+            effects=(),
+            command=_command_of(tool, args),
+            project=self.project,
         )
         outcome = self._rules_say(facts, (), ())
         blocked = outcome is not None and outcome.verdict is Verdict.BLOCKED
@@ -234,6 +243,14 @@ def _facts(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str, pro
         command=plan.command if plan else None,
         project=project,
     )
+
+
+def _command_of(tool: Tool, args: dict[str, Any]) -> CommandFacts | None:
+    """A command that is handed on before it is planned, for rules that block: they read nothing but its text."""
+    text = args.get("cmd")
+    if tool.name not in SHELL_TOOLS or not isinstance(text, str):
+        return None
+    return CommandFacts(text=text, parsed=None, world=SandboxWorld(Sandbox(has_block=False)), cwd="/")
 
 
 def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) -> tuple[str, str]:

@@ -133,7 +133,7 @@ def build_request(
             for effect in effects or ()
             if effect.words
         ),
-        choices=tuple(replace(choice, label=clean(choice.label)) for choice in choices),
+        choices=tuple(replace(choice, label=clean(choice.label), rule=clean(choice.rule)) for choice in choices),
         previously_denied=previously_denied,
         changed="" if definition.approved else visible(definition.diff),
         model_note=clean(plan.model_note) if plan else "",

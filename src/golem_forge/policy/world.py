@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from golem_forge.core.effects import Mark, Verb
@@ -35,9 +35,18 @@ def is_system_directory(directory: str) -> bool:
 
 
 class SandboxWorld:
-    """Implements `CommandWorld`. `path` is the walls' PATH, in order; `shipped_rg` the ripgrep that Forge brings."""
+    """Implements `CommandWorld`. `path` is the walls' PATH, in order; `shipped_rg` the ripgrep that Forge brings;
+    `complete` tells of a virtual directory whether the walls know all that lies below it (None: they do not)."""
 
-    def __init__(self, sandbox: Sandbox, path: Sequence[str] = SYSTEM_PATH, *, shipped_rg: str = "") -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        path: Sequence[str] = SYSTEM_PATH,
+        *,
+        shipped_rg: str = "",
+        complete: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._complete = complete
         self._sandbox = sandbox
         self._path = tuple(path)
         self._shipped_rg = shipped_rg
@@ -52,6 +61,9 @@ class SandboxWorld:
         if name == "rg" and _is_program(self._shipped_rg):
             return Program(os.path.realpath(self._shipped_rg), system=False, zone=False, shipped=True)
         return None
+
+    def complete(self, virtual: str) -> bool:
+        return self._complete is not None and self._complete(virtual)
 
     def operand(self, path: str, cwd: str) -> Operand:
         given = path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from golem_forge.sandbox.access import Handle, Identity, identity_of
@@ -27,13 +27,14 @@ def temp_name() -> str:
 
 
 def new_file(
+    name: str,
     directory: Handle,
     chunks: Iterable[bytes],
     rights: os.stat_result | None,
     attributes: Handle | None,
     times: tuple[int, int] | None,
-) -> tuple[str, Identity]:
-    name = temp_name()
+) -> Identity:
+    """The name is the caller's, who may have to note it where a crash leaves it."""
     file = Handle(os.open(name, _NEW_FILE, 0o600, dir_fd=directory.fd))
     try:
         for chunk in chunks:
@@ -45,7 +46,7 @@ def new_file(
         if times:
             os.utime(file.fd, ns=times)
         os.fsync(file.fd)
-        return name, file.identity()
+        return file.identity()
     except BaseException:
         unlink_if_there(name, directory)
         raise
@@ -53,20 +54,20 @@ def new_file(
         file.close()  # at once: on a full disk the space is given back only then
 
 
-def second_name(target: Target, directory: Handle, old: Handle | None) -> str:
-    """A hard link, which keeps everything about the file; where the system allows none, a copy."""
+def second_name(name: str, target: Target, directory: Handle, old: Callable[[], Handle | None]) -> None:
+    """A hard link, which keeps everything about the file; where the system allows none, a copy of `old`."""
     assert target.stat is not None
-    name = temp_name()
     try:
         os.link(target.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd, follow_symlinks=False)
     except OSError:
-        if target.unreadable or old is None:
+        content = None if target.unreadable else old()
+        if content is None:
             raise permission_denied(target.virtual) from None
-        return new_file(directory, content_of(old), target.stat, old, times_of(target.stat))[0]
+        new_file(name, directory, content_of(content), target.stat, content, times_of(target.stat))
+        return
     if identity_of(os.stat(name, dir_fd=directory.fd, follow_symlinks=False)) != target.identity:
         unlink_if_there(name, directory)
         raise path_changed(target.virtual)
-    return name
 
 
 def times_of(stat: os.stat_result) -> tuple[int, int]:

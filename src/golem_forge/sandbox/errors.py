@@ -113,6 +113,11 @@ def io_error(path: str) -> SandboxError:
     return SandboxError("IO_ERROR", f"Input/output error on '{shown}'.", path=shown)
 
 
+def too_many_open_files(path: str) -> SandboxError:
+    shown = _shown(path)
+    return SandboxError("IO_ERROR", f"Input/output error on '{shown}': too many open files.", path=shown)
+
+
 def walls_unavailable(cause: str, fix: str) -> SandboxError:
     text = f"Walls could not be built: {cause}. The command was not run. {fix}"
     return SandboxError("WALLS_UNAVAILABLE", text)
@@ -128,6 +133,8 @@ _BY_ERRNO = {
     errno.ENOSPC: no_space,
     errno.EDQUOT: no_space,
     errno.EFBIG: no_space,
+    errno.EMFILE: too_many_open_files,
+    errno.ENFILE: too_many_open_files,
     errno.ELOOP: path_changed,  # every open is no-follow on a path judged free of links: one appeared since
     errno.ESTALE: path_changed,
 }

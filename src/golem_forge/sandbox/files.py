@@ -49,14 +49,15 @@ class Info:
 def read_bytes(target: Target, limit: int = READ_LIMIT) -> bytes:
     """The whole content; TOO_LARGE if it is, or grows, over the limit."""
     target.must_be_file()
-    assert target.entry is not None
+    entry = target.entry or target.content()
+    assert entry is not None
     if target.unreadable:
         raise permission_denied(target.virtual)
     try:
-        size = os.fstat(target.entry.fd).st_size
+        size = os.fstat(entry.fd).st_size
         chunks: list[bytes] = []
         done = 0
-        while size <= limit and (chunk := os.pread(target.entry.fd, min(_CHUNK, limit + 1 - done), done)):
+        while size <= limit and (chunk := os.pread(entry.fd, min(_CHUNK, limit + 1 - done), done)):
             chunks.append(chunk)
             done += len(chunk)
             size = max(size, done)

@@ -10,7 +10,7 @@ import contextlib
 import os
 
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox.access import identity_of
+from golem_forge.sandbox.access import Handle, identity_of
 from golem_forge.sandbox.beside import is_there, sync, temp_name, unlink_if_there
 from golem_forge.sandbox.errors import from_os_error, path_changed
 from golem_forge.sandbox.target import Target
@@ -27,9 +27,12 @@ class Removal:
             raise ValueError("this target was not judged for delete")
         assert target.parent is not None
         self.target = target
-        self._directory = target.parent
+        self._at: Handle | None = target.parent
         self.applied = False
-        self.kept = temp_name()
+        self.second = self.kept = temp_name()
+
+    def prepare(self) -> None:
+        """Nothing to do yet: the file stays until `commit`."""
 
     def keep(self) -> None:
         """Nothing to do yet: it is kept by being removed."""
@@ -73,6 +76,16 @@ class Removal:
     def release(self) -> None:
         if self.applied:
             unlink_if_there(self.kept, self._directory)
+
+    def let_go(self) -> None:
+        """Of the handle: nothing more is asked of this."""
+        self._at = None
+
+    @property
+    def _directory(self) -> Handle:
+        if self._at is None:
+            raise ValueError("this removal is over")
+        return self._at
 
     def _move(self, name: str, other: str) -> None:
         os.rename(name, other, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)

@@ -18,7 +18,7 @@ from typing import Self
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox import protected
-from golem_forge.sandbox.access import CONTENT, DIRECTORY, Handle, Identity, content_of, identity_of
+from golem_forge.sandbox.access import CONTENT, DIRECTORY, ENTRY, Handle, Identity, content_of, identity_of
 from golem_forge.sandbox.errors import (
     SandboxError,
     from_os_error,
@@ -83,14 +83,18 @@ class Target:
     def identity(self) -> Identity | None:
         return identity_of(self.stat) if self.stat else None
 
-    def effect(self) -> Effect:
-        """A secret matters when it is read, a protected path when it is changed."""
-        relevant = Mark.SECRET_PATH if self.access is Verb.READ else Mark.PROTECTED_PATH
+    def effect(self, access: Verb | None = None) -> Effect:
+        """A secret matters when it is read, a protected path when it is changed.
+
+        `access`: another one that the same operation implies, as a move also hands on what it takes away.
+        """
+        access = access or self.access
+        relevant = Mark.SECRET_PATH if access is Verb.READ else Mark.PROTECTED_PATH
         return Effect(
-            verb=self.access,
+            verb=access,
             target=self.virtual,
             real=self.real,
-            zone_verdict=self.zone.verdict(self.access) if self.zone else Verdict.PRE_APPROVED,
+            zone_verdict=self.zone.verdict(access) if self.zone else Verdict.PRE_APPROVED,
             marks=tuple(mark for mark in self.marks if mark is relevant),
             outer=self.zone.virtual((*self.zone.subpath, *self.parts)) if self.zone and self.zone.subpath else "",
         )
@@ -151,6 +155,25 @@ class Target:
         except OSError as error:
             raise _changed_or(error, self.virtual) from None
         self._must_be_as_judged(now)
+
+    def set_down(self) -> None:
+        """Let go of the content alone: one call may plan hundreds of files, and descriptors are few."""
+        self.entry = None
+
+    def content(self) -> Handle | None:
+        """The entry's handle, opened anew if it was set down; None: nothing was there. PATH_CHANGED if it went."""
+        if self.entry is not None or not self.exists:
+            return self.entry
+        if self.zone is None or self.parent is None:  # closed: its call has already ended
+            raise path_changed(self.virtual)
+        try:
+            again = self.zone.open(self.parts, ENTRY if self.unreadable else CONTENT)
+            same = again.identity() == self.identity
+        except OSError as error:
+            raise _changed_or(error, self.virtual) from None
+        if not same:
+            raise path_changed(self.virtual)
+        return again
 
     def close(self) -> None:
         """Let go of the handles; this also happens when the last reference to the target goes."""

@@ -235,6 +235,8 @@ class Tool:
 
         ctx = ctx or ToolContext()
         if self.planner:
+            if self.source is SourceKind.NATIVE and isinstance(checked := self.validate_input(args), Ok):
+                args = checked.data  # with the defaults, for whoever hands over bare arguments
             planned = self.planner(args, ctx)
             plan = await planned if inspect.isawaitable(planned) else planned
             try:

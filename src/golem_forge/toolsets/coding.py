@@ -26,10 +26,12 @@ class CodingToolset:
     def config(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model
 
+        closed = ConfigDict(extra="forbid")
+        nothing = create_model("nothing", __config__=closed)
         blocks: dict[str, Any] = {
-            member.name: (member.config or dict[str, Any], Field(default=None)) for member in self._members
+            member.name: (member.config or nothing, Field(default=None)) for member in self._members
         }
-        return create_model("coding", __config__=ConfigDict(extra="forbid"), **blocks)
+        return create_model("coding", __config__=closed, **blocks)
 
     def get_tools(self, ctx: ToolsetContext) -> Sequence[Tool]:
         from dataclasses import replace

@@ -2,57 +2,83 @@
 
 A line too long for one page is shown as `L<n>+<char offset>: …`. Each part counts as a line for `offset` and `limit`,
 so that every character can be reached. With a search, `offset` is where it starts and the closing note says how far
-it came.
+it came. Reads the text as often as it needs to instead of holding it: see `output_rows.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from golem_forge.toolsets.line_search_child import Span
 from golem_forge.toolsets.numbered import PAGE_BYTES, closing_note, first_line
+from golem_forge.toolsets.output_rows import LONG_LINE, Block, Row
 
-LONG_LINE: Final = 32 * 1024 - 256
-"""A line over 32 KiB is shown in parts; a little less, so that number and closing note still fit beside it."""
-MAYBE_LONG: Final = LONG_LINE // 4
-"""No line of fewer characters can be long."""
+_ENOUGH: Final = 3 * LONG_LINE
+"""Bytes: at worst one block with a single row of the page, a row that fills it, and one that ends it."""
+_MOST_KEPT: Final = 4 << 20
 Wanted = Mapping[int, list[Span]]
 """Index of a line (from 0) → where in it, for lines that may be long."""
 
 
-class Row(NamedTuple):
-    """A line, or one part of a long one."""
+class Place(NamedTuple):
+    """Where a page begins."""
 
-    line: int
-    """From 0."""
-    text: str
-    start: int | None = None
-    """Where in its line a part begins; None for a whole line."""
+    first: int
+    """Number of the row, from 1."""
+    total: int
+    """How many rows there are."""
+    before: int
+    """How many rows there are before those that were kept on the way."""
+    kept: tuple[Block, ...]
+    """Blocks with enough rows for a page, if the first is among them: most pages need no second look at the text."""
 
-    def shown(self) -> str:
-        part = "" if self.start is None else f"+{self.start}"
-        return f"L{self.line + 1}{part}: {self.text}"
-
-    def is_wanted(self, wanted: Wanted) -> bool:
-        spans = wanted.get(self.line)
-        if spans is None or self.start is None:
-            return spans is not None
-        end = self.start + len(self.text)
-        return any(first < end and self.start <= max(first, last - 1) for first, last in spans)
+    @property
+    def is_kept(self) -> bool:
+        return self.before < self.first
 
 
-def page(lines: list[str], offset: int, limit: int, wanted: Wanted | None = None) -> str:
-    """What fits, from `offset` on; with `wanted` only those lines."""
-    parts = {index: _parts(line) for index, line in enumerate(lines) if len(line) > MAYBE_LONG and _is_long(line)}
-    total = len(lines) + sum(len(starts) - 1 for starts in parts.values())
-    first = first_line(offset, total)
-    last = total
+def find_place(blocks: Iterable[Block], offset: int) -> Place:
+    """Raises ToolFailed for an offset past the end."""
+    kept: deque[Block] = deque()
+    total = before = size = 0
+    for block in blocks:
+        total += block.rows
+        if offset > 0:
+            if total < offset:
+                before = total
+            elif size <= _ENOUGH:
+                kept.append(block)
+                size += len(block.data)
+            continue
+        kept.append(block)
+        size += len(block.data)
+        while total - before - kept[0].rows >= -offset or size > _MOST_KEPT:
+            gone = kept.popleft()
+            before += gone.rows
+            size -= len(gone.data)
+    return Place(first_line(offset, total), total, before, tuple(kept))
+
+
+def line_at(blocks: Iterable[Block], place: Place) -> int:
+    """Index of the line that the first row belongs to."""
+    passed, blocks = (place.before, place.kept) if place.is_kept else (0, blocks)
+    for block in blocks:
+        if place.first <= passed + block.rows:
+            return block.line + place.first - passed - 1
+        passed += block.rows
+    return 0
+
+
+def page(blocks: Iterable[Block], place: Place, limit: int, wanted: Wanted | None = None) -> str:
+    """What fits, from `place` on; with `wanted` only those lines."""
+    last = place.total
     shown: list[str] = []
     room = PAGE_BYTES
-    for number, row in enumerate(_rows(lines, parts), 1):
-        if number < first or (wanted is not None and not row.is_wanted(wanted)):
-            continue
+    before, blocks = (place.before, place.kept) if place.is_kept and wanted is None else (0, blocks)
+    for number, row in _numbered_rows(blocks, before, place.first, wanted):
         text = row.shown()
         room -= len(text.encode()) + 1
         if shown and (room < 0 or len(shown) == limit):
@@ -61,7 +87,7 @@ def page(lines: list[str], offset: int, limit: int, wanted: Wanted | None = None
         shown.append(text)
     if not shown:
         shown.append("(empty output)" if wanted is None else "No matches.")
-    if note := closing_note(first, last, total):
+    if note := closing_note(place.first, last, place.total):
         shown.append(note)
     return "\n".join(shown)
 
@@ -74,32 +100,28 @@ def with_context(found: Wanted, context: int) -> Wanted:
     return around | dict(found)
 
 
-def _rows(lines: list[str], parts: Mapping[int, list[int]]) -> Iterator[Row]:
-    for index, line in enumerate(lines):
-        if index not in parts:
-            yield Row(index, line)
-            continue
-        starts = parts[index]
-        for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
-            yield Row(index, line[start:end], start)
+def _numbered_rows(
+    blocks: Iterable[Block], passed: int, first: int, wanted: Wanted | None
+) -> Iterator[tuple[int, Row]]:
+    lines = None if wanted is None else sorted(wanted)
+    for block in blocks:
+        if passed + block.rows >= first and (lines is None or _is_among(block, lines)):
+            for number, row in enumerate(block.each(), passed + 1):
+                if number >= first and (wanted is None or _is_wanted(row, wanted)):
+                    yield number, row
+        passed += block.rows
+        if lines is not None and (not lines or lines[-1] < block.line):
+            return
 
 
-def _is_long(line: str) -> bool:
-    return len(line.encode()) > LONG_LINE
+def _is_among(block: Block, lines: list[int]) -> bool:
+    next_one = bisect_left(lines, block.line)
+    return next_one < len(lines) and lines[next_one] < block.line + block.rows
 
 
-def _parts(line: str) -> list[int]:
-    """Where the parts of a long line begin, in characters; no part has more bytes than a page."""
-    if line.isascii():
-        return list(range(0, len(line), PAGE_BYTES))
-    data = line.encode()
-    starts: list[int] = []
-    characters = position = 0
-    while position < len(data):
-        starts.append(characters)
-        end = min(position + PAGE_BYTES, len(data))
-        while end < len(data) and data[end] & 0xC0 == 0x80:
-            end -= 1
-        characters += len(data[position:end].decode())
-        position = end
-    return starts
+def _is_wanted(row: Row, wanted: Wanted) -> bool:
+    spans = wanted.get(row.line)
+    if spans is None or row.start is None:
+        return spans is not None
+    start, end = row.start, row.start + len(row.text)
+    return any(first < end and start <= max(first, last - 1) for first, last in spans)

@@ -19,7 +19,10 @@ from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program, load_program
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.core.errors import ConfigError
 from golem_forge.core.ids import new_id
+from golem_forge.core.nearest import nearest
+from golem_forge.core.visible import visible
 from golem_forge.events.bus import EventBus
 from golem_forge.events.credential_names import credential
 from golem_forge.events.journal import Journal
@@ -58,8 +61,12 @@ class Session:
         return await self.path.batch(calls, **how)
 
     def interrupt(self, reason: str = "interrupted") -> None:
-        """Ends whatever runs or waits, within a second; `session.path.signal.reset()` makes the next call normal."""
+        """Ends whatever runs or waits, within a second. Calls are refused from then on, until `reset`."""
         self.path.signal.interrupt(reason)
+
+    def reset(self) -> None:
+        """After `interrupt`: the next call is a normal one."""
+        self.path.signal.reset()
 
     @property
     def catalog(self) -> Catalog:
@@ -107,6 +114,8 @@ def open_session(
     """
     home = home if isinstance(home, ForgeHome) else ForgeHome(Path(home).absolute()) if home else forge_home()
     trust = TrustStore(home)
+    if not os.path.isdir(directory):
+        raise ConfigError(f"no such directory: {visible(os.path.abspath(directory))}")
     program = load_program(Path(directory), home, trusted=trust.trusted, trusted_with=trust.trusted_with)
     catalog = build_catalog(tools, toolsets)
     notices = [program.notice] if program.notice else []
@@ -170,10 +179,19 @@ def _redactor(sandbox: Sandbox, home: ForgeHome) -> Redactor:
     return redactor
 
 
+def _approval_mode(given: ApprovalMode | str) -> ApprovalMode:
+    try:
+        return ApprovalMode(given)
+    except ValueError:
+        close = nearest(str(given), list(ApprovalMode))
+        hint = f"; did you mean '{close}'?" if close else ""
+        raise ConfigError(f"approval must be one of {', '.join(ApprovalMode)}, not {given!r}{hint}") from None
+
+
 def _controller(
     program: Program, flag: ApprovalMode | str | None, callback: ApprovalCallback | None
 ) -> ApprovalController:
-    mode = program.mode(ApprovalMode(flag) if flag else None).value
+    mode = program.mode(_approval_mode(flag) if flag else None).value
     if callback is None and mode is not ApprovalMode.APPROVE_ALL:
         mode = ApprovalMode.AUTO_DENY  # nobody can answer: fail closed
     timeout = program.approval.timeout

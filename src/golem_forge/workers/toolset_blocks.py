@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 def tools_from_blocks(blocks: Mapping[str, Any], toolsets: Mapping[str, Toolset]) -> list[Tool]:
     """In the order of the blocks. A tool that two of them give (`read_file` is in `coding` too) is taken once."""
+    given: Any = blocks
+    if not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise ConfigError(f"toolsets: must be a mapping from names to blocks, like {{'coding': {{}}}}, not {kind}")
     problems: list[str] = []
     tools: dict[str, Tool] = {}
     for name, block in blocks.items():
@@ -61,11 +65,40 @@ def _in_words(where: str, model: type[BaseModel], error: ValidationError) -> Ite
     for each in error.errors(include_url=False, include_context=False, include_input=False):
         path = ".".join(str(part) for part in each["loc"])
         if each["type"] == "extra_forbidden":
-            yield f"{where}.{path}: unknown key{_meant(str(each['loc'][-1]), model.model_fields)}"
+            *above, key = each["loc"]
+            yield f"{where}.{path}: unknown key{_meant(str(key), _keys_at(model, above))}"
         else:
             yield f"{where}.{path}: {each['msg'].removeprefix('Value error, ')}"
 
 
+def _keys_at(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
+    """The keys of the model that a path of field names and list positions leads to; none where it cannot be told."""
+    found: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, int) or found is None:
+            continue  # an item of a list has the model of its field
+        field = found.model_fields.get(part) or next(
+            (each for each in found.model_fields.values() if each.alias == part), None
+        )
+        found = _model_in(field.annotation) if field is not None else None
+    return [] if found is None else [field.alias or name for name, field in found.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The one model that an annotation like `list[Rule] | None` is about."""
+    from typing import get_args
+
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = [model for each in get_args(annotation) if (model := _model_in(each)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
 def _meant(key: str, known: Iterable[str]) -> str:
-    close = nearest(key, list(known))
+    known = list(known)
+    if not known:
+        return ""
+    close = nearest(key, known)
     return f"; did you mean '{close}'?" if close else f". There are: {', '.join(sorted(known))}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from golem_forge.core.effects import Mark
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.effects import ANY_WALLED
 from golem_forge.policy.facts import CallFacts, McpName
+from golem_forge.policy.offers import offers_from
 from golem_forge.policy.rules import Choice, Keeps, Origin, RuleBook, choices
 from golem_forge.tools.tool import SourceKind
 
@@ -44,12 +47,16 @@ def described(found: tuple[Choice, ...]) -> list[list[str]]:
         ("npm run build -- -x", [["npm run build -- -x (exactly)"], ["npm run build"], ["grant"]]),
         ("python -m pytest -q", [["python -m pytest -q (exactly)"], ["python -m pytest"], ["grant"]]),
         ("docker compose ps -a", [["docker compose ps -a (exactly)"], ["docker compose ps"], ["grant"]]),
-        ("cat a && git log | wc -l", [["git log (exactly)"], ["git log"], ["grant"]]),
+        ("cat a && git log | wc -l", [["fingerprint"], ["git log"], ["grant"]]),
+        ("cd src && make test", [["fingerprint"], ["make test"], ["grant"]]),
+        ("echo hi | sh", [["fingerprint"], ["grant"]]),
+        ("sh", [["fingerprint"], ["grant"]]),
+        ("python3 -", [["fingerprint"], ["grant"]]),
         (
             "git log && make test",
             [["git log (exactly)", "make test (exactly)"], ["git log", "make test"], ["grant"]],
         ),
-        ("a1 && a2 && a3 && a4", [["grant"]]),
+        ("a1 && a2 && a3 && a4", [["fingerprint"], ["grant"]]),
         ("make > f", [["fingerprint"]]),
     ],
 )
@@ -72,7 +79,7 @@ def test_what_the_model_suggests_is_offered_if_it_fits(place: Place) -> None:
 
 def test_segments_that_rules_already_cover_need_no_rule(place: Place) -> None:
     book = place.book("rules:\n  - {command: [a1], verdict: preApproved}\n  - {command: [a2], verdict: preApproved}\n")
-    found = offered(place, place.command("a1 && a2 && a3 && a4"), book)
+    found = offered(place, place.command("a1 && a2 && a3 && a4", project="/srv/app"), book)
     assert described(found) == [["command a3 (exactly)", "command a4 (exactly)"], ["command a3", "command a4"]]
 
 
@@ -156,8 +163,9 @@ def test_hosts(place: Place) -> None:
 
 def test_what_is_kept_is_scoped_to_worker_and_project(place: Place) -> None:
     facts = place.command("git log", worker="main/coder", project="/srv/app")
-    [exact, *_] = offered(place, facts)
-    [session] = exact.kept("session")
+    exact, prefix = offered(place, facts)
+    assert exact.kept("session") == (), "the call itself is kept, not a rule"
+    [session] = prefix.kept("session")
     [always] = exact.kept("always")
     assert (session.origin, session.scope.worker, session.scope.project) == (Origin.SESSION, "main/coder", "")
     assert (always.origin, always.scope.worker, always.scope.project) == (Origin.REMEMBERED, "main/coder", "/srv/app")
@@ -175,3 +183,51 @@ def test_marks_that_no_rule_lifts_leave_only_the_exact_call(place: Place) -> Non
         facts, bases_of(facts), critical=False, explicit_ask=False, grant="", would_lift=lambda rules: False
     )
     assert only.keeps is Keeps.FINGERPRINT
+
+
+@pytest.mark.parametrize(
+    "args", [{"workdir": "src"}, {"tty": True}, {"login": True}, {"shell": "zsh"}, {"network": ["a.test:443"]}]
+)
+def test_an_exact_rule_is_not_offered_where_the_words_are_not_all(place: Place, args: dict[str, Any]) -> None:
+    facts = place.command("make test", project="/srv/app")
+    [exact, *_] = offered(place, facts)
+    assert exact.lifetimes == ("session", "always")
+    facts.args.update(args)
+    [exact, *_] = offered(place, facts)
+    assert (exact.id, exact.lifetimes, exact.rules) == ("exact", ("session",), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pytest -q tests/a.py", ["exact:session", "prefix1:session", "prefix1:always", "grant:session"]),
+        ("python3 -c x", ["exact:session", "exact:always", "grant:session"]),
+        ("make > f", ["exact:session"]),
+    ],
+)
+def test_at_most_four_offers_and_every_choice_once(place: Place, text: str, expected: list[str]) -> None:
+    found = offered(place, place.command(text, project="/srv/app"), full_walls=True)
+    assert [offer.id for offer in offers_from(found)] == expected
+
+
+def test_of_three_files_to_keep_the_narrowest_can_be_kept_for_good(place: Place) -> None:
+    facts = call(effect("write", "/workspace/docs/a.md", zone_verdict=Verdict.ASK), project="/srv/app")
+    offers = [offer.id for offer in offers_from(offered(place, facts))]
+    assert offers == ["file:session", "file:always", "extension:session", "directory:session"]
+
+
+def test_a_patch_of_many_files_is_kept_exactly_and_offered_at_once(place: Place) -> None:
+    facts = call(
+        *(effect("write", f"/workspace/f{n}", zone_verdict=Verdict.ASK) for n in range(200)), project="/srv/app"
+    )
+    tried: list[int] = []
+    found = choices(
+        facts,
+        bases_of(facts),
+        critical=False,
+        explicit_ask=False,
+        grant="",
+        would_lift=lambda rules: tried.append(len(rules)) or True,
+    )
+    assert [choice.keeps for choice in found] == [Keeps.FINGERPRINT]
+    assert len(tried) < 20, "each try judges the whole call again"

@@ -198,6 +198,14 @@ def test_a_banned_prefix_is_a_warning_in_the_persons_own_file() -> None:
     assert load(exact, Origin.PROJECT).rules
 
 
+@pytest.mark.parametrize("command", ["[sh]", "[bash, -s]", "[python3, '-']", "[[make, zsh]]", "[env]", "[ssh, host]"])
+@pytest.mark.parametrize("origin", [Origin.PROJECT, Origin.REMEMBERED])
+def test_an_exact_rule_for_what_runs_its_input_is_refused(command: str, origin: Origin) -> None:
+    rule = f"{{command: {command}, exact: true, verdict: preApproved}}"
+    assert "it runs whatever is piped into it" in one(rule, origin)
+    assert load(f"rules:\n  - {rule}\n").warnings
+
+
 @pytest.mark.parametrize("verdict", ["ask", "blocked"])
 def test_remembered_rules_are_consents_only(verdict: str) -> None:
     assert "can only be preApproved" in one(f"{{tool: x, verdict: {verdict}, reason: r}}", Origin.REMEMBERED)

@@ -57,7 +57,11 @@ class World:
         zone = full.split("/")[1]
         if zone not in ("workspace", "scratch"):
             return Operand("outside", full)
-        return Operand("inside", full, "/host" + full, secret=is_secret(full))
+        directory = full in ("/workspace", "/workspace/src", "/scratch") or full.startswith("/workspace/deep")
+        return Operand("inside", full, "/host" + full, secret=is_secret(full), directory=directory)
+
+    def complete(self, virtual: str) -> bool:
+        return not virtual.startswith("/workspace/deep")
 
 
 @pytest.fixture(scope="session")

@@ -108,3 +108,27 @@ def test_a_dangerous_line_asks_even_where_it_seems_data(text: str, secret: Secre
 )  # fmt: skip
 def test_certainty(text: str, certain: bool) -> None:
     assert find_commands(text).certain is certain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "setarch -R rm -rf x", "setarch aarch64 -R rm -rf x", "linux64 rm -rf x", "runuser -u root rm -rf x",
+        "runuser --user root -- rm -rf x", "/lib/ld-linux-aarch64.so.1 /bin/rm -rf x",
+        "/lib64/ld-linux-x86-64.so.2 --library-path /lib /bin/rm -rf x", "ld.so rm -rf x",
+        "/lib/ld-musl-x86_64.so.1 rm -rf x", "git submodule foreach rm -rf x", "git bisect run rm -rf x",
+        "git submodule foreach --recursive 'rm -rf x'", "git rebase --exec 'rm -rf x' main",
+        "git -C d rebase -i --ex='rm -rf x'", "git rebase -x 'rm -rf x'", "git rebase -x'rm -rf x'",
+        "start-stop-daemon --start --exec /bin/rm -- -rf x", "start-stop-daemon -S -x /bin/rm -- -rf x",
+        "script -qc 'rm -rf x' /dev/null", "unshare -r rm -rf x", "chroot . rm -rf x",
+    ],
+)  # fmt: skip
+def test_programs_that_run_another_are_looked_into(text: str, secret: Secret) -> None:
+    assert "rm_force" in ids(text, secret)
+
+
+@pytest.mark.parametrize(
+    "text", ["git log run rm -rf", "git commit -m 'foreach rm -rf x'", "ld -o a a.o", "git log -x"]
+)
+def test_words_that_only_look_like_it_are_not(text: str, secret: Secret) -> None:
+    assert "rm_force" not in ids(text, secret)

@@ -268,3 +268,17 @@ def test_secret_read_is_reported(world: CommandWorld) -> None:
     ]
     assert proof("echo .env", world).proven
     assert proof("grep .env a", world).proven
+
+
+@pytest.mark.parametrize(
+    "text", ["grep -r x deep", "grep -nR x deep", "rg x deep", "diff -r deep src", "diff src deep"]
+)
+def test_content_below_a_directory_is_proven_only_if_all_of_it_was_seen(text: str, world: CommandWorld) -> None:
+    found = proof(text, world)
+    assert "not all that lies below '/workspace/deep'" in found.why
+    assert proof(text.replace("deep", "src"), world).proven
+
+
+@pytest.mark.parametrize("text", ["ls -R deep", "find deep -name x", "du deep", "grep x deep", "cd deep && ls"])
+def test_names_below_a_directory_are_not_content(text: str, world: CommandWorld) -> None:
+    assert proof(text, world).proven

@@ -123,9 +123,21 @@ def test_segments_remember_their_shell() -> None:
     assert parsed.segments[0] == Segment(("ls",))  # but it makes them no different
 
 
-@pytest.mark.parametrize("text", ["cargo   test", 'bash -lc "cargo test"', "cargo 'test' 2>&1", 'cargo te"st"'])
+@pytest.mark.parametrize("text", ["cargo   test", 'bash -lc "cargo test"', 'cargo te"st"'])
 def test_a34_one_spelling(text: str) -> None:
     assert canonical_text(text) == "cargo test"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cat a >/dev/null|sh", "cat a >/dev/null | sh"),
+        ("2>&1 cargo 'test'", "cargo test 2>&1"),
+        ("bash -c 'a 2>/dev/null  </dev/null'", "a 2>/dev/null </dev/null"),
+    ],
+)
+def test_redirections_are_part_of_the_spelling(text: str, expected: str) -> None:
+    assert canonical_text(text) == canonical_text(expected) == expected
 
 
 def test_canonical_text_keeps_operators_and_quotes() -> None:

@@ -54,6 +54,32 @@ async def test_exactly_the_limit_is_allowed_and_no_character_is_cut(run):
     assert child.output.read().decode() == "ab"
 
 
+async def test_shared_memory_counts(run):
+    code = "import mmap, time; m = mmap.mmap(-1, 300 << 20); [m.__setitem__(i, 1) for i in range(0, 300 << 20, 4096)]"
+    child = await run("python3", "-c", f"{code}; print('held', flush=True); time.sleep(60)", memory=128 * MIB)
+    ending = await child.wait(20)
+    assert ending is not None
+    assert ending.code == "MEMORY_LIMIT"
+
+
+async def test_shared_memory_of_several_processes_counts_once(run):
+    code = """
+import mmap, os, time
+shared = mmap.mmap(-1, 60 << 20)
+for _ in range(4):
+    if os.fork() == 0:
+        for at in range(0, 60 << 20, 4096): shared[at] = 1
+        time.sleep(1.5)
+        os._exit(0)
+for _ in range(4): os.wait()
+print("whole")
+"""
+    child = await run("python3", "-c", code, memory=160 * MIB)
+    ending = await child.wait(20)
+    assert ending is not None
+    assert (ending.code, child.output.read()) == ("", b"whole\n")
+
+
 async def test_memory_of_the_whole_tree(run, marker):
     one = f'python3 -c "{ALLOCATE % 120}"'
     began = time.monotonic()

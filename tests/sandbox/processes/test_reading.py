@@ -109,3 +109,38 @@ async def test_no_room_for_the_temporary_file(monkeypatch):
     os.close(theirs)
     assert told == [1]
     assert reader.capture.read() == b"x" * IN_MEMORY
+
+
+async def read_all(data: bytes, limit: int, text_filter) -> tuple[str, list[int]]:
+    told: list[int] = []
+    ours, theirs = os.pipe()
+    os.set_blocking(ours, False)
+    reader = Reader(ours, text_filter, Budget(limit, lambda: told.append(1)))
+    os.write(theirs, data)
+    os.close(theirs)
+    reader.finish()
+    return reader.capture.read().decode(), told
+
+
+@pytest.mark.parametrize("shown", [1, 4, 17])
+async def test_a_secret_cut_by_the_limit_is_not_kept(shown):
+    redactor = Redactor()
+    redactor.add_secret("TOKEN", "canary-4711-secret")
+    data = b"x" * 100 + b"canary-4711-secret and more"
+    text, told = await read_all(data, 100 + shown, StreamRedactor(redactor))
+    assert (text, told) == ("x" * 100, [1])
+
+
+async def test_an_end_like_a_secret_is_kept_when_nothing_was_cut():
+    redactor = Redactor()
+    redactor.add_secret("TOKEN", "canary-4711-secret")
+    assert await read_all(b"a canary", 8, StreamRedactor(redactor)) == ("a canary", [])
+
+
+async def test_the_limit_holds_for_what_is_kept():
+    text, told = await read_all(b"a" + b"\xff" * 2000, 3000, Plain())
+    assert (text, told) == ("a" + "\ufffd" * 999, [1])
+    redactor = Redactor()
+    redactor.add_secret("A_NAME_THAT_IS_LONGER_THAN_ITS_VALUE", "1c0f")
+    text, told = await read_all(b"1c0f" * 500, 3000, StreamRedactor(redactor))
+    assert len(text) == 3000 and told == [1] and "1c0f" not in text

@@ -57,6 +57,10 @@ ENV = ("secret", "read", "/workspace/.env")
         ("mv: cannot move 'a' to './.git/config': Read-only file system", CONFIG),
         ("rm: cannot remove '.git/config': Read-only file system", ("protected", "delete", CONFIG[2])),
         ("error: could not lock config file .git/config: Read-only file system", CONFIG),
+        ("rm: cannot remove '.git/hooks': Device or resource busy", ("protected", "delete", "/workspace/.git/hooks")),
+        ("mv: cannot move '.git/config' to 'x': Device or resource busy", CONFIG),
+        ("OSError: [Errno 16] Device or resource busy: '.git/config'", CONFIG),
+        ("Error: EBUSY: resource busy or locked, rename '.git/config' -> 'x'", CONFIG),
         ("fatal: cannot create directory at '/docs/x': Permission denied", ("path", "write", "/docs/x")),
         ("cat: .env: Permission denied", ENV),
         ("cat: ./src/../.env: Permission denied", ENV),
@@ -260,3 +264,14 @@ def test_a_plan_is_asked_about_folded_absolute_paths_only() -> None:
     find(Spy(), "cat: a/../../b/./c: Permission denied\ncat: ~/x: Permission denied\ncat: //x//y: Permission denied\n")
     assert asked
     assert all(path.startswith("/") and "//" not in path and "/." not in path and "~" not in path for path in asked)
+
+
+def test_removing_what_the_walls_guard_is_a_denial(house: Any) -> None:
+    (house.workspace / ".git").mkdir()
+    (house.workspace / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (house.workspace / ".git" / "config").write_text("[core]\n")
+    ran = house.run("rm -f .git/config")
+    assert "busy" in ran.text
+    found = [(one["kind"], one["access"], one["target"]) for one in ran.after.denials]
+    assert found == [("protected", "delete", "/workspace/.git/config")]
+    assert (house.workspace / ".git" / "config").read_text() == "[core]\n"

@@ -55,8 +55,10 @@ def test_what_commands_declare() -> None:
         "FORGE_WALLS": "full",
         "FORGE_NETWORK": "off",
     }
-    tty = exec_environment(tty=True, level=Level.OFF, hosts=True, workspace="")
-    assert (tty["TERM"], tty["FORGE_WALLS"], tty["FORGE_NETWORK"]) == ("xterm-256color", "off", "proxy")
+    tty = exec_environment(tty=True, level=Level.FULL, hosts=True, workspace="")
+    assert (tty["TERM"], tty["FORGE_WALLS"], tty["FORGE_NETWORK"]) == ("xterm-256color", "full", "proxy")
+    without = exec_environment(tty=True, level=Level.OFF, hosts=True, workspace="")
+    assert (without["FORGE_WALLS"], without["FORGE_NETWORK"]) == ("off", "off")  # no proxy stands there
     assert "NO_COLOR" not in tty and "FORGE_WORKSPACE" not in tty
     assert exec_environment(tty=False, level=Level.LANDLOCK, hosts=False, workspace="")["FORGE_WALLS"] == "landlock"
 

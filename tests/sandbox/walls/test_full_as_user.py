@@ -129,3 +129,48 @@ def test_a_directory_that_only_others_can_write_needs_no_placeholder(place: Path
     code, text = _as_user(scene)
 
     assert code != 0 and text.startswith("content") and os.listdir(place / "theirs") == ["a"]
+
+
+def test_what_cannot_be_listed_is_masked_whole(place: Path, run_in: Callable[..., Any]) -> None:
+    if find_bwrap() is None:
+        pytest.skip("full walls need bubblewrap")
+    ripgrep()
+    from golem_forge.sandbox.sandbox import open_sandbox
+    from golem_forge.sandbox.walls.levels import Level, WallsReport
+    from golem_forge.sandbox.zones import ZoneSpec
+
+    for name in ("one/sub", "one/flat/deep", "home", "forge"):
+        (place / name).mkdir(parents=True)
+    for name in ("one", "one/nested"):
+        subprocess.run(["git", "init", "-q", str(place / name)], check=True)
+    (place / "one/sub/.env").write_text("canary")
+    subprocess.run(["chown", "-R", f"{USER}:{USER}", str(place)], check=True)
+
+    def scene() -> list[Any]:
+        box = open_sandbox(
+            [ZoneSpec(name="workspace", path=place / "one")], forge_home=place / "forge", home=place / "home"
+        )
+        inside = walls.Walls(
+            box,
+            forge_home=place / "forge",
+            home=place / "home",
+            environ={"PATH": "/usr/bin:/bin"},
+            report=WallsReport(level=Level.FULL),
+        )
+        scripts = (
+            "chmod 311 sub nested && chmod 000 .git && touch flat/.env && chmod 644 flat",
+            "chmod 755 sub nested .git; cat sub/.env; touch nested/.git/hooks/x .git/hooks/x; mv sub s; mv nested n;"
+            " ls flat",
+            "chmod 311 .",
+        )
+        said = [asyncio.run(run_in(inside, script)).text for script in scripts]
+        read = f"cat {place}/one/sub/.env {place}/one/.git/config; ls {place}/one"
+        said.append(asyncio.run(run_in(inside, read, cwd="/", reads_only=True)).text)
+        return said
+
+    _, second, _, _ = said = _as_user(scene)
+
+    assert "canary" not in "".join(said) and "[core]" not in "".join(said)
+    assert "Read-only file system" in second and "busy" in second
+    assert not (place / "one/.git/hooks/x").exists() and not (place / "one/nested/.git/hooks/x").exists()
+    assert sorted(os.listdir(place / "one")) == [".git", "flat", "nested", "sub"]

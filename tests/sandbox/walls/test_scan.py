@@ -40,7 +40,8 @@ def test_protected_and_secret_names_down_to_depth_four(tmp_path: Path) -> None:
 
 
 def test_what_is_not_entered(tmp_path: Path) -> None:
-    _make(tmp_path, "node_modules/x/.env", ".venv/pyvenv.cfg", ".venv/lib/cacert.pem", ".git/objects/x.pem")
+    _make(tmp_path, "node_modules/x/.env", ".venv/pyvenv.cfg", ".venv/lib/python3.12/site-packages/cacert.pem")
+    _make(tmp_path, ".git/objects/x.pem")
     _make(tmp_path, ".git/refs/heads/x.key", "link/.env")
     (tmp_path / "outside").symlink_to("/etc")
     scan = ZoneScan(str(tmp_path))
@@ -52,7 +53,8 @@ def test_what_is_not_entered(tmp_path: Path) -> None:
 
 def test_submodules_and_worktrees(tmp_path: Path) -> None:
     _make(tmp_path, ".git/modules/libs/one/config", ".git/modules/libs/one/hooks/", ".git/worktrees/t/gitdir")
-    _make(tmp_path, ".git/modules/libs/one/objects/config", "libs/one/.git")
+    _make(tmp_path, ".git/modules/libs/one/objects/x.key", "libs/one/.git")
+    _make(tmp_path, ".git/modules/libs/one/HEAD")
     scan = ZoneScan(str(tmp_path))
 
     scan.refresh()
@@ -140,3 +142,26 @@ def test_a_closed_directory_is_an_empty_one(tmp_path: Path) -> None:
         (tmp_path / "closed").chmod(0o700)
     scan.refresh()
     assert _found(scan) == {"closed/.env"}
+
+
+class TestComplete:
+    def _complete(self, root: Path, path: str = "") -> bool:
+        scan = ZoneScan(str(root))
+        scan.refresh()
+        return scan.complete(tuple(path.split("/")) if path else ())
+
+    def test_where_every_name_was_seen(self, tmp_path: Path) -> None:
+        _make(tmp_path, ".git/objects/aa/x", ".git/HEAD", ".git/refs/heads/main", "a/b/c/d/x", "top")
+
+        assert self._complete(tmp_path) and self._complete(tmp_path, "a/b") and self._complete(tmp_path, "top")
+        assert not self._complete(tmp_path, "missing")
+
+    @pytest.mark.parametrize(
+        ("name", "above"), [("a/b/c/d/e/x", "a/b"), ("a/node_modules/x", "a"), ("a/.git/own/x", "a/.git")]
+    )
+    def test_where_something_was_left_out(self, tmp_path: Path, name: str, above: str) -> None:
+        _make(tmp_path, name, "other/x")
+
+        assert not self._complete(tmp_path) and not self._complete(tmp_path, above)
+        assert not self._complete(tmp_path, name)
+        assert self._complete(tmp_path, "other")

@@ -205,3 +205,84 @@ def test_reading_programs_work_under_the_read_only_filter(command: tuple[str, ..
     done = under("landlock", RUN, *command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+@pytest.mark.parametrize("machine", PROCESSORS)
+def test_without_any_network_nothing_can_be_named(machine: str) -> None:
+    processor = PROCESSORS[machine]
+    program = filter_program(network=Network.NONE, machine=machine)
+
+    def own_program(name: str, *arguments: int) -> int:
+        return verdict(program, processor.numbers[name], *arguments, audit=processor.audit)
+
+    assert {own_program(name) for name in (*seccomp._NAMING, "socket")} == {DENY}
+    assert own_program("socketpair", 1, 1) == own_program("socketpair", 1, 5) == ALLOW
+    assert own_program("socketpair", 1, 2) == DENY  # a datagram pair could send to any name of the host
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("machine", PROCESSORS)
+def test_no_file_gets_a_set_user_id_bit(machine: str, level: str) -> None:
+    processor = PROCESSORS[machine]
+    program = filter_program(**LEVELS[level], machine=machine)
+
+    def given(name: str, *arguments: int) -> int:
+        return verdict(program, processor.numbers[name], *arguments, audit=processor.audit)
+
+    for name, at in seccomp._MODES.items():
+        if name in processor.numbers:
+            before = [0] * at
+            assert given(name, *before, 0o4755) == given(name, *before, 0o2755) == DENY, name
+            if level == "full":
+                assert given(name, *before, 0o100755) == given(name, *before, 0o1777) == ALLOW, name
+    for name, (flags, mode) in seccomp._MODES_OF_NEW.items():
+        if name in processor.numbers:
+            before, between = [0] * flags, [0] * (mode - flags - 1)
+            for makes in (os.O_CREAT | os.O_WRONLY, 0o20000000 | os.O_RDWR):
+                assert given(name, *before, makes, *between, 0o4755) == DENY
+                assert given(name, *before, makes, *between, 0o644) == ALLOW
+            assert given(name, *before, os.O_RDWR, *between, 0o4755) == ALLOW  # a mode that nobody looks at
+    assert given("openat2") == 0x00050000 | errno.ENOSYS
+
+
+SET_ID = """
+import os, stat
+found = {}
+def t(name, action):
+    try:
+        action()
+        found[name] = "done"
+    except OSError as error:
+        found[name] = errno.errorcode[error.errno]
+open("file", "w").close()
+t("plain", lambda: os.chmod("file", 0o755))
+t("path", lambda: os.chmod("file", 0o4755))
+t("descriptor", lambda: os.fchmod(os.open("file", os.O_RDONLY), 0o2755))
+t("new", lambda: os.open("new", os.O_CREAT | os.O_WRONLY, 0o4755))
+t("nameless", lambda: os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o4755))
+t("node", lambda: os.mknod("node", stat.S_IFREG | 0o4755))
+found["left"] = [oct(os.stat(name).st_mode) for name in os.listdir(".")]
+print(json.dumps(found))
+"""
+
+
+def test_the_kernel_refuses_set_user_id_bits(tmp_path: os.PathLike[str]) -> None:
+    done = under("full", LOAD + SET_ID, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    refused = dict.fromkeys(("path", "descriptor", "new", "nameless", "node"), "EPERM")
+    assert json.loads(done.stdout) == {"plain": "done", **refused, "left": ["0o100755"]}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo x > a && cp -p a b && install -m 755 a c && tar cf t a b c && mkdir o && tar xpf t -C o && ls -l o/c",
+        "mkdir -m 1777 d && umask 022 && mkdir -p e/f && mktemp -d -p . && rm -rf d e && ls",
+        "git init -q r && echo x > r/a && git -C r add a && git -C r -c user.name=a -c user.email=a commit -qm x && ls",
+    ],
+)
+def test_files_are_copied_and_unpacked_under_the_full_filter(script: str, tmp_path: os.PathLike[str]) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = under("full", RUN, "sh", "-c", script, cwd=tmp_path, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -289,6 +290,41 @@ def test_the_interpreter_of_a_real_virtual_environment_is_covered(machine: Machi
         assert step.startswith((f"{tmp_path}/work/", "/usr/", *(f"{shown}/" for shown in found.directories)))
 
 
+def test_an_activated_virtual_environment_is_shown_whole(machine: Machine) -> None:
+    root = machine.make(".virtualenvs/v/", ".virtualenvs/v/bin/python", ".virtualenvs/v/pyvenv.cfg")
+    machine.make(".virtualenvs/v/pip.conf", ".virtualenvs/other/pyvenv.cfg")
+    machine.on_path(root / "bin")
+    found = machine.find()
+    assert found.directories == (str(root),)
+    assert found.path[0] == str(root / "bin")
+    assert found.variables == {}
+    assert found.masked == (str(root / "pip.conf"),)
+
+
+def test_what_only_looks_like_an_environment_shows_no_more_than_its_path_entry(machine: Machine) -> None:
+    named = machine.make("tool/scripts/", "tool/pyvenv.cfg")
+    project = machine.make("project/bin/", "project/pyvenv.cfg", "project/.git/HEAD")
+    plain = machine.make("plain/bin/")
+    machine.make("bin/", "pyvenv.cfg")
+    keys = machine.make("held/bin/", "held/pyvenv.cfg", "held/.ssh/id_ed25519")
+    machine.on_path(named, project, plain, machine.home / "bin", keys)
+    found = machine.find()
+    assert set(found.directories) == {str(path) for path in (named, project, plain, machine.home / "bin", keys)}
+    assert dict(found.refused) == {
+        str(machine.home): "is or contains the home directory",
+        str(keys.parent): "contains a directory of keys",
+    }
+
+
+def test_an_environment_in_a_zone_is_not_shown_again(machine: Machine, tmp_path: Path) -> None:
+    zone = tmp_path / "zone"
+    (zone / "bin").mkdir(parents=True)
+    (zone / "pyvenv.cfg").write_text("home = /root\n")
+    machine.on_path(zone / "bin")
+    found = machine.find(zones=[str(zone)])
+    assert (found.directories, found.path[0]) == ((), str(zone / "bin"))
+
+
 def test_looking_is_quick(machine: Machine) -> None:
     for made, _ in PLACES.values():
         machine.make(made)
@@ -300,3 +336,15 @@ def test_looking_is_quick(machine: Machine) -> None:
         return time.perf_counter() - start
 
     assert min(once() for _ in range(20)) < 0.01
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="needs an interpreter of the system")
+def test_an_activated_environment_keeps_its_prefix_inside_real_walls(house: Any) -> None:
+    root = house.root / "home" / ".virtualenvs" / "v"
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", str(root)], check=True, timeout=60)
+    packages = next(root.glob("lib/python3*/site-packages"))
+    (packages / "mine.py").write_text("found = 'canary-4711'\n")
+    walls = house.walls(environ={"PATH": f"{root}/bin:/usr/bin:/bin"})
+    ran = house.run(f"python -c 'import sys, mine; print(sys.prefix, mine.found)'; touch {root}/x", walls)
+    assert ran.text.startswith(f"{root} canary-4711\n")
+    assert not (root / "x").exists()

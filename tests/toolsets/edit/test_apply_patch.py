@@ -194,6 +194,15 @@ async def test_a_hard_link_is_not_written_through(patch: Patch, workspace: Path,
     assert outside.stat().st_nlink == 1
 
 
+async def test_a_context_line_that_reads_like_a_move_is_context(patch: Patch, workspace: Path) -> None:
+    fill(workspace, a="*** Move to: b.txt\nx\n", c="x\n")
+    text = (await patch("*** Update File: a\n *** Move to: b.txt\n-x\n+y\n")).text
+    assert text == "Patched 1 file:\nM /workspace/a"
+    text = (await patch("*** Update File: c\n *** Move to: d\n-x\n+y\n")).text
+    assert text == "Patched 1 file:\nR /workspace/c -> /workspace/d"
+    assert tree(workspace) == {"a": "*** Move to: b.txt\ny\n", "d": "y\n"}
+
+
 # Plan
 
 
@@ -208,6 +217,7 @@ def test_effects_write_and_delete(ctx: ToolContext, workspace: Path) -> None:
     assert made.effects is not None
     assert {(effect.verb, effect.target) for effect in made.effects} == {
         (Verb.WRITE, "/workspace/n"),
+        (Verb.READ, "/workspace/a"),
         (Verb.DELETE, "/workspace/a"),
         (Verb.DELETE, "/workspace/b"),
         (Verb.DELETE, "/workspace/c"),
@@ -215,8 +225,28 @@ def test_effects_write_and_delete(ctx: ToolContext, workspace: Path) -> None:
         (Verb.WRITE, "/workspace/forge.yaml"),
     }
     assert [e.marks for e in made.effects if e.target.endswith("yaml")] == [(Mark.PROTECTED_PATH,)]
-    assert {e.zone_verdict for e in made.effects} == {Verdict.ASK}
+    assert {e.zone_verdict for e in made.effects if e.verb is not Verb.READ} == {Verdict.ASK}
     made.release()
+
+
+def test_a_move_is_a_read_of_what_it_hands_on(ctx: ToolContext, workspace: Path) -> None:
+    (workspace / ".env").write_text("TOKEN=canary\n")
+    for chunk in ("", "@@\n-TOKEN=canary\n+TOKEN=other\n"):
+        made = plan(f"*** Update File: .env\n*** Move to: plain.txt\n{chunk}", ctx)
+        assert made.effects is not None
+        (read,) = (effect for effect in made.effects if effect.verb is Verb.READ)
+        assert (read.target, read.marks) == ("/workspace/.env", (Mark.SECRET_PATH,))
+        made.release()
+    for body in (
+        "*** Update File: .env\n@@\n-TOKEN=canary\n+x\n",
+        "*** Add File: .env\n+x\n",
+        "*** Delete File: .env\n",
+        "*** Add File: new\n+x\n*** Update File: new\n*** Move to: newer\n",
+    ):
+        made = plan(body, ctx)
+        assert made.effects is not None
+        assert Verb.READ not in {effect.verb for effect in made.effects}
+        made.release()
 
 
 def test_zone_approval_replaces_the_zones_ask(sandbox: Sandbox, workspace: Path) -> None:

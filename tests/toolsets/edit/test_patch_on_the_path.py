@@ -48,6 +48,7 @@ def never(request: Any) -> dict[str, Any]:
         ),
         ("*** Update File: /scratch/b\n*** Move to: /scratch/c\n", Status.POLICY_DENIED, Verdict.BLOCKED, Risk.HIGH),
         ("*** Add File: .git/hooks/x\n+x\n", Status.APPROVAL_DENIED, Verdict.ASK, Risk.CRITICAL),
+        ("*** Update File: .env\n*** Move to: plain\n", Status.APPROVAL_DENIED, Verdict.ASK, Risk.CRITICAL),
     ],
 )
 async def test_verdict_and_risk(
@@ -55,6 +56,7 @@ async def test_verdict_and_risk(
 ) -> None:
     (tmp_path / "host-scratch/b").write_text("b\n")
     (workspace / "old").write_text("x\n")
+    (workspace / ".env").write_text("TOKEN=canary\n")
     path = Orchestrator(
         [create_apply_patch_tool()],
         approval=ApprovalController(mode="auto_deny"),

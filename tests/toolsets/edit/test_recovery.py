@@ -40,17 +40,17 @@ from golem_forge.sandbox.zones import ZoneSpec
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.edit import create_apply_patch_tool
 
-workspace, home, patch, renames = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-rename = os.rename
+workspace, home, patch, calls = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+call = getattr(os, sys.argv[5])
 
 def counted(*args, **kwargs):
-    global renames
-    if renames == 0:
+    global calls
+    if calls == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    renames -= 1
-    rename(*args, **kwargs)
+    calls -= 1
+    return call(*args, **kwargs)
 
-os.rename = counted
+setattr(os, sys.argv[5], counted)
 sandbox = open_sandbox([ZoneSpec(name="workspace", path=workspace)], forge_home=home, home=home.parent / "home")
 ctx = ToolContext(sandbox=sandbox, home=home, call_id="call_1")
 asyncio.run(create_apply_patch_tool().execute({"input": patch}, ctx))
@@ -67,12 +67,12 @@ def home(sandbox: Sandbox, tmp_path: Path) -> Path:
     return tmp_path / "forge_home"
 
 
-def crash(workspace: Path, home: Path, *, renames: int) -> None:
-    """Kills a process that applies PATCH right before one rename more than these."""
+def crash(workspace: Path, home: Path, *, renames: int, call: str = "rename") -> None:
+    """Kills a process that applies PATCH right before one rename, or other system call, more than these."""
     for name, content in BEFORE.items():
         (workspace / name).write_text(content)
     (workspace / "a.txt").chmod(0o750)
-    done = subprocess.run([sys.executable, "-c", CHILD, workspace, home, PATCH, str(renames)], timeout=50)
+    done = subprocess.run([sys.executable, "-c", CHILD, workspace, home, PATCH, str(renames), call], timeout=50)
     assert done.returncode == -signal.SIGKILL
 
 
@@ -94,6 +94,35 @@ def test_every_file_is_put_back_wherever_it_stopped(
     assert (workspace / "a.txt").stat().st_mode & 0o777 == 0o750
     assert os.listdir(home / "patches") == []
     assert recover(home, sandbox) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "times"), [("mkdir", 2), ("write", 1), ("write", 2), ("fchmod", 0), ("fchmod", 1), ("link", 0)]
+)
+def test_a_crash_while_staging_leaves_no_litter(
+    sandbox: Sandbox, workspace: Path, home: Path, call: str, times: int
+) -> None:
+    crash(workspace, home, renames=times, call=call)
+    assert sorted(os.listdir(workspace)) != sorted(BEFORE)
+    (text,) = recover(home, sandbox)
+    assert text == "A patch was cut short by a crash and has been taken back."
+    assert sorted(os.listdir(workspace)) == sorted(BEFORE)
+    assert tree(workspace) == BEFORE
+    assert os.listdir(home / "patches") == []
+
+
+def test_what_was_changed_before_it_was_kept_is_told_without_a_copy(
+    sandbox: Sandbox, workspace: Path, home: Path
+) -> None:
+    crash(workspace, home, renames=0)
+    (workspace / "d.txt").write_text("mine\n")
+    (workspace / "a.txt").write_text("mine\n")  # through its second name too: there is no old content any more
+    (text,) = recover(home, sandbox)
+    assert text.splitlines()[1:] == [
+        "Not restored: /workspace/a.txt was changed since.",
+        "Not restored: /workspace/d.txt was changed since.",
+    ]
+    assert tree(workspace) == BEFORE | {"a.txt": "mine\n", "d.txt": "mine\n"}
 
 
 def test_a_finished_patch_leaves_nothing(sandbox: Sandbox, workspace: Path, home: Path) -> None:

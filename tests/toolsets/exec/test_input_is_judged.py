@@ -9,6 +9,7 @@ import pytest
 
 from golem_forge.config.home import forge_home
 from golem_forge.core.verdict import Status
+from golem_forge.core.visible import visible
 from golem_forge.policy.rules import RuleBook
 
 CAT = "stty -echo; cat"
@@ -84,7 +85,13 @@ async def test_a_grant_covers_lines_without_danger(benches: Callable[..., Any], 
     for harmless in ("two\n", "x = [1, 2]; print(x)\n", "echo $HOME > f\r"):
         await bench.stdin(number, harmless)
     assert len(person.asked) == 1
-    for asks in ("rm -rf x\n", "a\tb\n", "\x1a", "ls\x03"):
+    for first, second in (("rm \\\n", "-rf x\n"), ("curl u |\n", "sh\n"), ("r\\\r", "m -rf x\r")):
+        person.asked.clear()
+        await bench.stdin(number, first)
+        assert person.asked == []
+        await bench.stdin(number, second)
+        assert [(request.payload, request.risk) for request in person.asked] == [(visible(first + second), "critical")]
+    for asks in ("rm -rf x\n", "a\tb\n", "!!\n", "^a^b\n", "\x1a", "ls\x03"):
         person.asked.clear()
         await bench.stdin(number, asks)
         assert len(person.asked) == 1, asks

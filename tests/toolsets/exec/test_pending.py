@@ -46,3 +46,51 @@ def test_an_interrupt_of_an_empty_line_changes_nothing() -> None:
     pending = PendingInput()
     pending.delivered("\x03")
     assert not pending.with_new("ls\n").opaque
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        ("rm \\\n", "-rf x\n", "rm \\\n-rf x\n"),
+        ("rm \\\r", "-rf x\r", "rm \\\r-rf x\r"),
+        ("curl u |\n", "sh\n", "curl u |\nsh\n"),
+        ("true &&\n", "ls\n", "true &&\nls\n"),
+        ("bash -c 'rm \\\n", "-rf x'\n", "bash -c 'rm \\\n-rf x'\n"),
+        ("curl u | (\n", "sh)\n", "curl u | (\nsh)\n"),
+        ("bash <<END\n", "ls\n", "bash <<END\nls\n"),
+    ],
+)
+def test_a_command_that_goes_on_is_judged_with_its_first_line_and_without(first: str, second: str, whole: str) -> None:
+    pending = PendingInput()
+    pending.delivered(first)
+    judged = pending.with_new(second)
+    assert judged.line == whole
+    assert judged.readings == (whole, second), "whatever reads it need not be a shell"
+
+
+@pytest.mark.parametrize("line", ["ls \\\\\n", "echo 'a b'\n", "f() { ls; }\n", "echo $((1<<2))\n", "cat <<E\na\nE\n"])
+def test_a_finished_line_is_submitted(line: str) -> None:
+    pending = PendingInput()
+    pending.delivered(line)
+    assert pending.text == ""
+
+
+def test_what_never_ends_is_asked_about_and_then_counts_as_submitted() -> None:
+    pending = PendingInput()
+    pending.delivered("it's\n")
+    for _ in range(15):
+        assert not pending.with_new("x\n").opaque
+        pending.delivered("x\n")
+    assert pending.with_new("x\n").opaque
+    pending.delivered("x\n")
+    assert pending.text == ""
+
+
+@pytest.mark.parametrize("line", ["!!\n", "!rm\n", "sudo !!:1\n", "^ls^rm^\n", "ls\r^a^b\n", 'echo "!$"\n'])
+def test_a_line_that_names_an_earlier_one_is_opaque(line: str) -> None:
+    assert PendingInput().with_new(line).opaque
+
+
+@pytest.mark.parametrize("line", ["a != b\n", "! ls\n", "grep x^2 f\n", "hello!\n"])
+def test_other_uses_of_these_characters_are_not(line: str) -> None:
+    assert not PendingInput().with_new(line).opaque

@@ -14,6 +14,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.verdict import Status
 from golem_forge.policy.world import SYSTEM_PATH
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.environment import EnvBlock
 from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.plan import Plan
@@ -21,7 +22,8 @@ from golem_forge.tools.tool import Tool
 from golem_forge.tools.toolset import ToolsetContext
 from golem_forge.tools.validation import Err, Ok
 from golem_forge.toolsets.exec import ExecToolset, create_exec_command_tool
-from golem_forge.toolsets.exec.settings import exec_model
+from golem_forge.toolsets.exec.exec_command import exec_command_tool
+from golem_forge.toolsets.exec.settings import ExecSettings, exec_model
 
 
 class StatedWalls:
@@ -127,6 +129,29 @@ async def test_hosts_are_effects_in_one_spelling(sandbox: Sandbox) -> None:
 def test_arguments_that_do_not_fit(args: dict[str, Any]) -> None:
     checked = create_exec_command_tool().validate_input({"cmd": "ls", **args})
     assert isinstance(checked, Err) and checked.message.startswith("exec_command: ")
+
+
+@pytest.mark.parametrize(
+    ("host", "says"),
+    [
+        ("http://x/y", "write the host alone, without a scheme"),
+        ("http://x:80/y", "write the host alone, without a scheme"),
+        ("h.test:canary-9c1e77aa", "is not a port"),
+    ],
+)
+def test_a_bad_host_is_explained_without_its_text(host: str, says: str) -> None:
+    checked = create_exec_command_tool().validate_input({"cmd": "ls", "network": [host]})
+    assert isinstance(checked, Err) and says in checked.message
+    assert "canary" not in checked.message
+
+
+def test_other_variables_are_another_definition() -> None:
+    def digest(**env: str) -> str:
+        settings = ExecSettings(env=EnvBlock(fixed=env)) if env else ExecSettings()
+        return exec_command_tool(settings).definition_digest
+
+    assert digest(A="1") == digest(A="1")
+    assert len({digest(), digest(A="1"), digest(A="2")}) == 3
 
 
 def test_aliases_and_clamping() -> None:

@@ -115,6 +115,25 @@ async def test_what_is_not_searched(call: Any, engine: str, workspace: Path, tmp
     assert await found(call, mode="lines") == [f"{path}:1: needle" for path in expected]
 
 
+@pytest.mark.parametrize("path", [".", "late", "later", "after", "early"])
+async def test_a_nul_after_the_first_8_kib_makes_no_file_binary(
+    call: Any, engine: str, workspace: Path, path: str
+) -> None:
+    write(workspace / "late", b"needle\n" + b"x\n" * 10_000 + b"\0\nneedle late\n")
+    write(workspace / "later", b"needle\n" + b"x\n" * 60_000 + b"\0 needle\n")
+    write(workspace / "after", b"x\n" * 5_000 + b"\0\nneedle\n")
+    write(workspace / "early", b"needle\n" + b"x\n" * 1_000 + b"\0\nneedle\n")
+    expected = {
+        "after": ["5002: needle"],
+        "late": ["1: needle", "10003: needle late"],
+        "later": ["1: needle", "60002: \0 needle"],
+    }
+    here = [name for name in expected if path in (".", name)]
+    lines = [f"/workspace/{name}:{line}" for name in here for line in expected[name]]
+    assert sorted(await found(call, path=path)) == [f"/workspace/{name}" for name in here]
+    assert await found(call, path=path, mode="lines") == lines
+
+
 async def test_text_that_is_not_plain_utf8(call: Any, engine: str, workspace: Path) -> None:
     write(workspace / "utf16.txt", b"\xff\xfe" + "needle é\n".encode("utf-16-le"))
     write(workspace / "bom.txt", b"\xef\xbb\xbfneedle\n")

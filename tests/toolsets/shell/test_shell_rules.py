@@ -51,6 +51,8 @@ def judged(command: str, sandbox: Sandbox, **changes: Any) -> Said:
         ("tar tf a.tar", Verdict.PRE_APPROVED),
         ("tar -vx", Verdict.ASK),
         ("tar --file=a.tar", Verdict.ASK),
+        ("tar --fil a.tar", Verdict.ASK),
+        ("tar --fi=a.tar", Verdict.ASK),
         ("tar --xattrs", Verdict.PRE_APPROVED),
         ("ls", Verdict.ASK),
         ("/bin/ls -l", Verdict.ASK),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from golem_forge.core.result import ToolResult
+from golem_forge.events.redaction import Redactor
 from golem_forge.tools.context import HostPermission, ToolContext
 from golem_forge.tools.validation import Ok
 from golem_forge.toolsets.web.webfetch import webfetch_tool
@@ -113,11 +114,14 @@ def own_rule(*hosts: str) -> Callable[[str, int], HostPermission]:
 def fetch(resolver: Resolver, server: Server) -> Callable[..., Awaitable[ToolResult]]:
     """`fetch("/path")` gets it from the server as http://site.test, for which a rule says `private`."""
 
-    async def made(url: str, *, rule: Any = None, seconds: float = 20.0, **args: Any) -> ToolResult:
+    async def made(
+        url: str, *, rule: Any = None, seconds: float = 20.0, redactor: Redactor | None = None, **args: Any
+    ) -> ToolResult:
         tool = webfetch_tool(lookup=resolver, seconds=seconds)
         whole = f"http://site.test:{server.port}{url}" if url.startswith("/") else url
         checked = tool.validate_input({"url": whole, **args})
         assert isinstance(checked, Ok), checked
-        return await tool.execute(checked.data, ToolContext(host_rule=rule or own_rule("site.test")))
+        ctx = ToolContext(host_rule=rule or own_rule("site.test"), redactor=redactor)
+        return await tool.execute(checked.data, ctx)
 
     return made

@@ -14,6 +14,7 @@ import pytest
 from golem_forge.core.call import ToolCall
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.verdict import Risk, Status, Verdict
+from golem_forge.events.redaction import Redactor
 from golem_forge.tools.context import HostPermission, ToolContext
 from golem_forge.toolsets.web.webfetch import webfetch_tool
 
@@ -55,6 +56,23 @@ async def test_t51_pages_by_start_index(fetch: Any, server: Any) -> None:
         with pytest.raises(ToolFailed) as caught:
             await fetch("/short", start_index=start)
         assert caught.value.message == f"start_index {start} is past the end (5 chars)"
+
+
+async def test_a_secret_divided_between_two_parts_is_in_neither(fetch: Any, server: Any) -> None:
+    redactor = Redactor()
+    redactor.add_secret("TOKEN", "canary-51c0ffee-canary")
+    server.page("/", f"<title>canary-51c0ffee-canary</title><p>{'x' * 300}canary-51c<b>0ffee</b>-canary{'y' * 300}")
+    server.page("/plain", f"{'x' * 300}canary-51c0ffee-canary{'y' * 300}", "text/plain")
+    clean = f"{'x' * 300}[secret TOKEN]{'y' * 300}"
+    for args in ({"url": "/plain"}, {"url": "/", "raw": True}, {"url": "/plain", "raw": True}):
+        texts = [await fetch(**args, redactor=redactor, start_index=at, max_length=1) for at in range(299, 312)]
+        assert all(one.value["chars"] == texts[0].value["chars"] for one in texts)
+        assert "canary" not in "".join(one.value["text"] for one in texts)
+    one = await fetch("/plain", redactor=redactor, max_length=307)
+    two = await fetch("/plain", redactor=redactor, start_index=307)
+    assert one.value["text"] + two.value["text"] == clean
+    assert one.text.endswith(f"[chars 0-307 of {len(clean)}; continue with start_index=307]")
+    assert (await fetch("/", redactor=redactor)).value["title"] == "[secret TOKEN]"
 
 
 async def test_the_fence_is_not_in_the_page(fetch: Any, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:

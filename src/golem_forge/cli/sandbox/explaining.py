@@ -81,7 +81,9 @@ def _about_path(ground: _Ground, path: str) -> dict[str, Any]:
     except ForgeError as error:
         said["walls"] = {"read": error.message, "write": error.message}
         return said
-    said["walls"] = {"place": inside.inner, "read": _refused(inside.read), "write": _refused(inside.write)}
+    shows = {"shows": inside.stands} if inside.stands else {}
+    allows = {"read": _refused(inside.read), "write": _refused(inside.write)}
+    said["walls"] = {"place": inside.inner, **shows, **allows}
     return said
 
 
@@ -151,6 +153,6 @@ def _lines(said: dict[str, Any], indent: str = "") -> list[tuple[str, str]]:
                 label = f"{indent}{name}" if number == 0 else ""
                 shown = " — ".join(str(part) for part in item.values() if part) if isinstance(item, dict) else str(item)
                 lines.append((label, one_line(shown)))
-        else:
+        elif value:
             lines.append((f"{indent}{name}", one_line(str(value))))
     return lines

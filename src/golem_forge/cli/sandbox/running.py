@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from golem_forge.cli.plain import complain
+from golem_forge.cli.sandbox.feeding import standard_input
 from golem_forge.cli.sandbox.words import ShortCommand, read_words
 from golem_forge.core.decision import AnsweredBy, Decision, Source
 from golem_forge.core.errors import ForgeError
@@ -26,6 +27,7 @@ _TOOL: Final = "sandbox exec"
 _NO_WALLS: Final = 125
 _TIMED_OUT: Final = 124
 _PIECE: Final = 64 * 1024
+_NO_TEXT: Final = "\ufffd".encode()
 
 
 def run(words: list[str]) -> int:
@@ -44,7 +46,7 @@ async def _run(asked: ShortCommand) -> int:
     from golem_forge.sandbox.walls.job import Job, Streams
     from golem_forge.workers.session import open_session
 
-    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    on_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
     async with open_session(asked.program) as session:
         for notice in session.notices:
             complain("sandbox exec", notice)
@@ -56,15 +58,19 @@ async def _run(asked: ShortCommand) -> int:
         zone = session.sandbox.default_zone
         workspace = walls.stands_at(zone, level) if zone else ""
         environment = exec_environment(tty=on_terminal, level=level, hosts=False, workspace=workspace)
-        job = Job(argv=_argv(asked.command), env=environment, streams=streams, limits=limits, stdin=_standard_input())
+        feed = None if on_terminal else standard_input()
+        stdin = feed.theirs if feed else None
+        job = Job(argv=_argv(asked.command), env=environment, streams=streams, limits=limits, stdin=stdin)
         with _recorded(session, asked.command) as record:
             try:
                 walled = await walls.start(job)
+                if feed:
+                    feed.begin()
             except ForgeError as error:
                 complain("sandbox exec", error.message)
                 record.end(Status.EXECUTION_FAILED, error.message)
                 return _NO_WALLS
-            code = await _attended(walled.child, on_terminal)
+            code = await _attended(walled.child, on_terminal, asked.timeout)
             record.end(Status.SUCCESS if code == 0 else Status.EXECUTION_FAILED, "" if code == 0 else f"exit {code}")
             for denial in walled.aftermath().denials:
                 complain("sandbox exec", f"the walls refused: {denial['access']} {denial['target']} ({denial['why']})")
@@ -76,12 +82,7 @@ def _argv(command: list[str]) -> tuple[str, ...]:
     return ("bash", "--noprofile", "--norc", "-c", command[0]) if len(command) == 1 else tuple(command)
 
 
-def _standard_input() -> int | None:
-    """What was piped or redirected to us is the command's to read."""
-    return None if sys.stdin.isatty() else sys.stdin.fileno()
-
-
-async def _attended(child: Any, on_terminal: bool) -> int:
+async def _attended(child: Any, on_terminal: bool, limit: float | None) -> int:
     """Passes everything through until the command is over."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, child.signal, signal.SIGINT)
@@ -91,17 +92,20 @@ async def _attended(child: Any, on_terminal: bool) -> int:
         shown.append(asyncio.create_task(_copied(child.errors, sys.stderr.buffer)))
     with _raw_terminal(child) if on_terminal else _nothing():
         ending = await child.wait()
-        await asyncio.gather(*shown)
+        changed = await asyncio.gather(*shown)
+    if any(changed) and not on_terminal:
+        complain("sandbox exec", "its output is not all UTF-8; each byte that is not came out as U+FFFD")
     if ending.code == "TIMEOUT":
+        complain("sandbox exec", f"timed out after {ending.seconds if limit is None else limit:g} s")
         return _TIMED_OUT
     if ending.code:
         complain("sandbox exec", f"ended by a limit: {ending.code}; see `sandbox.limits` in forge.yaml")
     return 128 + ending.signal if ending.signal is not None else ending.exit_code or 0
 
 
-async def _copied(capture: Any, to: Any) -> None:
-    """As it arrives, to its end."""
-    done = 0
+async def _copied(capture: Any, to: Any) -> bool:
+    """As it arrives, to its end. Whether something in it stands for bytes that are no text."""
+    done, changed = 0, False
     while True:
         grown = await capture.more(done, 0.5)
         while done < capture.size:
@@ -109,8 +113,9 @@ async def _copied(capture: Any, to: Any) -> None:
             to.write(piece)
             to.flush()
             done += len(piece)
+            changed = changed or _NO_TEXT in piece
         if not grown and capture.complete:
-            return
+            return changed
 
 
 @contextmanager

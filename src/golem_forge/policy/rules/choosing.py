@@ -19,10 +19,14 @@ from golem_forge.policy.rules.hosts import host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
 from golem_forge.policy.rules.match import CallView
 from golem_forge.policy.rules.model import PATH_VERBS, Kind, Origin, Rule
-from golem_forge.policy.shell import is_banned_prefix, prefix_choices, quote
+from golem_forge.policy.shell import Parsed, is_banned_prefix, prefix_choices, quote
+from golem_forge.policy.shell.strict import render
 
 _MAX_CHOICES: Final = 4
 _MAX_SEGMENT_RULES: Final = 3
+_MOST_TRIED: Final = 12
+_MAX_FILE_RULES: Final = 40
+"""A patch of more files can be kept exactly as it is; nobody reads a choice of a hundred rules."""
 _SESSION: Final = ("session",)
 _BOTH: Final = ("session", "always")
 
@@ -31,6 +35,7 @@ class Keeps(StrEnum):
     """What choosing it leaves behind."""
 
     FINGERPRINT = "fingerprint"
+    """For the session this very call, with its directory, shell and all; the rules, if any, only for always."""
     RULES = "rules"
     GRANT = "grant"
     """A grant for this worker and session that covers what carries no mark: any command inside the walls, or input to
@@ -54,6 +59,8 @@ class Choice:
     def kept(self, lifetime: str) -> tuple[Rule, ...]:
         """The rules to store: this worker's for the session, this project's and worker's for always."""
         if lifetime == "session":
+            if self.keeps is Keeps.FINGERPRINT:
+                return ()
             return _for_worker(self.rules, self.worker)
         scope = {"worker": glob_quoted(self.worker), "project": self.project}
         return tuple(make_rule({**rule.to_yaml(), "scope": scope}, Origin.REMEMBERED) for rule in self.rules)
@@ -81,7 +88,8 @@ def choices(
     exact_call = Choice(id="exact", label="this exact call, this session", keeps=Keeps.FINGERPRINT, worker=facts.worker)
     if critical or explicit_ask:
         return (exact_call,)
-    offered: list[Choice] = []
+    saving = bool(facts.project and remembered_file)
+    offered = [*_exact_command(facts, bases, would_lift, remembered_file if saving else "")]
     for id_, label, written, session_only in _candidates(facts, bases):
         try:
             rules = tuple(make_rule(each, Origin.SESSION) for each in written)
@@ -90,7 +98,7 @@ def choices(
         rules = _without_idle(rules, facts.worker, would_lift)
         if facts.command is not None and len(rules) > _MAX_SEGMENT_RULES:
             continue
-        always = bool(facts.project and remembered_file) and not session_only
+        always = saving and not session_only
         choice = Choice(
             id=id_,
             label=label,
@@ -112,9 +120,65 @@ def choices(
     return tuple(offered[:_MAX_CHOICES])
 
 
+def _exact_command(
+    facts: CallFacts, bases: tuple[EffectVerdict, ...], would_lift: Lifts, file: str
+) -> Iterator[Choice]:
+    """A command as it stands. `file`: where a rule could be saved; empty if nowhere.
+
+    A rule knows only the words of one segment: not the directory, nor what is piped into it. So the session keeps the
+    call's fingerprint, and a rule is offered for always only where the words say it all.
+    """
+    command = facts.command
+    if command is None or command.parsed is None:
+        return
+    rules: tuple[Rule, ...] = ()
+    if file and _words_say_it_all(facts, command.parsed):
+        written = [{**_allowing(Kind.COMMAND, list(words)), "exact": True} for words in _unmatched(facts, bases)]
+        try:
+            rules = _without_idle(tuple(make_rule(each, Origin.SESSION) for each in written), facts.worker, would_lift)
+        except ConfigError:  # e.g. a shell alone, which runs whatever it is given
+            rules = ()
+        if len(rules) > _MAX_SEGMENT_RULES or not (rules and would_lift(_for_worker(rules, facts.worker))):
+            rules = ()
+    yield Choice(
+        id="exact",
+        label=f"exactly {render(command.parsed)}",
+        keeps=Keeps.FINGERPRINT,
+        rules=rules,
+        lifetimes=_BOTH if rules else _SESSION,
+        worker=facts.worker,
+        project=facts.project,
+        file=file if rules else "",
+    )
+
+
+def _words_say_it_all(facts: CallFacts, parsed: Parsed) -> bool:
+    """No segment reads what another wrote, and nothing but the words decides what they do: not the place, not the
+    shell, not a terminal."""
+    if any(segment.joined_by == "|" or segment.words[0] == "cd" for segment in parsed.segments):
+        return False
+    args = facts.args
+    if args.get("tty") or args.get("login") or args.get("shell", "bash") != "bash" or args.get("network"):
+        return False
+    return facts.command is not None and facts.command.cwd.count("/") == 1 and not args.get("workdir")
+
+
+def _unmatched(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> list[tuple[str, ...]]:
+    """The words of each segment that does not run by itself."""
+    unmatched = [
+        segment.words
+        for index, _, segment, _ in CallView(facts).segments
+        if index < len(bases) and bases[index].base is not Verdict.PRE_APPROVED
+    ]
+    return list(dict.fromkeys(unmatched))
+
+
 def _without_idle(rules: tuple[Rule, ...], worker: str, would_lift: Lifts) -> tuple[Rule, ...]:
-    """Leaves out what the call does not need, because rules that exist already cover that part of it."""
-    for rule in rules if len(rules) > 1 else ():
+    """Leaves out what the call does not need, because rules that exist already cover that part of it.
+
+    Each rule is tried by judging the whole call again, so only a handful are: a patch may touch 200 files.
+    """
+    for rule in rules if 1 < len(rules) <= _MOST_TRIED else ():
         rest = tuple(other for other in rules if other is not rule)
         if rest and would_lift(_for_worker(rest, worker)):
             rules = rest
@@ -148,16 +212,9 @@ def _tool_candidate(facts: CallFacts) -> _Candidate:
 
 
 def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
-    unmatched = [
-        segment.words
-        for index, _, segment, _ in CallView(facts).segments
-        if index < len(bases) and bases[index].base is not Verdict.PRE_APPROVED
-    ]
-    commands = list(dict.fromkeys(unmatched))
+    commands = _unmatched(facts, bases)
     if not commands:
         return
-    exact = tuple({**_allowing(Kind.COMMAND, list(words)), "exact": True} for words in commands)
-    yield "exact", "exactly " + " and ".join(_shown(words) for words in commands), exact, False
     if len(commands) > 1:
         prefixes = [next(iter(prefix_choices(words)), None) for words in commands]
         if all(prefix is not None for prefix in prefixes):
@@ -185,6 +242,8 @@ def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
         verbs = access.setdefault(effect.target, [])
         if effect.verb.value not in verbs:
             verbs.append(effect.verb.value)
+    if len(access) > _MAX_FILE_RULES:
+        return
     files = tuple({**_allowing(Kind.PATH, glob_quoted(path)), "access": verbs} for path, verbs in access.items())
     if len(access) > 1:
         yield "files", "its files: " + ", ".join(access), files, False

@@ -17,7 +17,7 @@ from golem_forge.policy.rules.builtin import BUILTIN_IDS
 from golem_forge.policy.rules.examples import example_problems
 from golem_forge.policy.rules.model import SECRET_PATH, Kind, Origin, Rule, RuleFile, Scope, rule_id
 from golem_forge.policy.rules.patterns import OWN_KEYS, own_parts, read_scope
-from golem_forge.policy.shell import DANGER_IDS, is_banned_prefix
+from golem_forge.policy.shell import DANGER_IDS, is_banned_prefix, runs_what_it_is_given
 
 SHELL_TOOLS: Final = frozenset({"exec_command", "shell", "write_stdin"})
 _COMMON_KEYS: Final = ("verdict", "id", "reason", "scope", "match", "not_match", "accept")
@@ -25,6 +25,7 @@ _KINDS: Final = tuple(kind.value for kind in Kind)
 _ALL_KEYS: Final = (*_KINDS, *_COMMON_KEYS, *(key for keys in OWN_KEYS.values() for key in keys))
 _MAX_RULES: Final = 5000
 _MAX_ALTERNATIVES: Final = 1000
+_AS_PREFIX: Final = "as a prefix this allows nearly anything; add words or `exact: true`"
 
 
 def parse_rules(text: bytes | str, name: str, origin: Origin) -> RuleFile:
@@ -215,15 +216,16 @@ def _check_meaning(rule: Rule, named: _Named, warnings: list[str]) -> None:
                 named.add(key, f"{key!r} is allowed only in your own rules.yaml")
     if rule.origin in (Origin.REMEMBERED, Origin.SESSION) and not allows:
         named.add("verdict", f"a {rule.origin.value} rule can only be preApproved")
-    if rule.kind is Kind.COMMAND and allows and not rule.exact and _has_banned_prefix(rule):
-        problem = f"{rule.describe()}: as a prefix this allows nearly anything; add words or `exact: true`"
+    if rule.kind is Kind.COMMAND and allows and _is_too_wide(rule):
+        how = "it runs whatever is piped into it; add words" if rule.exact else _AS_PREFIX
+        problem = f"{rule.describe()}: {how}"
         if rule.origin is Origin.USER:
             warnings.append(f"{rule.file}:{rule.line}: rule {rule.id}: {problem}")
         else:
             named.add("command", problem)
 
 
-def _has_banned_prefix(rule: Rule) -> bool:
+def _is_too_wide(rule: Rule) -> bool:
     from itertools import islice, product
 
     count = 1
@@ -231,4 +233,5 @@ def _has_banned_prefix(rule: Rule) -> bool:
         count *= len(token)
     if count > _MAX_ALTERNATIVES:
         return True
-    return any(is_banned_prefix(words) for words in islice(product(*rule.command), _MAX_ALTERNATIVES))
+    too_wide = runs_what_it_is_given if rule.exact else is_banned_prefix
+    return any(too_wide(words) for words in islice(product(*rule.command), _MAX_ALTERNATIVES))

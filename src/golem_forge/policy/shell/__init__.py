@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         matches_lenient_exact,
         matches_strict,
     )
-    from .prefixes import is_banned_prefix, prefix_choices
+    from .prefixes import is_banned_prefix, prefix_choices, runs_what_it_is_given
     from .prover import Proof, SegmentProof, prove, segment_places
     from .scope import Redirect
     from .strict import Opaque, Parsed, Segment, canonical_text, parse_strict, quote
@@ -40,7 +40,7 @@ _HOMES = {
         "matches_lenient_exact",
         "matches_strict",
     ),
-    "prefixes": ("is_banned_prefix", "prefix_choices"),
+    "prefixes": ("is_banned_prefix", "prefix_choices", "runs_what_it_is_given"),
     "prover": ("Proof", "SegmentProof", "prove", "segment_places"),
     "scope": ("Redirect",),
     "strict": ("Opaque", "Parsed", "Segment", "canonical_text", "parse_strict", "quote"),
@@ -79,6 +79,7 @@ __all__ = [
     "prefix_choices",
     "prove",
     "quote",
+    "runs_what_it_is_given",
     "segment_places",
 ]
 

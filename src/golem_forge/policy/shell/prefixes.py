@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from .names import names
-from .wrappers import SHELLS, WRAPPERS, hidden_commands
+from .wrappers import SHELLS, hidden_commands, is_wrapper
 
 _ALONE = names(
     "git rm mv cp chmod chown dd find xargs awk gawk mawk sed perl ruby node nodejs deno bun php lua pip pip3 npm"
@@ -72,11 +72,20 @@ def is_banned_prefix(words: tuple[str, ...]) -> bool:
         # `python -m pip` is as wide as `pip`
         is_module = _PYTHON.fullmatch(program) is not None and arguments[:1] == ("-m",)
         return options_only or _only_loads(arguments) or (is_module and is_banned_prefix(arguments[1:]))
-    if program in WRAPPERS and program != "find":
+    if is_wrapper(program) and program != "find":
         hidden = list(hidden_commands(program, arguments))
         return options_only or all(not inner.script and is_banned_prefix(inner.words) for inner in hidden)
     # No exemption above this line: `bash -h -c x` and `docker run -h x y` run what follows.
     return program in _ALONE and options_only and not set(arguments) & _INFORMING
+
+
+def runs_what_it_is_given(words: tuple[str, ...]) -> bool:
+    """A shell, interpreter or wrapper whose words leave open what it runs: its input decides, even if they are all."""
+    if not words:
+        return True
+    program = posixpath.basename(words[0])
+    runs = program in SHELLS or is_wrapper(program) or _INTERPRETER.fullmatch(program) is not None
+    return runs and program != "find" and is_banned_prefix(words)
 
 
 def _ends_at_runner(arguments: tuple[str, ...], runners: frozenset[str]) -> bool:
@@ -102,7 +111,7 @@ def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:
         prefix = words[:3] if words[1:2] == ("-m",) else ()
     elif program in _ONE_WORD or program in _TWO_WORDS:
         prefix = _subcommand_prefix(program, words)
-    elif program in WRAPPERS or program in SHELLS or _INTERPRETER.fullmatch(program):
+    elif is_wrapper(program) or program in SHELLS or _INTERPRETER.fullmatch(program):
         prefix = ()
     else:
         prefix = words[:1]

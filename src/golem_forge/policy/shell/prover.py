@@ -3,8 +3,9 @@
 It never says more than it checked: one segment it cannot prove leaves the command unproven, with the reason.
 Path operands are reported either way, so that policy can judge the ones outside every zone.
 
-Only the operands themselves are judged. What a recursive read (`grep -R`, `diff -r`, `ls -R`) meets below a
-directory, links out of the zone and secret files included, is held back by the walls, not by this proof.
+Only the operands themselves are judged. What a recursive read (`grep -R`, `rg`, `diff`) meets below a directory, links
+out of the zone and secret files included, is held back by the walls, not by this proof; so it is proven only where the
+walls know all that lies below. Programs that show no more than names (`ls -R`, `find`, `du`) need not wait for that.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from .strict import Parsed, Segment
 from .world import CommandWorld, Operand, OperandKind
 
 _PLACE_CHANGERS = names("cd chdir pushd popd builtin command eval exec source .")
+
+_DEEP = names("rg diff")  # given a directory, they show the content of files in it
 
 _MAX_CLIMBS = 40  # each `..` after a name costs a look at the disk
 _MAX_SPELLINGS = 64
@@ -141,6 +144,8 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
     )
     if not paths and (row.lists_cwd or (row.operands == "pattern" and _is_recursive(arguments))):
         operands.extend(here for place in places if (here := world.operand(".", place)).kind == "inside")
+    if not why and (name in _DEEP or (row.operands == "pattern" and _is_recursive(arguments))):
+        why = next((reason for op in operands if (reason := _depth_reason(op, world))), "")
     return SegmentProof(why, tuple(operands))
 
 
@@ -295,6 +300,12 @@ def _operand_reason(operand: Operand) -> str:
     if operand.secret:
         return f"'{operand.virtual}' is a secret path"
     return ""
+
+
+def _depth_reason(operand: Operand, world: CommandWorld) -> str:
+    if not operand.directory or world.complete(operand.virtual):
+        return ""
+    return f"not all that lies below '{operand.virtual}' was looked at for secrets"
 
 
 def _secret_reason(words: Iterable[str], world: CommandWorld, places: tuple[str, ...]) -> str:

@@ -110,6 +110,7 @@ class Reader:
         """Reads commands up to `closer` (`)`, `}` or none: the end of the text)."""
         scope = Scope(self.raws, fed)
         text = self.text
+        piped = False  # after `|` a newline does not end the pipeline
         while self.position < len(text):
             if self.depth + scope.nesting > MAX_NESTING:
                 self.report.too_deep = True
@@ -118,13 +119,17 @@ class Reader:
                 self.position += 1
             elif char in "\n\r":
                 self.position += 1
-                scope.end_statement()
+                if not piped:
+                    scope.end_statement()
                 if char == "\n":
                     self.read_heredocs()
             elif self.joins_lines():
                 self.position += 2
             elif char == "#":
                 self.skip_comment()
+            elif char in ";&|" and not self.redirect_here():
+                piped = self.read_operator(scope)
+                continue
             elif char == ")":
                 self.position += 1
                 if closer == ")" and scope.frames[-1].kind != "case" and not scope.inside("("):
@@ -140,13 +145,12 @@ class Reader:
                 scope.open_paren(empty=head is not None)
             elif match := self.redirect_here():
                 self.read_redirect(match, scope)
-            elif char in ";&|":
-                self.read_operator(scope)
             elif char == "}" and closer == "}" and scope.at_command and not scope.inside("{"):
                 self.position += 1
                 break
             else:
                 self.add_words(self.read_word(scope), scope)
+            piped = piped and char in " \t\n\r#"
         scope.end()
         self.report.fork_bomb = self.report.fork_bomb or scope.fork_bomb
 
@@ -160,17 +164,19 @@ class Reader:
         newline = self.text.find("\n", self.position)
         self.position = newline if newline >= 0 else len(self.text)
 
-    def read_operator(self, scope: Scope) -> None:
+    def read_operator(self, scope: Scope) -> bool:
+        """Whether it was a pipe."""
         pair = self.text[self.position : self.position + 2]
         if pair in ("&&", "||"):
             self.position += 2
             scope.end_statement()
-            return
+            return False
         self.position += 2 if pair == "|&" else 1
         if pair[0] == "|":
             scope.pipe()
         else:
             scope.end_statement(background=pair[0] == "&")
+        return pair[0] == "|"
 
     # -- redirections
 

@@ -55,6 +55,7 @@ class Segment:
     words: tuple[str, ...]
     joined_by: str = ""
     shells: tuple[str, ...] = field(default=(), compare=False)
+    redirections: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ def render(parsed: Parsed) -> str:
         # A quoted command name would be opaque, and a parsed one never needs quotes.
         parts.append(segment.words[0])
         parts.extend(quote(word) for word in segment.words[1:])
+        parts.extend(segment.redirections)
     return " ".join(parts)
 
 
@@ -133,6 +135,7 @@ class _Scanner:
         self.text = text
         self.position = 0
         self.words: list[str] = []
+        self.redirections: list[str] = []
         self.joined_by = ""
         self.done: list[Segment] = []
 
@@ -148,7 +151,7 @@ class _Scanner:
                 self.close_segment(char)
             elif char == "&":
                 raise _UnreadableError("a background command", self.position)
-            elif not self.skip_redirection():
+            elif not self.read_redirection():
                 self.words.append(self.read_word())
         self.close_segment("")
         return self.done
@@ -156,18 +159,20 @@ class _Scanner:
     def close_segment(self, operator: str) -> None:
         if not self.words:
             raise _UnreadableError("an empty segment", self.position)
-        self.done.append(Segment(tuple(self.words), self.joined_by))
+        self.done.append(Segment(tuple(self.words), self.joined_by, redirections=tuple(self.redirections)))
         if len(self.done) > MAX_SEGMENTS:
             raise _UnreadableError(f"more than {MAX_SEGMENTS} segments", self.position)
         self.words = []
+        self.redirections = []
         self.joined_by = operator
         self.position += len(operator)
 
-    def skip_redirection(self) -> bool:
+    def read_redirection(self) -> bool:
         for redirection in REDIRECTIONS:
             end = self.position + len(redirection)
             if self.text.startswith(redirection, self.position) and self.text[end : end + 1] in ("", *" ;|&"):
                 self.position = end
+                self.redirections.append(redirection)
                 return True
         return False
 

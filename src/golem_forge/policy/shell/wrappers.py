@@ -93,10 +93,15 @@ GRAMMARS: dict[str, Grammar] = {
     "ltrace": Grammar("aAeFlnopsuwxX", names("--output --library")),
     "systemd-run": Grammar("pEuMHG", names("--unit --property --description --slice --setenv --uid --gid")),
     "unbuffer": Grammar(),
+    "dbus-run-session": Grammar("", names("--config-file --dbus-daemon")),
+    "systemd-inhibit": Grammar("", names("--what --who --why --mode")),
     "fakeroot": Grammar("lsib"),
     "repeat": Grammar(before=1),
 }
 
+_LOADER = Grammar("", names("--library-path --preload --audit --inhibit-rpath --argv0 --glibc-hwcaps-mask"))
+_LOADER_NAME = re.compile(r"ld(-linux|-musl|64|32)?[\w.-]*\.so[.\d]*")
+_SETARCH = names("setarch linux32 linux64 i386 i486 i586 i686 x86_64 aarch64 arm uname26")
 _SSH_VALUED = "BbcDEeFIiJLlmOopPQRSWw"
 _CHROOT = Grammar("", names("--userspec --groups"), before=1)
 _XARGS = Grammar(
@@ -120,14 +125,22 @@ _PLAIN_LONG = names(
 )
 _SU = Grammar("gGsTw", names("--group --supp-group --shell --whitelist-environment --user"))
 
+_GIT_RUNS = {"foreach": "submodule", "run": "bisect"}
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
 _FD_RUNS = names("-x -X --exec --exec-batch")
 
 WRAPPERS = (
     SHELLS
     | frozenset(GRAMMARS)
-    | names("busybox toybox env su runuser command trap xargs parallel find alias ssh chroot . source")
+    | _SETARCH
+    | names(
+        "busybox toybox env su runuser command trap xargs parallel find alias ssh chroot start-stop-daemon . source"
+    )
 )
+
+
+def is_wrapper(program: str) -> bool:
+    return program in WRAPPERS or _LOADER_NAME.fullmatch(program) is not None
 
 
 def hidden_commands(program: str, arguments: tuple[str, ...]) -> Iterator[Hidden]:
@@ -139,6 +152,8 @@ def hidden_commands(program: str, arguments: tuple[str, ...]) -> Iterator[Hidden
         yield from _shell(arguments)
     elif program in GRAMMARS:
         yield from _regular(GRAMMARS[program], arguments)
+    elif _LOADER_NAME.fullmatch(program):
+        yield from _regular(_LOADER, arguments)
 
 
 def reads_script_from_input(program: str, arguments: tuple[str, ...]) -> bool:
@@ -271,16 +286,18 @@ def _split_string(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | N
 
 
 def _su(arguments: tuple[str, ...]) -> Iterator[Hidden]:
-    options, operands = all_options(arguments, _SU.short + "cu", _SU.long | names("--command --session-command"))
+    long_valued = _SU.long | names("--command --session-command")
+    options, _ = all_options(arguments, _SU.short + "cu", long_valued)
     asked = False
     for option in options:
         if option.value and (
             option.flag == "-c" or is_long(option.flag, "--command") or is_long(option.flag, "--session-command")
         ):
             yield Hidden(script=option.value)
-        asked = asked or option.flag in ("-u", "--user")
-    if asked and operands:
-        yield Hidden(words=tuple(operands))
+        asked = asked or option.flag == "-u" or is_long(option.flag, "--user")
+    rest = arguments[leading_options(arguments, _SU.short + "cu", long_valued)[1] :]
+    if asked and rest:
+        yield Hidden(words=rest)
 
 
 def _command(arguments: tuple[str, ...]) -> Iterator[Hidden]:
@@ -354,10 +371,39 @@ def _applet(arguments: tuple[str, ...]) -> Iterator[Hidden]:
 
 
 def _git(arguments: tuple[str, ...]) -> Iterator[Hidden]:
-    """`-c alias.x='!command'` defines a command and runs it in one go."""
+    """`-c alias.x='!command'` defines a command and runs it in one go; some subcommands run one for every step."""
     for word in arguments:
         if "=!" in word:
             yield Hidden(script=word.partition("=!")[2])
+    for index, word in enumerate(arguments):
+        rest = arguments[index + 1 :]
+        if (word == "foreach" and "submodule" in arguments[:index]) or (
+            word == "run" and "bisect" in arguments[:index]
+        ):
+            after = rest[leading_options(rest, "", frozenset())[1] :]
+            if after:
+                yield Hidden(script=after[0]) if len(after) == 1 else Hidden(words=after)
+        elif word.startswith("-x") and "rebase" in arguments[:index]:
+            yield Hidden(script=word[2:] or "".join(rest[:1]))
+        elif is_long(word, "--exec", 2) and "rebase" in arguments[:index]:
+            yield Hidden(script=word.partition("=")[2] or "".join(rest[:1]))
+
+
+def _setarch(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """`setarch [arch] [options] command`: the first word may be either."""
+    for hidden in _regular(Grammar(), arguments):
+        yield hidden
+        rest = hidden.words[1:]
+        yield from _regular(Grammar(), rest)
+
+
+def _start_stop_daemon(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """The program is an option's value; its arguments follow `--`."""
+    after = arguments[arguments.index("--") + 1 :] if "--" in arguments else ()
+    for word, following in zip(arguments, (*arguments[1:], ""), strict=True):
+        if word[:2] in ("-x", "-a") or is_long(word, "--exec") or is_long(word, "--startas", 6):
+            glued = word.partition("=")[2] if word.startswith("--") else word[2:]
+            yield Hidden(words=(glued or following, *after))
 
 
 def _evaluates(arguments: tuple[str, ...]) -> Iterator[Hidden]:
@@ -439,6 +485,8 @@ _SPECIAL: dict[str, Callable[[tuple[str, ...]], Iterator[Hidden]]] = {
     "fd": _fd,
     "fdfind": _fd,
     "git": _git,
+    "start-stop-daemon": _start_stop_daemon,
+    **dict.fromkeys(_SETARCH, _setarch),
     "let": _let,
     "printf": _printf,
     **dict.fromkeys(("test", "[", "[[", "read", "unset", "declare", "typeset", "local", "export"), _evaluates),

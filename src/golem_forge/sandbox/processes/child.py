@@ -2,7 +2,7 @@
 
 Made by `processes.start`. Everything goes by callbacks of the loop, so an end that was decided takes place whoever
 stops waiting for it. From the decision to the Ending: TERM to the command's group, 300 ms, then KILL to everybody;
-memory and process limits give no such time, because the machine would not have it.
+memory and process limits give no such time, because the machine would not have it, nor do walls that no longer hold.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Child:
         for each stream."""
         self.ending: Ending | None = None
         """Set once the whole tree is gone and output is complete."""
-        self.holder = Holder(pid, launch.root, info=info, control=control, gone=self._gone)
+        self.holder = Holder(pid, launch.root, info=info, control=control, gone=self._gone, marker=launch.marker)
         self._launch = launch
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Ending] = self._loop.create_future()
@@ -78,7 +78,7 @@ class Child:
         if self.ending is not None:
             return
         limits = self._launch.limits
-        self._watcher = Watcher(self.pid, limits, self.holder.sessions, self._hurts)
+        self._watcher = Watcher(self.pid, limits, self.holder.sessions, self._hurts, self._launch.guard)
         if limits.timeout_s is not None:
             self._timers.append(self._loop.call_later(max(limits.timeout_s, 0), self._begin_end, TIMEOUT))
 
@@ -137,6 +137,7 @@ class Child:
 
     def _gone(self) -> None:
         self._finish()
+        self._launch.guard = None
         if self._launch.afterwards is not None:
             afterwards, self._launch.afterwards = self._launch.afterwards, None
             afterwards()

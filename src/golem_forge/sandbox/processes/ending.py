@@ -16,6 +16,8 @@ MEMORY_LIMIT: Final = "MEMORY_LIMIT"
 PROCESS_LIMIT: Final = "PROCESS_LIMIT"
 CPU_LIMIT: Final = "CPU_LIMIT"
 OUTPUT_LIMIT: Final = "OUTPUT_LIMIT"
+WALLS_CHANGED: Final = "WALLS_CHANGED"
+"""Something that walls masked or kept read-only was replaced from outside."""
 ENDED: Final = "ENDED"
 """Somebody asked for the end: cancel, session end, a signal tool."""
 

@@ -30,10 +30,17 @@ _SEEN_AT_ONCE: Final = 1000
 
 class Holder:
     def __init__(
-        self, outer: int, kind: Root, *, info: int | None, control: int | None, gone: Callable[[], None]
+        self,
+        outer: int,
+        kind: Root,
+        *,
+        info: int | None,
+        control: int | None,
+        gone: Callable[[], None],
+        marker: str = "",
     ) -> None:
         """`info` and `control` become ours to close, unless this raises OSError. `gone` is called once, when nobody
-        of the tree is left."""
+        of the tree is left. `marker`: what everybody of a launcher's tree carries in the environment."""
         self._outer = ExitWatch(outer)
         self.status: int | None = None
         """Of the outer process, as `waitpid` gives it."""
@@ -42,6 +49,7 @@ class Holder:
         self._told = b""
         self._control = control
         self._gone = gone
+        self._marker = marker
         self._loop = asyncio.get_running_loop()
         self._root: ExitWatch | None = self._outer if kind is Root.LAUNCHER else None
         self.sessions = {outer}
@@ -154,11 +162,7 @@ class Holder:
     def _outer_over(self) -> None:
         self.status = self._outer.status()
         if self._kind is Root.LAUNCHER and (self.status is None or os.WIFSIGNALED(self.status)):
-            # Somebody ended the launcher before its work was done: those it held hang elsewhere by now.
-            for _ in range(_ROUNDS):
-                left = tree.in_sessions(self.sessions)
-                if not self._kill_groups([each for pid in left for each in (*tree.descendants(pid), pid)]):
-                    break
+            self._sweep_orphans()
         self.learn_root()
         if self._root is None or self._root is self._outer:
             self._over()
@@ -166,6 +170,15 @@ class Holder:
         # What the command left behind. bwrap's own arrangement does the same, but not at once.
         self._root.signal(signal.SIGKILL)
         self._root.call(self._over)
+
+    def _sweep_orphans(self) -> None:
+        """Somebody ended the launcher before its work was done: those it held hang elsewhere by now. Who made a session
+        that was not seen yet is found by the marker; only who also gave up its environment is not."""
+        for _ in range(_ROUNDS):
+            left = {*tree.in_sessions(self.sessions), *(tree.carrying(self._marker) if self._marker else ())}
+            left.discard(os.getpid())
+            if not self._kill_groups([each for pid in left for each in (*tree.descendants(pid), pid)]):
+                break
 
     def _over(self) -> None:
         if self._root is not None and self._root is not self._outer:

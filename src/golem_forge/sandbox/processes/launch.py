@@ -50,6 +50,11 @@ class Launch:
     before_go: Callable[[int], Awaitable[None]] | None = None
     """Called with the pid of the tree's root when the inner stage is ready; only then the command may start. Set: the
     inner stage waits on GO."""
+    guard: Callable[[], bool] | None = None
+    """Asked while the command runs; False: the walls are no longer what they were built as, and everybody is killed."""
+    marker: str = ""
+    """What the environment of everybody in the tree has in it and nobody else's: who a killed launcher leaves behind
+    is found again by it. Empty: there is none."""
     refused: Callable[[str], SandboxError] | None = None
     """Makes the error of a start without a READY byte, from what the outer program said on stderr."""
     afterwards: Callable[[], None] | None = None

@@ -2,7 +2,8 @@
 
 Reads without blocking, whenever the loop finds something there; so a child that writes faster than Forge reads waits.
 Threats: a character or a secret divided between two reads (decoder and filter carry over), output without end (all
-readers of a child share one Budget of raw bytes; what is past it is read and dropped).
+readers of a child share one Budget; what is past it is read and dropped, and so is an end the filter held back: it
+may be the beginning of a secret), bytes that are no text (each becomes three: what is kept is counted, too).
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ class TextFilter(Protocol):
 
 
 class Budget:
-    """How many raw bytes the streams of one child may still give together."""
+    """How many bytes the streams of one child may still give together, as they come and as text that is kept."""
 
     def __init__(self, size: int, exceeded: Callable[[], None]) -> None:
         self._left = size
+        self._room = size
         self._exceeded = exceeded
         self.over = False
 
@@ -40,6 +42,16 @@ class Budget:
             self._left -= len(data)
             return data
         kept, self._left = data[: self._left], 0
+        self.exceed()
+        return kept
+
+    def fit(self, text: str) -> str:
+        """As much of a text as may be kept."""
+        size = len(text) if text.isascii() else len(text.encode(errors="replace"))
+        if size <= self._room:
+            self._room -= size
+            return text
+        kept, self._room = text.encode(errors="replace")[: self._room].decode(errors="ignore"), 0
         self.exceed()
         return kept
 
@@ -65,9 +77,8 @@ class Reader:
         while self._open and self._read():
             pass
         self._stop()
-        # A character cut by the budget is no character.
-        rest = "" if self._budget.over else self._decoder.decode(b"", final=True)
-        self._keep(self._filter.feed(rest) + self._filter.finish())
+        if not self._budget.over:  # a character or a secret cut by the budget is neither
+            self._keep(self._filter.feed(self._decoder.decode(b"", final=True)) + self._filter.finish())
         self.capture.finish()
 
     def _read(self) -> bool:
@@ -88,7 +99,7 @@ class Reader:
 
     def _keep(self, text: str) -> None:
         try:
-            self.capture.append(text)
+            self.capture.append(self._budget.fit(text))
         except OSError:  # no room for the temporary file: the end of what can be kept
             self._budget.exceed()
 

@@ -78,19 +78,34 @@ def is_first_of_a_namespace(pid: int) -> bool:
     return False
 
 
-def private_memory(pid: int) -> int:
-    """Bytes not shared with files; memory shared with a forked parent counts for both."""
+def carrying(marker: str) -> list[int]:
+    """Every process of ours that was started with this text in its environment."""
+    sought = marker.encode()
+    return [pid for pid in _every_pid() if sought in _content(f"/proc/{pid}/environ")]
+
+
+def resident_memory(pid: int) -> int:
+    """Bytes, pages of program files among them."""
     fields = _content(f"/proc/{pid}/statm").split()
-    return (int(fields[1]) - int(fields[2])) * _PAGE if len(fields) > 2 else 0
+    return int(fields[1]) * _PAGE if len(fields) > 1 else 0
+
+
+def own_memory(pid: int) -> int:
+    """Bytes that are no file's on disk, shared memory among them as far as it is mapped; what several processes share
+    counts for each. A file in memory that nobody maps is nobody's here."""
+    return _kilobytes(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:")) or 0
 
 
 def proportional_memory(pid: int) -> int | None:
-    """Like `private_memory`, but what a parent and its fork share counts once between them. Slow (the kernel walks
-    the page tables), and None where the system does not tell."""
-    for line in _content(f"/proc/{pid}/smaps_rollup").splitlines():
-        if line.startswith(b"Pss_Anon:"):
-            return int(line.split()[1]) * 1024
-    return None
+    """Like `own_memory`, but what several processes share counts once between them. Slow (the kernel walks the page
+    tables), and None where the system does not tell."""
+    return _kilobytes(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
+
+
+def _kilobytes(path: str, names: tuple[bytes, ...]) -> int | None:
+    """The sum of these lines, in bytes."""
+    found = [int(line.split()[1]) for line in _content(path).splitlines() if line.startswith(names)]
+    return sum(found) * 1024 if found else None
 
 
 @functools.cache

@@ -1,20 +1,24 @@
 """Watcher: the limits of a whole tree, which no kernel limit gives without cgroups and not at all to root.
 
-Takes the tree's root and its limits; every 50 ms counts who is below and what private memory they hold, and calls
-`reached` with a code. It also notices used-up CPU time, and which sessions members made. Threat: a fork bomb; so a
-count stops as soon as it is over.
+Takes the tree's root and its limits; every 50 ms counts who is below and what memory of their own they hold (shared
+memory counts as far as somebody maps it), asks whether the walls still hold, and calls `reached` with a code. It also
+notices used-up CPU time, which sessions members made, and a root that was stopped. Threat: a fork bomb; so a count
+stops as soon as it is over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Final
 
 from golem_forge.sandbox.limits import Limits
-from golem_forge.sandbox.processes.ending import MEMORY_LIMIT, PROCESS_LIMIT
-from golem_forge.sandbox.processes.tree import descendants, private_memory, proportional_memory, stat
+from golem_forge.sandbox.processes.ending import MEMORY_LIMIT, PROCESS_LIMIT, WALLS_CHANGED
+from golem_forge.sandbox.processes.tree import descendants, own_memory, proportional_memory, resident_memory, stat
 
 INTERVAL_S: Final = 0.05
 _LOOKS_PER_CLOSE_LOOK: Final = 5
@@ -23,14 +27,23 @@ _SHARE_OF_EXACT_LOOKS: Final = 5
 
 
 class Watcher:
-    def __init__(self, root: int, limits: Limits, sessions: set[int], reached: Callable[[str], None]) -> None:
-        """The first look is after 50 ms: a short command costs nothing. `sessions` is added to."""
+    def __init__(
+        self,
+        root: int,
+        limits: Limits,
+        sessions: set[int],
+        reached: Callable[[str], None],
+        guard: Callable[[], bool] | None = None,
+    ) -> None:
+        """The first look is after 50 ms: a short command costs nothing. `sessions` is added to. `guard`: whether the
+        walls are still what they were."""
         self.cpu_spent = False
         """A process was seen that had used up its CPU time."""
         self._root = root
         self._limits = limits
         self._sessions = sessions
         self._reached = reached
+        self._guard = guard
         self._looks = 0
         self._no_exact_look_before = 0.0
         self._loop = asyncio.get_running_loop()
@@ -38,30 +51,47 @@ class Watcher:
 
     def stop(self) -> None:
         self._next.cancel()
+        self._guard = None  # it may hold files open
 
     def _look(self) -> None:
         self._looks += 1
-        members = descendants(self._root, self._limits.processes)
         # Before the verdict, which may stop this watcher.
         self._next = self._loop.call_later(INTERVAL_S, self._look)
+        if self._guard is not None and not self._guard():
+            self._reached(WALLS_CHANGED)
+            return
+        members = descendants(self._root, self._limits.processes)
         if len(members) > self._limits.processes:
             self._reached(PROCESS_LIMIT)
-        elif sum(map(private_memory, members)) > self._limits.memory and self._really_over(members):
+        elif self._may_be_over(members) and self._really_over(members):
             self._reached(MEMORY_LIMIT)
         elif self._looks % _LOOKS_PER_CLOSE_LOOK == 1:
+            self._keep_awake()
             facts = [found for found in map(stat, members) if found]
             self._sessions.update(found.session for found in facts)
             self.cpu_spent = self.cpu_spent or any(found.cpu_s >= self._limits.cpu_s for found in facts)
 
+    def _keep_awake(self) -> None:
+        """A launcher that was stopped by what it watches over could not end it if Forge died."""
+        found = stat(self._root)
+        if found is not None and found.state == "T":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._root, signal.SIGCONT)
+
+    def _may_be_over(self, members: list[int]) -> bool:
+        """The quicker sum first, which counts pages of program files too."""
+        limit = self._limits.memory
+        return sum(map(resident_memory, members)) > limit and sum(map(own_memory, members)) > limit
+
     def _really_over(self, members: list[int]) -> bool:
-        """The quick sum counts memory that a fork shares with its parent twice; nobody is ended for that."""
+        """The quick sums count memory that a fork shares with its parent twice; nobody is ended for that."""
         began = time.monotonic()
         if began < self._no_exact_look_before:
             return False
         held = 0
         for pid in members:
             exact = proportional_memory(pid)
-            held += private_memory(pid) if exact is None else exact
+            held += own_memory(pid) if exact is None else exact
         took = time.monotonic() - began
         self._no_exact_look_before = began + min(took * _SHARE_OF_EXACT_LOOKS, 0.5)
         return held > self._limits.memory

@@ -23,7 +23,7 @@ from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.processes.launch import ARGUMENTS, FILTER, GO, INFO, READY, Launch, Root
 from golem_forge.sandbox.walls.backend import Backend
-from golem_forge.sandbox.walls.layout import Masked, Mount, Shown, Text, Words
+from golem_forge.sandbox.walls.layout import Masked, Mount, Present, Shown, Text, Words
 from golem_forge.sandbox.walls.seccomp import Network, filter_program
 
 FIX: Final = "Run 'forge doctor' to see which walls this machine gives."
@@ -61,6 +61,7 @@ def launch(
     shown: Callable[[str], str],
     addresses: tuple[str, ...],
     before_go: Callable[[int], Awaitable[None]] | None = None,
+    guard: Callable[[], bool] | None = None,
     afterwards: Callable[[], None] | None = None,
 ) -> Launch:
     """`sockets`: False where the filter refuses them all and no network namespace is needed. `shown`: a text with
@@ -81,6 +82,7 @@ def launch(
         limits=limits,
         descriptors=handed.descriptors,
         before_go=before_go,
+        guard=guard,
         refused=lambda text: _refusal(text, shown, addresses),
         afterwards=afterwards,
     )
@@ -108,6 +110,9 @@ class _Handed:
                 return words
             case Text(place, content):
                 return "--perms", "0644", "--file", self._number(_holding(content.encode())), place
+            case Present():
+                os.close(_opened(mount))
+                return ()
             case Masked(place):
                 self._empty_files += 1
                 if self._empty_files > _MOST_EMPTY_FILES:
@@ -126,13 +131,7 @@ class _Handed:
 
     def _bound(self, mount: Shown) -> tuple[str, ...]:
         option = "--bind" if mount.writable else "--ro-bind"
-        try:
-            descriptor = mount.zone.opener(mount.zone.root.fd, mount.parts, ENTRY)
-        except OSError:
-            raise LayoutChanged from None
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode) != mount.directory:
-            os.close(descriptor)
-            raise LayoutChanged
+        descriptor = _opened(mount)
         if self._backend.by_handle:
             return f"{option}-fd", self._number(descriptor), mount.place
         os.close(descriptor)
@@ -143,6 +142,19 @@ class _Handed:
         self._next += 1
         self.descriptors[number] = descriptor
         return str(number)
+
+
+def _opened(mount: Shown | Present) -> int:
+    """What stands at a path of a zone, by its handle; no link on the way nor at the end."""
+    try:
+        descriptor = mount.zone.opener(mount.zone.root.fd, mount.parts, ENTRY)
+    except OSError:
+        raise LayoutChanged from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode) != mount.directory:
+        os.close(descriptor)
+        raise LayoutChanged
+    return descriptor
 
 
 def _holding(data: bytes) -> int:

@@ -1,8 +1,9 @@
-"""How many mounts a zone's protected paths may cost: each of them one, and one for every directory on the way to it.
+"""How many mounts a zone's protected paths may cost: each of them one, and one for every directory on the way to it
+or to a masked path.
 
-Takes what must be read-only, gives a Guard; None when nothing short of a read-only zone would do. Mounts cost time,
-and the more there are the more each costs: past `MOST_MOUNTS` whole directories are read-only instead, those with the
-deepest protected paths first.
+Takes what must be read-only and what is masked, gives a Guard; None when nothing short of a read-only zone would do.
+Mounts cost time, and the more there are the more each costs: past `MOST_MOUNTS` whole directories are read-only
+instead, those with the deepest paths first. What is masked inside stays masked.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ class Guard:
     notices: tuple[str, ...] = ()
 
 
-def within_budget(zone: str, closed: Mapping[Parts, Restriction]) -> Guard | None:
-    """`zone` is its address, for the notices."""
+def within_budget(zone: str, closed: Mapping[Parts, Restriction], masked: Collection[Parts] = ()) -> Guard | None:
+    """`zone` is its address, for the notices. Nothing of `closed` is or lies below a masked path."""
     single = {parts: one for parts, one in closed.items() if not is_below(parts, closed)}
+    hidden = {parts for parts in masked if not is_below(parts, closed)}  # nothing can be renamed where all is read-only
     whole: dict[Parts, Restriction] = {}
-    pinned = _ancestors(single)
+    pinned = _ancestors((*single, *hidden))
     while len(single) + len(pinned) > MOST_MOUNTS:
-        nested = [parts for parts in single if len(parts) > 1]
+        nested = [parts for parts in (*single, *hidden) if len(parts) > 1]
         if not nested:
             break
         top = _top(max(nested, key=lambda parts: (len(parts), parts)))
         whole[top] = Restriction(parts=top, why=Why.PROTECTED, directory=True)
         single = {parts: one for parts, one in single.items() if parts[: len(top)] != top}
-        pinned = _ancestors((*single, *whole))
+        hidden = {parts for parts in hidden if parts[: len(top)] != top}
+        pinned = _ancestors((*single, *hidden, *whole))
     if len(whole) + len(single) > MOST_WHOLE:
         return None
     whole = {top: one for top, one in whole.items() if not is_below(top, whole)}
@@ -48,7 +51,8 @@ def within_budget(zone: str, closed: Mapping[Parts, Restriction]) -> Guard | Non
         closed=(*single.values(), *whole.values()),
         pinned=tuple(sorted(parts for parts in pinned if parts not in whole and not is_below(parts, whole))),
         notices=tuple(
-            f"{zone}/{'/'.join(top)} is read-only for commands: it holds too many protected paths to guard each."
+            f"{zone}/{'/'.join(top)} is read-only for commands: it holds too many protected or secret paths to guard"
+            " each."
             for top in sorted(whole)
         ),
     )

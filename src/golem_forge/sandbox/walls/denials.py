@@ -29,9 +29,11 @@ _MOST_LINES: Final = 1000
 _MOST_WORDS: Final = 60
 _LONGEST_SHOWN: Final = 512
 _IN_ONE_LINE: Final = 5
-_READ_ONLY: Final = re.compile(r"read-only file system|EROFS", re.IGNORECASE)
+_READ_ONLY: Final = re.compile(r"read-only file system|EROFS|device or resource busy|EBUSY", re.IGNORECASE)
+"""Refuses changes only. Busy is what guards the walls mounted: neither moved nor removed."""
 _ERROR: Final = re.compile(
-    r"permission denied|read-only file system|operation not permitted|EACCES|EPERM|EROFS", re.IGNORECASE
+    r"permission denied|read-only file system|operation not permitted|device or resource busy|EACCES|EPERM|EROFS|EBUSY",
+    re.IGNORECASE,
 )
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,16}[mK]")
 _QUOTED: Final = re.compile(

@@ -58,7 +58,7 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
         "GH_PAGER": "cat",
         **({"FORGE_WORKSPACE": workspace} if workspace else {}),
         "FORGE_WALLS": level.value,
-        "FORGE_NETWORK": "proxy" if hosts else "off",
+        "FORGE_NETWORK": "proxy" if hosts and level is Level.FULL else "off",  # no proxy stands at other levels
     }
 
 

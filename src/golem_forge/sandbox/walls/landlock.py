@@ -8,11 +8,10 @@ Landlock knows neither attributes nor sockets by name nor shared memory; the fil
 
 from __future__ import annotations
 
-import contextlib
 import marshal
 import os
 import resource
-import shutil
+import secrets
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.processes import launcher
+from golem_forge.sandbox.processes.clearing import clear
 from golem_forge.sandbox.processes.launch import ARGUMENTS, Launch, Root
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import landlock_rules
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _CPU_GRACE_SECONDS: Final = 2
 """Between the signal that says the time is up and the one that ends the process."""
 _TCP: Final = 3
+_MARKER: Final = "FORGE_TREE"
+"""The variable that only this tree's processes have, where no wall keeps a child from killing its launcher."""
 _ABSTRACT_SOCKETS_AND_SIGNALS: Final = 3
 FIX: Final = "Run 'forge doctor' to see why full walls are missing and how to get them."
 
@@ -66,13 +68,14 @@ class Command:
 def launch(command: Command, *, level: Level) -> Launch:
     """Raises WALLS_UNAVAILABLE where the kernel lacks what the level needs; what it made is removed then."""
     private = tempfile.mkdtemp(prefix="forge-")  # 0700
+    marker = f"{_MARKER}={secrets.token_hex(16)}" if level is Level.OFF else ""
     try:
-        order = _order(command, os.path.realpath(private), level)
+        order = _order(command, os.path.realpath(private), level, marker)
         arguments = os.memfd_create("forge-order")
         os.write(arguments, marshal.dumps(dict(order)))
         os.lseek(arguments, 0, os.SEEK_SET)
     except BaseException:
-        _remove(private)
+        clear(private)
         raise
     return Launch(
         argv=launcher.argv(sys.executable),
@@ -80,8 +83,9 @@ def launch(command: Command, *, level: Level) -> Launch:
         root=Root.LAUNCHER,
         limits=command.limits,
         descriptors={ARGUMENTS: arguments},
+        marker=marker,
         refused=_refused,
-        afterwards=lambda: _remove(private),
+        afterwards=lambda: clear(private),
     )
 
 
@@ -115,7 +119,7 @@ def _writable(zone: Zone) -> bool:
     return Verdict.BLOCKED not in (zone.write, zone.delete)
 
 
-def _order(command: Command, private: str, level: Level) -> Order:
+def _order(command: Command, private: str, level: Level, marker: str) -> Order:
     home, temporary = (os.path.join(private, name) for name in ("home", "tmp"))
     for path in (home, temporary):
         os.mkdir(path, 0o700)
@@ -124,6 +128,8 @@ def _order(command: Command, private: str, level: Level) -> Order:
             file.write(command.gitconfig)
     walled = level is Level.LANDLOCK
     env = {**command.env, "HOME": home, "TMPDIR": temporary}
+    if marker:
+        env[_MARKER] = marker.partition("=")[2]
     if walled and os.path.exists("/etc/gitconfig"):
         env["GIT_CONFIG_NOSYSTEM"] = "1"  # it is not shown, and git takes a file it may not read for an error
     return {
@@ -167,15 +173,3 @@ def _refused(text: str) -> SandboxError:
     """`launcher: step: why` is its own line; anything else (an interpreter that did not start) is not passed on."""
     said = [line.removeprefix("launcher: ") for line in text.splitlines() if line.startswith("launcher: ")]
     return walls_unavailable(f"the launcher stopped at '{said[-1]}'" if said else "the launcher did not start", FIX)
-
-
-def _remove(private: str) -> None:
-    """Also what the child left without permission to enter."""
-    with contextlib.suppress(OSError):
-        shutil.rmtree(private)
-        return
-    for folder, names, _ in os.walk(private):
-        for name in names:
-            with contextlib.suppress(OSError):
-                os.chmod(os.path.join(folder, name), 0o700, follow_symlinks=False)
-    shutil.rmtree(private, ignore_errors=True)

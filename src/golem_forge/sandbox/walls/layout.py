@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from golem_forge.sandbox.walls.devices import known_modes
 from golem_forge.sandbox.walls.plan import Restriction
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 from golem_forge.sandbox.walls.scan import Parts
@@ -70,11 +71,21 @@ class Masked:
     place: str
 
 
-Mount = Words | Shown | Text | Masked
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Not a mount: the next one is right only while this path of a zone is still there and no link."""
+
+    zone: Zone
+    parts: Parts
+    directory: bool
+
+
+Mount = Words | Shown | Text | Masked | Present
 
 
 def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
     """The empty root filled with what every child may read, and its private directories."""
+    known_modes()
     return (
         Words(("--ro-bind", "/usr", "/usr")),
         *_system_directories(),
@@ -167,8 +178,10 @@ def _restricted(zone: Zone, place: str, one: Restriction, held: ZoneRestrictions
     elif not one.masked:
         yield Shown(zone, one.parts, place, directory=one.directory)
     elif not one.directory:
+        yield Present(zone, one.parts, directory=False)
         yield Masked(place)
     else:
+        yield Present(zone, one.parts, directory=True)
         inside = [parts for parts in held.lifted if parts[: len(one.parts)] == one.parts]
         if not inside:
             yield from _mask_directory(place)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -21,6 +22,8 @@ from golem_forge.sandbox.walls.scan import EntryKind, Parts, ZoneScan
 from golem_forge.sandbox.zones import Zone
 
 _HOOKS: Final = "hooks"
+_COMMON: Final = "commondir"
+"""A file of this name in a repository says where git finds settings and hooks instead."""
 _LOCKABLE: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -32,13 +35,22 @@ def missing_directories(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
     if missing and not {f"{GIT_FILE}/{_HOOKS}", f"{GIT_FILE}/config"} <= free and _can_be_filled(zone, ()):
         yield (GIT_FILE,)
     for parts, entries in scan.listings():
-        if not entries or not _is_repository(parts, entries) or _hooks_are_free(parts, free):
+        if not entries or not _is_repository(parts, entries) or _is_free(parts, _HOOKS, free):
             continue
         if not _can_be_filled(zone, parts):
             continue
         kind = entries.get(_HOOKS)
         if kind is None or (kind is EntryKind.DIRECTORY and _is_empty(zone, (*parts, _HOOKS))):
             yield (*parts, _HOOKS)
+
+
+def self_contained(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
+    """Repositories whose settings and hooks are their own."""
+    free = {normal_name(name) for name in zone.unprotect}
+    for parts, entries in scan.listings():
+        alone = entries and _COMMON not in entries and _is_repository(parts, entries)
+        if alone and not _is_free(parts, _COMMON, free):
+            yield parts
 
 
 class Occupied:
@@ -48,8 +60,14 @@ class Occupied:
         self.zone = zone
         self._fd = fd
         self.placeholders: tuple[Parts, ...] = ()
+        self.self_contained: tuple[Parts, ...] = ()
+        """Repositories without a `commondir` when the walls were built."""
+        self.removed: tuple[str, ...] = ()
+        """Virtual paths of what was made there meanwhile."""
 
     def leave(self) -> None:
+        repositories, self.self_contained = self.self_contained, ()
+        self.removed += tuple(self.zone.virtual(parts) for parts in _without_common(self.zone, repositories))
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
@@ -88,6 +106,21 @@ def _remove(zone: Zone, places: Iterable[Parts]) -> None:
             os.rmdir(parts[-1], dir_fd=parent.fd)
 
 
+def _without_common(zone: Zone, repositories: Iterable[Parts]) -> Iterator[Parts]:
+    """Git of the person's would run what such a file leads to, so it does not wait for somebody to read of it."""
+    for parts in repositories:
+        try:
+            repository = zone.open(parts, DIRECTORY)
+            if stat.S_ISDIR(os.stat(_COMMON, dir_fd=repository.fd, follow_symlinks=False).st_mode):
+                continue  # git stops at one, and reads nothing from it
+            os.unlink(_COMMON, dir_fd=repository.fd)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            pass
+        yield (*parts, _COMMON)
+
+
 def _is_repository(parts: Parts, entries: dict[str, EntryKind]) -> bool:
     folded = [part.casefold() for part in parts]
     if GIT_FILE not in folded:
@@ -95,9 +128,9 @@ def _is_repository(parts: Parts, entries: dict[str, EntryKind]) -> bool:
     return folded[-1] == GIT_FILE or (folded[folded.index(GIT_FILE) + 1] == "modules" and "HEAD" in entries)
 
 
-def _hooks_are_free(parts: Parts, free: set[str]) -> bool:
-    name = f"{GIT_FILE}/{_HOOKS}" if parts[-1].casefold() == GIT_FILE else f"{GIT_FILE}/modules/**/{_HOOKS}"
-    return name in free
+def _is_free(parts: Parts, name: str, free: set[str]) -> bool:
+    above = GIT_FILE if parts[-1].casefold() == GIT_FILE else f"{GIT_FILE}/modules/**"
+    return f"{above}/{name}" in free
 
 
 def _can_be_filled(zone: Zone, parts: Parts) -> bool:

@@ -24,9 +24,9 @@ from golem_forge.sandbox.walls.backend import ripgrep
 from golem_forge.sandbox.walls.job import Job
 from golem_forge.sandbox.walls.layout import Mount, Words
 from golem_forge.sandbox.walls.plan import PlannedZone, WallPlan
-from golem_forge.sandbox.walls.repository import identity, repository_above, shared_repository
+from golem_forge.sandbox.walls.repository import identity, is_bare, repository_above, shared_repository
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, named_paths, restrictions
-from golem_forge.sandbox.walls.scan import Finding, ZoneScan
+from golem_forge.sandbox.walls.scan import EntryKind, Finding, Parts, ZoneScan
 from golem_forge.sandbox.walls.settings import PathRule, WallSettings
 from golem_forge.sandbox.walls.toolchains import Toolchains, find_toolchains, without_toolchains
 from golem_forge.sandbox.zones import USER_TOOLS, Mode, Zone
@@ -53,6 +53,8 @@ class Planned:
     """By the zone's name."""
     known: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
     """What the scan of each writable zone had found before the command ran."""
+    bare: frozenset[str] = frozenset()
+    """Virtual paths of directories that git took for repositories before."""
 
 
 class Planner:
@@ -175,18 +177,32 @@ class Planner:
                 yield f"/{zone.name} cannot stand at its own path in walls: commands see it at /{zone.name} only."
 
     def created(self, planned: Planned) -> tuple[str, ...]:
-        """Protected names that exist now and did not when this was planned."""
+        """Protected names that exist now and did not when this was planned, or are something else now than then (a link
+        at the zone's root can be exchanged). A directory that became a repository without a `.git` counts by its HEAD.
+        What lies deeper than a scan looks is not seen."""
         found = []
         for zone in self.zones:
             if zone.name not in planned.known:
                 continue
             scan = self._scans[zone.name]
             scan.refresh()
-            before = {finding.parts for finding in planned.known[zone.name]}
-            before.update(planned.held[zone.name].placeholders)
-            new = [one.parts for one in scan.findings if one.protected and one.parts not in before]
-            found += [zone.virtual(parts) for parts in new]
+            before = {(finding.parts, finding.kind, finding.made) for finding in planned.known[zone.name]}
+            there = set(planned.held[zone.name].placeholders)
+            found += [
+                zone.virtual(one.parts)
+                for one in scan.findings
+                if one.protected and (one.parts, one.kind, one.made) not in before and one.parts not in there
+            ]
+            found += sorted(_bare(zone, scan) - planned.bare)
         return tuple(found)
+
+    def complete(self, zone: Zone, parts: Parts) -> bool:
+        """Whether everything below a directory is known by name, so that nothing secret in it is shown."""
+        scan = self._scans.get(zone.name)
+        if scan is None:
+            return False
+        scan.refresh()
+        return scan.complete(parts)
 
     def _made(self, job: Job, rules: tuple[PathRule, ...]) -> Planned:
         held = {
@@ -215,6 +231,7 @@ class Planner:
             mounts=tuple(mounts),
             held=held,
             known={zone.name: self._scans[zone.name].findings for zone in self.zones if held[zone.name].writable},
+            bare=frozenset().union(*(_bare(zone, self._scans[zone.name]) for zone in self.zones)),
         )
 
     def _plan(self, held: Mapping[str, ZoneRestrictions], repositories: list[str]) -> WallPlan:
@@ -257,7 +274,7 @@ class Planner:
             os.path.join(path, *finding.parts)
             for path, scan in self._declared.items()
             for finding in scan.findings
-            if finding.secret
+            if finding.secret or finding.kind is EntryKind.SOCKET
         ]
         yield from layout.shown_directories(self.toolchains.directories, (*self.toolchains.masked, *secrets))
 
@@ -271,3 +288,7 @@ class Planner:
         forge = os.path.realpath(self._forge_home)
         nested = f"{path}/".startswith(f"{forge}/") or f"{forge}/".startswith(f"{path}/")
         return None if nested else path
+
+
+def _bare(zone: Zone, scan: ZoneScan) -> frozenset[str]:
+    return frozenset(zone.virtual((*parts, "HEAD")) for parts, entries in scan.listings() if is_bare(parts, entries))

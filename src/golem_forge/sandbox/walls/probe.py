@@ -38,7 +38,7 @@ _REFUSALS: Final = {
 }
 """How an attempt must have ended: any other error means that it was not the walls that stopped it."""
 CACHE_FILE: Final = "walls.json"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _LONGEST_CACHE: Final = 64 * 1024
 _GONE_WITHIN_S: Final = 1.0
 _HOST: Final = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,13 @@ def shared_repository(zone: Zone) -> str | None:
     if os.path.realpath(os.path.join(own, shared or ".")) != common:
         return None
     return None if _contains(common, zone.host) or _contains(zone.host, common) else common
+
+
+def is_bare(parts: Sequence[str], names: Container[str]) -> bool:
+    """Whether git takes a directory with these names in it for a repository, though it is called otherwise."""
+    if "HEAD" not in names or ".git" in (part.casefold() for part in parts):
+        return False
+    return ("objects" in names and "refs" in names) or "commondir" in names
 
 
 def repository_above(zone: Zone) -> bool:

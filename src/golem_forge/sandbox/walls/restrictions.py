@@ -1,8 +1,9 @@
 """What a child may not read or change inside one zone: protected and secret names, and what path rules hold back.
 
 Takes a zone, its scan, rules and what this call was granted; gives ZoneRestrictions. Refuses (WALLS_UNAVAILABLE) a
-`.git` or `.forge` that is a link. Threat: whoever can rename a directory above a protected path can make that path
-anew, so each directory on the way is a mount point of its own.
+`.git` or `.forge` that is a link; another protected link at the zone's root can be exchanged, which is reported
+afterwards. Threat: whoever can rename a directory above a protected path can make that path anew, and above a masked
+one can take it where no scan looks, so each directory on the way is a mount point of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from golem_forge.sandbox.protected import GIT_FILE, marks
 from golem_forge.sandbox.target import Kind, kind_of
 from golem_forge.sandbox.walls.budget import is_below, within_budget
 from golem_forge.sandbox.walls.masking import is_masked, is_read_only
-from golem_forge.sandbox.walls.placeholder import missing_directories
+from golem_forge.sandbox.walls.placeholder import missing_directories, self_contained
 from golem_forge.sandbox.walls.plan import Restriction, Why
 from golem_forge.sandbox.walls.scan import EntryKind, Finding, Parts, ZoneScan
 from golem_forge.sandbox.walls.settings import PathRule
@@ -38,6 +39,8 @@ class ZoneRestrictions:
     """Directories that stay writable but become mount points, so that they cannot be renamed."""
     placeholders: tuple[Parts, ...] = ()
     """Those of `found` that are missing or empty: an empty read-only directory stands there."""
+    self_contained: tuple[Parts, ...] = ()
+    """Repositories that have no `commondir`: nothing can stand there, so one that appears is removed."""
     lifted: tuple[Parts, ...] = ()
     """Readable in this call although the directory they are in stays masked."""
     notices: tuple[str, ...] = ()
@@ -54,6 +57,9 @@ def restrictions(
         return ZoneRestrictions(writable=False, masked=True)
     writable = writable and Mark.PROTECTED_PATH not in around and not judge.read_only(())
     masks = {one.parts: one for one in _masked(judge, scan) if not judge.lifts(one.parts)}
+    masks |= {one.parts: one for one in _never_shown(scan)}
+    if () in masks:
+        return ZoneRestrictions(writable=False, masked=True)
     opened = tuple(sorted(parts for parts in judge.granted() if is_below(parts, masks)))
     only_masks = ZoneRestrictions(writable=False, found=_outermost(masks.values()), lifted=opened)
     if not writable:
@@ -62,15 +68,17 @@ def restrictions(
     closed = {one.parts: one for one in _read_only(judge, scan)} | {
         parts: Restriction(parts=parts, why=Why.PROTECTED, directory=True) for parts in placeholders
     }
-    guard = within_budget(zone.virtual(()), closed)
+    closed = {parts: one for parts, one in closed.items() if parts not in masks and not is_below(parts, masks)}
+    guard = within_budget(zone.virtual(()), closed, [parts for parts in masks if not is_below(parts, masks)])
     if guard is None:
-        text = f"{zone.virtual(())} is read-only for commands: it holds more protected paths than walls can guard."
-        return replace(only_masks, notices=(text,))
+        text = "is read-only for commands: it holds more protected or secret paths than walls can guard."
+        return replace(only_masks, notices=(f"{zone.virtual(())} {text}",))
     return ZoneRestrictions(
         writable=True,
-        found=_outermost([*(one for one in guard.closed if one.parts not in masks), *masks.values()]),
-        pinned=tuple(parts for parts in guard.pinned if parts not in masks and not is_below(parts, masks)),
+        found=_outermost([*guard.closed, *masks.values()]),
+        pinned=guard.pinned,
         placeholders=tuple(parts for parts in placeholders if any(one.parts == parts for one in guard.closed)),
+        self_contained=tuple(self_contained(zone, scan)),
         lifted=opened,
         notices=guard.notices,
     )
@@ -149,10 +157,23 @@ def _masked(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
     for finding in scan.findings:
         if finding.secret and judge.masks(finding.parts, secret=True):
             for parts, kind in judge.places(finding.parts, finding.kind):
+                if finding.kind is EntryKind.LINK:
+                    scan.led_to.add(parts)
+                yield Restriction(parts=parts, why=Why.SECRET, masked=True, directory=kind is Kind.DIRECTORY)
+    for led_to in scan.led_to:
+        for parts, kind in judge.existing(led_to):
+            if judge.masks(parts, secret=True):
                 yield Restriction(parts=parts, why=Why.SECRET, masked=True, directory=kind is Kind.DIRECTORY)
     for parts, kind in _ruled(judge, scan, {Verb.READ}):
         if judge.masks(parts):
             yield Restriction(parts=parts, why=Why.RULE, masked=True, directory=kind is Kind.DIRECTORY)
+
+
+def _never_shown(scan: ZoneScan) -> Iterator[Restriction]:
+    """A socket leads to a process of the host, and what cannot be listed may hold anything; no grant is about these."""
+    for finding in scan.findings:
+        if finding.unlisted or finding.kind is EntryKind.SOCKET:
+            yield Restriction(parts=finding.parts, why=Why.SECRET, masked=True, directory=finding.unlisted)
 
 
 def _read_only(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:

@@ -1,14 +1,16 @@
 """ZoneScan: which names inside a zone walls must know, found by listing directories and kept until one changes.
 
-Takes a zone's host directory, gives findings (protected and secret names, down to depth 4) and all names seen. Refuses
-nothing; what cannot be listed cannot be entered by a child either. Threat: a child sets a directory's times back to
-hide what it made in it, so the time of change counts, which it cannot set; and a listing made within the tick of the
-clock in which the directory last changed is not trusted a second time.
+Takes a zone's host directory, gives findings (protected and secret names, sockets, directories that cannot be listed;
+down to depth 4) and all names seen. Refuses nothing. Threats: a child sets a directory's times back to hide what it
+made in it, so the time of change counts, which it cannot set, and a listing made within the tick of the clock in which
+the directory last changed is not trusted a second time; and it leaves a file that makes a directory look like one that
+need not be searched, so what is in a directory never decides whether its own names count.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,9 +28,13 @@ _SETTLED_NS: Final = 100_000_000
 _NOT_ENTERED: Final = frozenset({"node_modules"})
 _IN_GIT: Final = frozenset({"modules", "worktrees"})
 _NOT_IN_MODULES: Final = frozenset({"objects", "refs", "logs", "info", "lfs", "rr-cache", "hooks", "branches"})
+"""Parts of a repository that hold no other one; but a submodule may have such a name too."""
+_OF_A_REPOSITORY: Final = ("config", "hooks")
+"""What a child cannot take away from a repository to make it look like something else."""
 _HEADS_OF_PAIRS: Final = frozenset({GIT_FILE, ".config", ".kube", ".docker"})
 """Of these a name one level deeper matters, so they are listed wherever they are seen."""
-_VIRTUAL_ENVIRONMENT: Final = "pyvenv.cfg"
+_PACKAGES: Final = "site-packages"
+"""All that is large in a virtual environment. Known by its place alone: a file beside it any child can make."""
 _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Parts = tuple[str, ...]
@@ -38,18 +44,23 @@ Stamp = tuple[int, int, int]
 class EntryKind(StrEnum):
     DIRECTORY = "directory"
     LINK = "link"
+    SOCKET = "socket"
     FILE = "file"
-    """Or anything else that is neither directory nor link."""
+    """Or anything else that is none of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A protected or secret name that exists."""
+    """A name that exists and that walls must know."""
 
     parts: Parts
     kind: EntryKind
     protected: bool
     secret: bool
+    unlisted: bool = False
+    """A directory that this process cannot list, so nobody knows what is in it; its owner can open it again."""
+    made: Stamp | None = None
+    """Of a link: another one of the same name may lead elsewhere."""
 
 
 @dataclass(slots=True)
@@ -61,6 +72,7 @@ class _Listing:
     entries: dict[str, EntryKind]
     findings: tuple[Finding, ...]
     entered: tuple[str, ...]
+    listed: bool
 
 
 class ZoneScan:
@@ -72,6 +84,9 @@ class ZoneScan:
         self.version = 0
         """Counts the refreshes that found other names than the one before."""
         self.findings: tuple[Finding, ...] = ()
+        self.led_to: set[Parts] = set()
+        """Where links with secret names led, ever: a child may remove a link, and what it led to stays a secret."""
+        self._partly: tuple[int, frozenset[Parts]] = (-1, frozenset())
 
     def refresh(self) -> bool:
         """Look again; True: the names are others than before."""
@@ -102,6 +117,27 @@ class ZoneScan:
         for listing in self._listings.values():
             yield listing.parts, listing.entries
 
+    def complete(self, parts: Parts) -> bool:
+        """Whether the last look saw every name below a directory: none too deep, none left out. Of a `.git` the parts
+        where git alone writes do not count."""
+        if self._partly[0] != self.version:
+            self._partly = (self.version, frozenset(self._partly_seen()))
+        if parts in self._listings:
+            return parts not in self._partly[1]
+        beside = self._listings.get(parts[:-1]) if parts else None
+        return beside is not None and beside.entries.get(parts[-1]) in (EntryKind.FILE, EntryKind.SOCKET)
+
+    def _partly_seen(self) -> Iterator[Parts]:
+        for here, listing in self._listings.items():
+            in_git = GIT_FILE in here
+            unseen = (
+                (*here, name) not in self._listings and not (in_git and name in _NOT_IN_MODULES)
+                for name, kind in listing.entries.items()
+                if kind is EntryKind.DIRECTORY
+            )
+            if not listing.listed or any(unseen):
+                yield from (here[:length] for length in range(len(here) + 1))
+
     def _relist(self, stale: list[_Listing]) -> bool:
         changed = False
         for old in stale:
@@ -113,7 +149,7 @@ class ZoneScan:
                 changed = True
                 continue
             self._listings[old.parts] = new
-            if new.entries == old.entries:
+            if new.entries == old.entries and new.findings == old.findings:
                 continue
             changed = True
             for name in set(old.entered) - set(new.entered):
@@ -140,7 +176,8 @@ class ZoneScan:
     def _listed(self, parts: Parts, path: str) -> _Listing | None:
         now = time.time_ns()
         entries: dict[str, EntryKind] = {}
-        stamp = (0, 0, 0)
+        findings: tuple[Finding, ...] = ()
+        listed = False
         try:
             fd = os.open(path, _OPEN)
         except PermissionError:
@@ -150,35 +187,42 @@ class ZoneScan:
         else:
             try:
                 stamp = _stamp(os.fstat(fd))
+                os.stat(".", dir_fd=fd)  # names that cannot be looked at are as good as none
                 with os.scandir(fd) as found:
                     entries = {entry.name: _kind(entry) for entry in found}
+                findings = tuple(self._judged(parts, entries, fd))
+                listed = True
             except OSError:
                 entries = {}
             finally:
                 os.close(fd)
-        skipped = bool(parts) and _VIRTUAL_ENVIRONMENT in entries
+        if not listed:
+            findings = (Finding(parts, EntryKind.DIRECTORY, protected=False, secret=False, unlisted=True),)
         return _Listing(
             path=path,
             parts=parts,
             stamp=stamp,
             settled=abs(now - stamp[0]) > _SETTLED_NS,
             entries=entries,
-            findings=() if skipped else tuple(self._judged(parts, entries)),
-            entered=() if skipped else tuple(_to_enter(parts, entries)),
+            findings=findings,
+            entered=tuple(_to_enter(parts, entries, path)),
+            listed=listed,
         )
 
-    def _judged(self, parts: Parts, entries: dict[str, EntryKind]) -> Iterator[Finding]:
+    def _judged(self, parts: Parts, entries: dict[str, EntryKind], fd: int) -> Iterator[Finding]:
         above = (*self._above, *parts)
         everywhere = not is_plain("/".join(above))
         for name, kind in entries.items():
-            if not everywhere and is_plain(name):
+            if not everywhere and kind is not EntryKind.SOCKET and is_plain(name):
                 continue
             found = marks((*above, name), git_is_file=kind is not EntryKind.DIRECTORY, unprotect=self._unprotect)
-            if found:
-                yield Finding((*parts, name), kind, Mark.PROTECTED_PATH in found, Mark.SECRET_PATH in found)
+            if found or kind is EntryKind.SOCKET:
+                made = _stamp_at(name, fd) if kind is EntryKind.LINK else None
+                protected, secret = Mark.PROTECTED_PATH in found, Mark.SECRET_PATH in found
+                yield Finding((*parts, name), kind, protected, secret, made=made)
 
 
-def _to_enter(parts: Parts, entries: dict[str, EntryKind]) -> Iterator[str]:
+def _to_enter(parts: Parts, entries: dict[str, EntryKind], path: str) -> Iterator[str]:
     folded = [part.casefold() for part in parts]
     git = folded.index(GIT_FILE) if GIT_FILE in folded else None
     for name, kind in entries.items():
@@ -186,27 +230,42 @@ def _to_enter(parts: Parts, entries: dict[str, EntryKind]) -> Iterator[str]:
             continue
         lower = name.casefold()
         if git is None:
+            if lower == _PACKAGES and any(part.startswith("lib") for part in folded[-2:]):
+                continue
             if len(parts) < DEPTH or lower in _HEADS_OF_PAIRS:
                 yield name
         elif git == len(parts) - 1:
             if lower in _IN_GIT:
                 yield name
-        elif len(parts) - git < _GIT_DEPTH and lower not in _NOT_IN_MODULES:
+        elif len(parts) - git < _GIT_DEPTH and not (
+            lower in _NOT_IN_MODULES and "HEAD" in entries and not _is_repository(os.path.join(path, name))
+        ):
             yield name
 
 
 def _kind(entry: os.DirEntry[str]) -> EntryKind:
     if entry.is_symlink():
         return EntryKind.LINK
-    return EntryKind.DIRECTORY if entry.is_dir(follow_symlinks=False) else EntryKind.FILE
+    if entry.is_dir(follow_symlinks=False):
+        return EntryKind.DIRECTORY
+    if entry.is_file(follow_symlinks=False):
+        return EntryKind.FILE
+    try:
+        return EntryKind.SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else EntryKind.FILE
+    except FileNotFoundError:
+        return EntryKind.FILE
+
+
+def _is_repository(path: str) -> bool:
+    return any(os.path.lexists(os.path.join(path, name)) for name in _OF_A_REPOSITORY)
 
 
 def _stamp(info: os.stat_result) -> Stamp:
     return info.st_ctime_ns, info.st_ino, info.st_dev
 
 
-def _stamp_at(path: str) -> Stamp:
+def _stamp_at(path: str, directory: int | None = None) -> Stamp:
     try:
-        return _stamp(os.lstat(path))
+        return _stamp(os.stat(path, dir_fd=directory, follow_symlinks=False))
     except OSError:
         return (0, 0, 0)

@@ -64,6 +64,9 @@ _SHARED_MEMORY: Final = (
     *("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
 )
 """Without an ipc namespace these are the host's, and Landlock does not know them."""
+_WATCHING: Final = ("inotify_add_watch",)
+"""What happens to files all over the host can be watched without a right to read them, which Landlock does not see.
+(fanotify is refused at every level.)"""
 _OWN_PROCESS_ONLY: Final = {
     "prlimit64": 0,
     "sched_setaffinity": 0,
@@ -76,6 +79,21 @@ _OWN_PROCESS_ONLY: Final = {
     "move_pages": 0,
 }
 """Which argument names the process; without a pid namespace it must be 0, oneself."""
+_MODES: Final = {
+    "chmod": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "mknod": 1,
+    "mknodat": 2,
+    "creat": 1,
+}
+"""Which argument is the mode a file gets."""
+_MODES_OF_NEW: Final = {"openat": (2, 3), "open": (1, 2)}
+"""Flags, and the mode that counts if they say that a file may be made."""
+_MAKES_A_FILE: Final = 0x00400040  # O_CREAT, and what makes O_TMPFILE out of O_DIRECTORY
+_SET_ID: Final = 0o6000
+"""A program in a zone that runs as its owner would be one for everybody on the host, whom no walls hold."""
 _WHOLE_USER: Final = {"setpriority": 2, "ioprio_set": 3}
 """First argument with which 0 means all processes of the user, Forge among them."""
 _NAMING: Final = ("connect", "bind", "listen", "accept", "accept4")
@@ -136,8 +154,9 @@ def _if_at_least(value: int, then: _Step) -> list[_Step]:
     return [_Step(0x35, 0, 1, value), then]
 
 
-def _if_any_bit(mask: int, then: _Step) -> list[_Step]:
-    return [_Step(0x45, 0, 1, mask), then]
+def _if_any_bit(mask: int, then: _Step, *more: _Step) -> list[_Step]:
+    """The last one must be a verdict."""
+    return [_Step(0x45, 0, 1 + len(more), mask), then, *more]
 
 
 def _one_of(values: Iterable[int]) -> list[_Step]:
@@ -152,11 +171,20 @@ def _sockets(network: Network, *, unix: bool) -> dict[str, list[_Step]]:
         families = [_AF_UNIX, _AF_INET, _AF_INET6] if unix else [_AF_INET, _AF_INET6]
         routes = [_argument(2), *_one_of([0]), _error(errno.EAFNOSUPPORT)]
         made = [_argument(0), *_one_of(families), *_if_equal(_AF_NETLINK, routes), _error(errno.EAFNOSUPPORT)]
-    if unix:
+    if unix and network is not Network.NONE:
         return {"socket": made}
     # A datagram pair could be pointed at any host socket by name afterwards; connected streams cannot.
     streams = [_argument(1), _and(0xF), *_one_of([_STREAM, _SEQPACKET]), _DENY]
     return {"socket": made, "socketpair": [_argument(0), *_if_equal(_AF_UNIX, streams), _DENY]}
+
+
+def _without_set_id() -> dict[str, list[_Step]]:
+    """Nobody makes a set-user-ID or set-group-ID file. `openat2` has its mode in memory; programs then use `openat`."""
+    judged = {name: [_argument(at), *_if_any_bit(_SET_ID, _DENY), _ALLOW] for name, at in _MODES.items()}
+    for name, (flags, mode) in _MODES_OF_NEW.items():
+        made = _if_any_bit(_MAKES_A_FILE, _argument(mode), *_if_any_bit(_SET_ID, _DENY), _ALLOW)
+        judged[name] = [_argument(flags), *made, _ALLOW]
+    return {**judged, "openat2": [_error(errno.ENOSYS)]}
 
 
 def _device_controls(changes: Changes) -> list[_Step]:
@@ -173,7 +201,9 @@ def _rules(network: Network, changes: Changes) -> dict[str, list[_Step]]:
     """Call → the steps that judge it, each list ending in a verdict. What is not named is allowed."""
     alone = changes is Changes.REFUSED
     """Only Landlock besides: no namespace hides other processes, shared memory and sockets."""
-    rules = {name: [_DENY] for name in _REFUSED}
+    set_id = _without_set_id()
+    rules = {name: set_id[name] for name in _MODES_OF_NEW}  # first, because everybody opens files all the time
+    rules |= set_id | {name: [_DENY] for name in _REFUSED}
     rules["clone3"] = [_error(errno.ENOSYS)]  # its flags are in memory; libraries then use `clone`
     rules["clone"] = [_argument(0), *_if_any_bit(_NEW_NAMESPACE, _DENY), _ALLOW]
     rules["unshare"] = [_argument(0), *_if_any_bit(_NEW_NAMESPACE | _NEW_TIME_NAMESPACE, _DENY), _ALLOW]
@@ -181,12 +211,12 @@ def _rules(network: Network, changes: Changes) -> dict[str, list[_Step]]:
     rules["ioctl"] = _device_controls(changes)
     rules |= _sockets(network, unix=not alone)
     if alone:
-        rules |= {name: [_DENY] for name in (*_ATTRIBUTES, *_SHARED_MEMORY)}
+        rules |= {name: [_DENY] for name in (*_ATTRIBUTES, *_SHARED_MEMORY, *_WATCHING)}
         for name, where in _OWN_PROCESS_ONLY.items():
             everybody = [_argument(0), *_if_equal(_WHOLE_USER[name], [_DENY])] if name in _WHOLE_USER else []
             rules[name] = [*everybody, _argument(where), *_one_of([0]), _DENY]
-        if network is Network.NONE:
-            rules |= {name: [_DENY] for name in _NAMING}
+    if network is Network.NONE:
+        rules |= {name: [_DENY] for name in _NAMING}
     return rules
 
 

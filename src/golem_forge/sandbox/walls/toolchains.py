@@ -3,8 +3,9 @@
 Takes their environment and home; gives the directories to show, the inner PATH in their order, the variables that lead
 there, the credentials to mask inside, and what was refused with the reason. Pure but for a look at the disk.
 
-A virtual environment in a zone needs nothing of its own: its interpreter is found if a manager of the table has it.
-`pyvenv.cfg` is deliberately not asked: whoever writes in the zone could name any directory there.
+A virtual environment in a zone needs nothing of its own: its interpreter is found if a manager of the table has it. One
+elsewhere whose `bin` is on PATH is shown whole. What `pyvenv.cfg` says is deliberately never read: whoever writes in a
+zone could name any directory there.
 """
 
 from __future__ import annotations
@@ -151,6 +152,8 @@ class _Search:
             return entry if shown else ""
         fleeting = any(is_below(entry, place) for place in _FLEETING) and _real(entry) != entry
         entry = _real(entry) if fleeting else entry
+        if _is_environment(entry):
+            self._show(os.path.dirname(entry))
         return entry if self._show(entry) else ""
 
     def set_variables(self, roots: Sequence[tuple[Manager, str]]) -> None:
@@ -245,6 +248,14 @@ def _around(manager: Manager, foreign: Sequence[str]) -> Iterator[str]:
         match = manager.inside.fullmatch(entry)
         if match and os.path.exists(f"{match[1]}/{manager.proof}"):
             yield match[1]
+
+
+def _is_environment(entry: str) -> bool:
+    """Whether a PATH directory is the `bin` of an activated virtual environment. Shown alone it would do harm: its
+    python would start as the one it was made from. Not where a project is its own environment: those are people's
+    files."""
+    around, name = os.path.split(entry)
+    return name == "bin" and os.path.isfile(f"{around}/pyvenv.cfg") and not os.path.lexists(f"{around}/.git")
 
 
 def _entries(path: str) -> Iterator[str]:

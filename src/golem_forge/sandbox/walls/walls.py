@@ -26,11 +26,13 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import backend as programs
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
 from golem_forge.sandbox.walls.child_output import output_redactor
+from golem_forge.sandbox.walls.devices import put_back_modes
 from golem_forge.sandbox.walls.environment import child_environment
+from golem_forge.sandbox.walls.guard import Guards
 from golem_forge.sandbox.walls.job import Job, Streams
 from golem_forge.sandbox.walls.levels import Level, WallsReport
 from golem_forge.sandbox.walls.placeholder import Occupied, occupy
-from golem_forge.sandbox.walls.plan import Refusal, WallPlan
+from golem_forge.sandbox.walls.plan import Refusal, WallPlan, Why
 from golem_forge.sandbox.walls.planning import Place, Planned, Planner
 from golem_forge.sandbox.walls.settings import PathRule, WallSettings
 from golem_forge.sandbox.zones import Zone
@@ -66,6 +68,8 @@ class Explanation:
     """As a child names it."""
     read: Refusal | None
     write: Refusal | None
+    stands: str = ""
+    """Outside of every zone: what a child finds there."""
 
 
 class WalledChild:
@@ -127,6 +131,7 @@ class Walls:
         self._bwrap = bwrap
         self._backend: programs.Backend | None = None
         self._output: tuple[int, Redactor] | None = None
+        self._guards = Guards()
         self._forge_home = forge_home
         self._planner = Planner(
             sandbox,
@@ -189,9 +194,20 @@ class Walls:
             return ""
         return self._planner.stands_at(found) if level is Level.FULL else found.host
 
+    def scan_complete(self, virtual: str) -> bool:
+        """Whether the scan saw every name below a directory, so that no secret there is left unmasked."""
+        place = self._sandbox.locate(virtual)
+        return place.zone is not None and self._planner.complete(place.zone, place.parts)
+
     def explain(self, path: str) -> Explanation:
-        """What a child could do at a path, by its address or host path. Raises SandboxError for one in no zone."""
-        place = self._sandbox.locate(path)
+        """What a child could do at a path, by its address or host path, also outside of every zone. Raises SandboxError
+        for what is no path of either kind."""
+        try:
+            place = self._sandbox.locate(path)
+        except SandboxError:
+            if not path.startswith("/"):
+                raise
+            return self._explain_outside(os.path.normpath("/" + path.lstrip("/")))
         base = self._planner.stands_at(place.zone) if place.zone else "/"
         inner = os.path.join(base, *place.parts)
         plan = self._planner.planned(Job(argv=())).plan
@@ -201,6 +217,21 @@ class Walls:
             read=plan.refusal(inner, Verb.READ),
             write=plan.refusal(inner, Verb.WRITE),
         )
+
+    def _explain_outside(self, path: str) -> Explanation:
+        from golem_forge.sandbox.walls.outside import ABOVE, ABSENT, HIDDEN, stands_outside
+
+        planned = self._planner.planned(Job(argv=()))
+        read = planned.plan.refusal(path, Verb.READ)
+        write = planned.plan.refusal(path, Verb.WRITE)
+        if any(zone.inside(path) is not None for zone in planned.plan.zones):
+            return Explanation(virtual="", inner=path, read=read, write=write)
+        stands = stands_outside(path, planned.mounts, self._planner.toolchains.directories)
+        if stands in (ABSENT, HIDDEN):
+            read = Refusal(target=path, access=Verb.READ, why=Why.OUTSIDE)
+        elif read is not None and stands == ABOVE:
+            read = None
+        return Explanation(virtual="", inner=path, read=read, write=write, stands=stands)
 
     async def start(self, job: Job) -> WalledChild:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""
@@ -220,6 +251,7 @@ class Walls:
                 proxy.close()
             for one in occupied:
                 one.leave()
+            put_back_modes()
 
         before_go = None
         if job.hosts:
@@ -245,7 +277,11 @@ class Walls:
             raise
         child = await start_process(launch, job.streams, stdin=job.stdin, filter=self._text_filter)
         plan = replace(planned.plan, cwd=place.inner)
-        return WalledChild(child, plan, created=lambda: self._planner.created(planned), proxy=proxy)
+
+        def created() -> tuple[str, ...]:
+            return (*self._planner.created(planned), *(path for one in occupied for path in one.removed))
+
+        return WalledChild(child, plan, created=created, proxy=proxy)
 
     def prepared(self, job: Job) -> Launch:
         """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
@@ -264,6 +300,7 @@ class Walls:
             planned = self._planner.planned(job)
             for one in occupied:
                 one.placeholders = planned.held[one.zone.name].placeholders
+                one.self_contained = planned.held[one.zone.name].self_contained
             try:
                 return planned, bubblewrap.launch(
                     self._found_backend(),
@@ -276,6 +313,7 @@ class Walls:
                     shown=self._sandbox.virtualise,
                     addresses=tuple(zone.virtual(()) for zone in self._planner.zones),
                     before_go=before_go,
+                    guard=None if job.own_program else self._guards.on(planned, self._planner),
                     afterwards=leave,
                 )
             except bubblewrap.LayoutChanged:

@@ -1,8 +1,8 @@
 """Applying: the planned files written and removed, all of them or none.
 
-New contents are staged beside their targets and old files kept under second names before anything shows; then each is
-renamed in. Any refusal, a cancel, or a target that is no longer the judged one puts every file back, and directories
-made for it go too. Raises in the words of `failures.py`.
+The names to be used are noted first. Then new contents are staged beside their targets and old files kept under second
+names before anything shows, and each is renamed in. Any refusal, a cancel, or a target that is no longer the judged
+one puts every file back, and directories made for it go too. Raises in the words of `failures.py`.
 """
 
 from __future__ import annotations
@@ -56,9 +56,16 @@ class Application:
             step.release()
         if self._manifest is not None:
             self._manifest.remove()
+        self._let_go()
 
     def take_back(self) -> None:
         """Every file as before. What someone else has changed by now is left as it is, and told."""
+        try:
+            self._take_back()
+        finally:
+            self._let_go()
+
+    def _take_back(self) -> None:
         lost: list[str] = []
         for file, step in reversed(self._steps):
             try:
@@ -86,19 +93,25 @@ class Application:
         changed = [file for file in self._draft.files.values() if _changes(file)]
         for file in changed:
             if file.now is not None:
-                self._go_on()
                 like = file.moved_from.removal if file.moved_from is not None else None
-                self._steps.append((file, writing.stage(file.target, file.now, like=like)))
+                self._steps.append((file, writing.Staged(file.target, file.now, like=like)))
         for file in changed:
             if file.now is None and file.removal is not None:
                 self._steps.append((file, Removal(file.removal)))
-        for _, step in self._steps:
-            step.keep()
         if self._home is not None and self._steps:
             try:
                 self._manifest = Manifest.write(self._home, self._call_id, [_record(*each) for each in self._steps])
             except OSError:
                 raise io_error("FORGE_HOME/patches") from None
+        for _, step in self._steps:
+            self._go_on()
+            step.prepare()
+            step.keep()
+
+    def _let_go(self) -> None:
+        for _, step in self._steps:
+            step.let_go()
+        self._steps.clear()
 
     def _go_on(self) -> None:
         if self._cancelled():
@@ -126,7 +139,7 @@ def _record(file: FileDraft, step: Step) -> FileRecord:
         existed=file.existed,
         before="" if file.before is None else hashlib.sha256(file.before).hexdigest(),
         after="" if file.now is None else hashlib.sha256(file.now).hexdigest(),
-        kept=step.kept,
+        kept=step.second,
         temp=step.temp,
         made=step.made,
     )

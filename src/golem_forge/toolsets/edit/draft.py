@@ -1,7 +1,8 @@
 """Draft: the files of one patch as they will be, while nothing on disk has changed yet.
 
-Operations compose in order on the same path, which is the one after links. Holds every target open from now to the
-run. Refuses what the sandbox refuses, and what cannot come after what was before it in the patch.
+Operations compose in order on the same path, which is the one after links. Holds the directory of every target open
+from now to the run, each once. A move hands on what it takes away, so it is a read as well. Refuses what the sandbox
+refuses, and what cannot come after what was before it in the patch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.sandbox import files, writing
+from golem_forge.sandbox.access import Handle
 from golem_forge.sandbox.errors import not_a_directory, not_a_file, not_found, too_large
 from golem_forge.sandbox.target import Kind, Target
 from golem_forge.toolsets.diffs import Change
@@ -72,6 +74,7 @@ class Draft:
         self.files: dict[str, FileDraft] = {}
         """By virtual path, in the order in which the patch first names them."""
         self._effects: dict[tuple[Verb, str], Effect] = {}
+        self._directories: dict[tuple[str, tuple[str, ...]], Handle] = {}
         self.notes: list[str] = []
 
     @property
@@ -87,6 +90,7 @@ class Draft:
     def close(self) -> None:
         for target in self.targets():
             target.close()
+        self._directories.clear()
 
     def to_write(self, path: str) -> FileDraft:
         """The file at a path that an operation gives content to."""
@@ -95,8 +99,12 @@ class Draft:
         return file
 
     def will_be_written(self, file: FileDraft) -> None:
-        effect = self._effect(file.target)
-        self._effects.setdefault((effect.verb, effect.target), effect)
+        self._add(self._effect(file.target))
+
+    def will_be_moved(self, file: FileDraft) -> None:
+        """Threat: under its new name a secret, or what a rule keeps from being read, is a file like any other."""
+        if file.existed:
+            self._add(file.target.effect(Verb.READ))
 
     def existing(self, path: str, number: int) -> FileDraft:
         """The file at a path that an operation starts from."""
@@ -114,12 +122,12 @@ class Draft:
         """The file's name will stand for nothing: it was deleted or moved."""
         if file.existed:
             if file.removal is None:
-                removal = self._resolve(path, Verb.DELETE)
+                removal = self._judged(path, Verb.DELETE)
+                removal.set_down()
                 if removal.kind is Kind.LINK:  # the name is a link: taking it away is not taking the file away
                     raise not_a_file(removal.virtual, "link")
                 file.removal = removal
-            effect = self._effect(file.removal)
-            self._effects.setdefault((effect.verb, effect.target), effect)
+            self._add(self._effect(file.removal))
         file.becomes(None)
         file.moved_from = None
 
@@ -133,14 +141,28 @@ class Draft:
                     raise not_a_directory(above)
                 above = above.rpartition("/")[0]
 
+    def _add(self, effect: Effect) -> None:
+        self._effects.setdefault((effect.verb, effect.target), effect)
+
+    def _judged(self, path: str, access: Verb) -> Target:
+        """With the handle of its directory that an earlier target of the patch already holds."""
+        target = self._resolve(path, access)
+        if target.zone is not None and target.parent is not None:
+            key = target.zone.name, target.parts[: len(target.parts) - max(target.missing, 1)]
+            held = self._directories.setdefault(key, target.parent)
+            if held.identity() == target.parent.identity():
+                target.parent = held
+        return target
+
     def _file(self, path: str) -> FileDraft:
-        target = self._resolve(path, Verb.WRITE)
+        target = self._judged(path, Verb.WRITE)
         known = self.files.get(target.virtual)
         if known is not None:
             target.close()
             return known
         too_big = target.stat is not None and target.stat.st_size > files.READ_LIMIT
         before = files.read_bytes(target) if target.exists and not too_big else None
+        target.set_down()
         secret = Mark.SECRET_PATH in target.marks or self._hidden(target.effect().outer or target.virtual)
         file = self.files[target.virtual] = FileDraft(target=target, before=before, now=before, secret=secret)
         return file

@@ -97,7 +97,10 @@ def parse(text: str, *, padded: bool = False) -> tuple[Operation, ...]:
 
 def has_padded_markers(text: str) -> bool:
     """Whether the two readings of `parse` can differ."""
-    return any(line[:1] == " " and _reads_as_marker(line.strip()) for line in text.split("\n"))
+    return any(
+        line[:1] == " " and (_reads_as_marker(line.strip()) or _MOVE.fullmatch(line.strip()) is not None)
+        for line in text.split("\n")
+    )
 
 
 def is_patch(text: str) -> bool:
@@ -175,7 +178,7 @@ class _Parser:
 
     def _update(self, number: int, path: str) -> Update:
         move_to, move_number = None, 0
-        if self._more() and (move := _MOVE.fullmatch(self._lines[self._at].strip())):
+        if self._more() and (move := self._move()):
             move_to, move_number = self._path(move[1]), self._at + 1
             self._at += 1
         chunks: list[Chunk] = []
@@ -184,6 +187,10 @@ class _Parser:
         if not chunks and move_to is None:
             raise PatchInvalid(f"line {number}: Update of '{path}' has no changes")
         return Update(number=number, path=path, move_to=move_to, move_number=move_number, chunks=tuple(chunks))
+
+    def _move(self) -> re.Match[str] | None:
+        line = self._lines[self._at]
+        return None if line[:1] == " " and not self._padded else _MOVE.fullmatch(line.strip())
 
     def _chunk(self, path: str, *, first: bool) -> Chunk:
         start = self._at

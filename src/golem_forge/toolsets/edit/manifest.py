@@ -1,7 +1,7 @@
 """Manifest: what a running patch is about to do, on disk until it is done, so that a crash can be taken back.
 
-`write` before the first rename, `done` after the last, `remove` at the end. Lives in FORGE_HOME/patches, private to
-its owner, and is locked while its process lives: a session that starts meanwhile leaves it alone.
+`write` before the first file is made, `done` after the last rename, `remove` at the end. Lives in FORGE_HOME/patches,
+private to its owner, and is locked while its process lives: a session that starts meanwhile leaves it alone.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class FileRecord:
     after: str
     """SHA-256; empty: the file goes away."""
     kept: str
-    """Name of the old file's second name, in the same directory."""
+    """The old file's second name, in the same directory; it may not have come to it."""
     temp: str
-    """Name under which the new content waits."""
+    """Name under which the new content waits, if it came to it."""
     made: int
-    """How many of the directories above the file were made for it."""
+    """How many of the directories above the file did not exist before."""
 
 
 class Manifest:

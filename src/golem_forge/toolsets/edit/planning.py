@@ -58,6 +58,7 @@ def _update(draft: Draft, operation: Update) -> None:
         file.words += words
         return
     draft.must_not_be_deleted(destination, operation.move_number)
+    draft.will_be_moved(file)
     destination.secret = destination.secret or file.secret
     destination.becomes(file.now if written is None else written.data)
     destination.words = [*file.words, *words]

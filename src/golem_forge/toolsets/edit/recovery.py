@@ -17,7 +17,7 @@ from typing import Final
 
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
-from golem_forge.sandbox.access import CONTENT, DIRECTORY, Handle
+from golem_forge.sandbox.access import CONTENT, DIRECTORY, Handle, identity_of
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
@@ -31,6 +31,7 @@ class _Fate(Enum):
     AS_BEFORE = auto()
     RESTORED = auto()
     LEFT = auto()
+    LEFT_BESIDE_ITS_OLD_CONTENT = auto()
     ELSEWHERE = auto()
 
 
@@ -47,11 +48,14 @@ def _taken_back(patch: LeftBehind, sandbox: Sandbox) -> str:
             fates[record] = _Fate.ELSEWHERE
             continue
         with target:
-            fate = fates[record] = _Fate.AS_BEFORE if patch.done else _restored(record, target)
-            if fate is not _Fate.LEFT:
+            fate = _Fate.AS_BEFORE if patch.done else _restored(record, target)
+            if fate is _Fate.LEFT and _is_kept(record, target):
+                fate = _Fate.LEFT_BESIDE_ITS_OLD_CONTENT
+            else:
                 _unlink(record.kept, target)
+            fates[record] = fate
             _unlink(record.temp, target)
-            if fate is not _Fate.LEFT and not record.existed and not patch.done:
+            if fate in (_Fate.AS_BEFORE, _Fate.RESTORED) and not record.existed and not patch.done:
                 _remove_made(record, target)
     if _Fate.ELSEWHERE not in fates.values():
         patch.manifest.remove()
@@ -64,8 +68,10 @@ def _told(fates: dict[FileRecord, _Fate]) -> str:
         lines.append(f"Restored: {', '.join(restored)}")
     for record, fate in reversed(fates.items()):
         if fate is _Fate.LEFT:
-            where = f"; its old content is in '{record.kept}' beside it" if record.kept else ""
-            lines.append(f"Not restored: {record.path} was changed since{where}.")
+            lines.append(f"Not restored: {record.path} was changed since.")
+        elif fate is _Fate.LEFT_BESIDE_ITS_OLD_CONTENT:
+            where = f"its old content is in '{record.kept}' beside it"
+            lines.append(f"Not restored: {record.path} was changed since; {where}.")
         elif fate is _Fate.ELSEWHERE:
             lines.append(f"Not restored: {record.path} is in no zone that can be written here.")
     return "\n".join(lines)
@@ -138,6 +144,17 @@ def _digest(file: Handle) -> str:
         known.update(chunk)
         done += len(chunk)
     return known.hexdigest()
+
+
+def _is_kept(record: FileRecord, target: Target) -> bool:
+    """Whether the second name stands for anything but the file as it is now."""
+    if target.parent is None or target.missing > 1 or not _OWN_NAME.fullmatch(record.kept):
+        return False
+    try:
+        kept = os.stat(record.kept, dir_fd=target.parent.fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return identity_of(kept) != target.identity
 
 
 def _unlink(name: str, target: Target) -> None:

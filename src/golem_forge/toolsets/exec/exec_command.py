@@ -41,9 +41,18 @@ def exec_command_tool(
         category="Commands",
         source=SourceKind.NATIVE,
         argument_aliases=ALIASES,
-        code_digest=__version__,
+        code_digest=_digest(settings),
         redirect=_redirect,
     )
+
+
+def _digest(settings: ExecSettings) -> str:
+    """Variables of the block decide what a command does: with others it is not the call that was approved."""
+    if settings.env is None:
+        return __version__
+    from golem_forge.core.canonical import sha256_hex
+
+    return f"{__version__} {sha256_hex(repr(settings.env))}"
 
 
 async def _plan(settings: ExecSettings, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
@@ -107,9 +116,11 @@ def _usable_host(text: str) -> str:
     """`host:port` in its one spelling."""
     from golem_forge.policy.rules.hosts import normal_host
 
+    if "://" in text:
+        raise ValueError("write the host alone, without a scheme")
     name, port = _apart(text.strip())
-    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{port[:20]!r} is not a port")
+    if not port.isascii() or not port.isdigit() or len(port) > 5 or not 0 < int(port) < 65536:
+        raise ValueError("is not a port")  # the text may be a secret
     host = normal_host(name)
     return f"[{host}]:{int(port)}" if ":" in host else f"{host}:{int(port)}"
 

@@ -36,7 +36,12 @@ class Ground:
         from golem_forge.policy.world import SandboxWorld
         from golem_forge.sandbox.walls.walls import ripgrep
 
-        return SandboxWorld(self.sandbox, self.walls.search_path(), shipped_rg=ripgrep())
+        return SandboxWorld(
+            self.sandbox,
+            self.walls.search_path(),
+            shipped_rg=ripgrep(),
+            complete=lambda virtual: self.walls.scan_complete(virtual),
+        )
 
     def workspace(self, level: Level) -> str:
         """Where the default zone stands for commands; empty without one."""

@@ -60,6 +60,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
                     tty=args["tty"],
                     timeout_s=args["timeout_ms"] / 1000,
                     no_walls=weighed.level is Level.OFF,
+                    hosts=bool(args["network"]),
                 ),
                 args,
                 ctx,

@@ -17,6 +17,7 @@ from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec.bounding import Bounded, Keep, Part, bounded
+from golem_forge.toolsets.exec.hints import network_hint
 from golem_forge.toolsets.exec.text import ended_well, standing_of, whole_text
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ async def report(
         value["session_id"] = running.number
     else:
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
+        lines += network_hint(running)
         after = running.walled.aftermath()
         finished.denials, finished.protected_created = after.denials, after.protected_created
         if after.denials:

@@ -36,6 +36,8 @@ class Started:
     timeout_s: float
     no_walls: bool = False
     """The person switched walls off: typing into it is then as grave as starting it was."""
+    hosts: bool = False
+    """It was given hosts to connect to."""
 
 
 class Running:
@@ -47,6 +49,7 @@ class Running:
         self.tty = kind.tty
         self.timeout_s = kind.timeout_s
         self.no_walls = kind.no_walls
+        self.offline = not kind.hosts and not kind.no_walls
         self.number = 0
         """0 while its first call still waits for it."""
         self.delivered = 0

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.processes.ending import Ending
 
 LIMITS: Final = {
-    "MEMORY_LIMIT": ("memory", "its memory"),
-    "PROCESS_LIMIT": ("processes", "its number of processes"),
-    "CPU_LIMIT": ("cpu_s", "its processor time"),
-    "OUTPUT_LIMIT": ("output", "its output"),
+    "MEMORY_LIMIT": "its memory reached the limit sandbox.limits.memory",
+    "PROCESS_LIMIT": "its number of processes reached the limit sandbox.limits.processes",
+    "CPU_LIMIT": "its processor time reached the limit sandbox.limits.cpu_s",
+    "OUTPUT_LIMIT": "its output reached the limit sandbox.limits.output",
+    "WALLS_CHANGED": "a guarded file was replaced from outside while the command ran",
 }
-"""Code of an ending → the key under `sandbox.limits`, and what was limited in words."""
+"""Code of an ending by limits or walls → why, in words."""
 TIMED_OUT: Final = "TIMEOUT"
 ENDED: Final = "ENDED"
 
@@ -59,8 +60,7 @@ def after(ending: Ending, timeout_s: float) -> str:
 
 
 def limit_line(code: str) -> str:
-    key, what = LIMITS[code]
-    return f"Ended: {what} reached the limit sandbox.limits.{key}"
+    return f"Ended: {LIMITS[code]}"
 
 
 def signal_name(number: int) -> str:

@@ -27,6 +27,7 @@ from golem_forge.toolsets.numbered import (
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.target import Target
 
 DEFAULT_LIMIT: Final = 2000
@@ -65,10 +66,10 @@ def _plan(reach: Reach, args: dict[str, Any], ctx: ToolContext) -> Plan:
     target = reach.target(args["path"], Verb.READ, ctx)
     target.must_be_file()
     offset, limit = args.get("offset", 1), args.get("limit", DEFAULT_LIMIT)
-    return reading_plan(reach, target, lambda: _read(target, offset, limit))
+    return reading_plan(reach, target, lambda: _read(target, offset, limit, ctx.redactor))
 
 
-def _read(target: Target, offset: int, limit: int) -> ToolResult:
+def _read(target: Target, offset: int, limit: int, redactor: Redactor | None) -> ToolResult:
     data = files.read_bytes(target)
     if has_binary_name(target.name) or looks_binary(data):
         kind = media_type(target.name, binary=True)
@@ -78,10 +79,11 @@ def _read(target: Target, offset: int, limit: int) -> ToolResult:
     total = count_lines(decoded.text)
     first = first_line(offset, total)
     lines = some_lines(decoded.text, first, limit)
-    shown = _numbered(lines, first)
+    texts = [_uncut(bare(line), redactor) for line in lines]
+    shown = _numbered(texts, first)
     last = first - 1 + len(shown)
     raw = lines[: len(shown)]
-    shortened = len(raw) > 1 and any(len(bare(line)) > _LONGEST_LINE for line in raw)
+    shortened = len(lines) > 1 and any(len(text) > _LONGEST_LINE for text in texts[: len(shown)])
     note = closing_note(first, last, total)
     value = {
         "kind": "file_content",
@@ -98,14 +100,19 @@ def _read(target: Target, offset: int, limit: int) -> ToolResult:
     return ToolResult(value=value, text="\n".join([*shown, note] if note else shown) or "(empty file)")
 
 
+def _uncut(line: str, redactor: Redactor | None) -> str:
+    """A line that will be shortened, without its secrets: one that is cut could not be found any more."""
+    return redactor.secrets_out(line) if redactor is not None and len(line) > _LONGEST_LINE else line
+
+
 def _numbered(lines: list[str], first: int) -> list[str]:
     """As many of the lines as fit a page. One alone is shown whole, whatever its length."""
     if len(lines) == 1:
-        return [f"L{first}: {bare(lines[0])}"]
+        return [f"L{first}: {lines[0]}"]
     shown: list[str] = []
     room = PAGE_BYTES
     for number, line in enumerate(lines, first):
-        row = f"L{number}: {_shortened(bare(line))}"
+        row = f"L{number}: {_shortened(line)}"
         room -= len(row.encode()) + 1
         if room < 0:
             break

@@ -31,6 +31,7 @@ from golem_forge.toolsets.search.shape import search_tool
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.target import Target
     from golem_forge.sandbox.walls.walls import Walls
 
@@ -107,7 +108,7 @@ def _plan(reach: Reach, args: dict[str, Any], ctx: ToolContext) -> Plan:
         raise not_a_file(target.virtual, special_kind(target.stat))
     if target.unreadable:
         raise permission_denied(target.virtual)
-    search = _Search(args, target, _places(target, args.get("include", ""), ctx))
+    search = _Search(args, target, _places(target, args.get("include", ""), ctx), ctx.redactor)
     return reading_plan(reach, target, partial(search.run, _usable_walls(reach.sandbox, ctx)))
 
 
@@ -140,9 +141,12 @@ def _usable_walls(own: Sandbox | None, ctx: ToolContext) -> Walls | None:
 
 
 class _Search:
-    def __init__(self, args: dict[str, Any], target: Target, places: tuple[Place, ...]) -> None:
+    def __init__(
+        self, args: dict[str, Any], target: Target, places: tuple[Place, ...], redactor: Redactor | None
+    ) -> None:
         self._path = target.virtual
         self._places = places
+        self._redactor = redactor
         self._args = args
         self._mode = Mode(args.get("mode", Mode.FILES))
         self._matches = Matches(args.get("limit", _LIMIT))
@@ -159,6 +163,7 @@ class _Search:
             limit=self._matches.limit,
             places=self._places,
             until=get_running_loop().time() + SECONDS,
+            redactor=self._redactor,
         )
         engine = await self._search(query, walls)
         return await self._result(engine)

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ToolFailed
+from golem_forge.events.stream_redaction import cut_secrets_out
 from golem_forge.toolsets.search.query import LONGEST_TEXT, Line, Matches, Mode, Query, bad_pattern
 
 if TYPE_CHECKING:
@@ -50,13 +51,19 @@ async def search(query: Query, matches: Matches) -> None:
 async def _take(child: Process, query: Query, matches: Matches) -> None:
     assert child.stdout is not None
     async for row in child.stdout:
-        index, path, *line = json.loads(row)
+        index, path, *line = json.loads(row)  # line: number and text, cut
         place = query.places[index]
         if query.mode is Mode.FILES:
             matches.found.append((place, path))
-        elif place.wants(tuple(path.split("/"))) and not matches.add_line(Line(place.virtual(path), *line)):
+        elif place.wants(tuple(path.split("/"))) and not matches.add_line(_line(query, place.virtual(path), *line)):
             return
     await child.wait()
+
+
+def _line(query: Query, path: str, number: int, text: str) -> Line:
+    if query.redactor is not None and len(text) == LONGEST_TEXT:
+        text = cut_secrets_out(text, query.redactor)
+    return Line(path, number, text)
 
 
 async def _started(query: Query, cpu_seconds: int) -> Process:

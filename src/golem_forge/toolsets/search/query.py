@@ -14,6 +14,7 @@ from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.search.held_back import HeldBack
 
 if TYPE_CHECKING:
+    from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.access import Handle
     from golem_forge.sandbox.zones import Zone
     from golem_forge.toolsets.search.scan.include import Include
@@ -75,6 +76,8 @@ class Query:
     """In the order of their paths."""
     until: float
     """When the time is up, by the event loop's clock."""
+    redactor: Redactor | None = None
+    """For lines that are cut before anybody else could take a secret out of them."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ for a pattern it does not understand, NotStartable where it cannot run at all.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
@@ -18,6 +19,7 @@ from golem_forge.sandbox.paths import has_control_character
 from golem_forge.sandbox.walls.levels import Level
 from golem_forge.toolsets.search.found import Found, first
 from golem_forge.toolsets.search.query import LONGEST_TEXT, Line, Matches, Mode, Place, Query, bad_pattern
+from golem_forge.toolsets.search.scan.matching import SAMPLE, is_binary
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.processes.capture import Capture
@@ -31,6 +33,10 @@ _WHERE: Final = (
     *("--glob", "!.git", "--glob", "!*\n*"),
 )
 """Of all ignore files only `.gitignore`. A name with a line break cannot be opened by any tool, nor told apart here."""
+_TEXT: Final = "--text"
+"""Only for files known to be text: of a binary file it might hold gigabytes in memory as one line."""
+_BINARY_TOO: Final = "--binary"
+"""Else a NUL anywhere hides a file, or not, by where it lies. Which files are binary is decided in `found.py`."""
 _SIMPLE_GLOB: Final = re.compile(r"[\w.*{},-]*\*[\w.*{},-]*", re.ASCII)
 _LINE: Final = re.compile(rb"([^\0\n]+)\0(\d+):([^\n]*)\n")
 _FILES_SHARE: Final = 0.8
@@ -95,8 +101,12 @@ class _Asking:
 
     async def files(self, place: Place, seconds: float) -> None:
         """Adds every file with a match, as long as there is time."""
-        depth = () if place.is_file else ("--max-depth", str(place.levels), *_WHERE, *_prefilter(self._query.include))
-        child = await self._started(place, ("--files-with-matches", *depth), (_argument("/".join(place.parts)),))
+        how: tuple[str, ...]
+        if place.is_file:
+            how = () if is_binary(os.pread(place.entry.fd, SAMPLE, 0)) else (_TEXT,)
+        else:
+            how = (_BINARY_TOO, "--max-depth", str(place.levels), *_WHERE, *_prefilter(self._query.include))
+        child = await self._started(place, ("--files-with-matches", *how), (_argument("/".join(place.parts)),))
         ending = None
         try:
             ending = await child.wait(seconds)
@@ -120,7 +130,7 @@ class _Asking:
         left = self._query.limit + 1 - len(self._matches.lines)
         how = (
             *("--threads=1", "--line-number", "--with-filename", "--no-heading", f"--max-count={left}"),
-            *(f"--max-columns={_LONGEST_PRINTED}", "--max-columns-preview"),
+            *(f"--max-columns={_LONGEST_PRINTED}", "--max-columns-preview", _TEXT),
         )
         child = await self._started(place, how, files)
         read = 0

@@ -67,11 +67,14 @@ def judge_words(
 
 
 def _occurs(wanted: str, words: tuple[str, ...]) -> bool:
-    """The word itself, `word=…`, or, for `-x`, the letter in a cluster of flags."""
+    """The word itself, `word=…`, a long flag cut short, or, for `-x`, the letter in a cluster of flags."""
+    from golem_forge.policy.shell.options import is_long
+
     letter = wanted[1:] if len(wanted) == 2 and wanted[0] == "-" and wanted[1] != "-" else ""
     return any(
         word == wanted
         or word.startswith(f"{wanted}=")
+        or is_long(word, wanted)
         or bool(letter and word.startswith("-") and not word.startswith("--") and letter in word[1:])
         for word in words[1:]
     )

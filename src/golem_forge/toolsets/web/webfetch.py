@@ -22,11 +22,12 @@ from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url
-from golem_forge.toolsets.web.fetch import Elsewhere, Fetched, HostRule, check_address, fetch
+from golem_forge.toolsets.web.fetch import Elsewhere, Fetched, check_address, fetch
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.network.resolve import Lookup
     from golem_forge.toolsets.web.page_text import Page
 
@@ -97,7 +98,7 @@ def _plan(lookup: Lookup | None, seconds: float, args: dict[str, Any], ctx: Tool
     check_address(address, ctx.host_rule(address.host, address.port))
     part = _Part(start=args.get("start_index", 0), length=args.get("max_length", DEFAULT_LENGTH))
     return Plan(
-        run=partial(_run, address, ctx.host_rule, part, lookup=lookup, seconds=seconds, raw=args.get("raw", False)),
+        run=partial(_run, address, ctx, part, lookup=lookup, seconds=seconds, raw=args.get("raw", False)),
         effects=(Effect(verb=Verb.NET, target=address.target),),
         read_only=True,
     )
@@ -112,7 +113,7 @@ class _Part:
 
 
 async def _run(
-    address: WebAddress, host_rule: HostRule, part: _Part, *, lookup: Lookup | None, seconds: float, raw: bool
+    address: WebAddress, ctx: ToolContext, part: _Part, *, lookup: Lookup | None, seconds: float, raw: bool
 ) -> ToolResult:
     import asyncio
 
@@ -121,10 +122,10 @@ async def _run(
 
     try:
         async with asyncio.timeout(seconds):
-            fetched = await fetch(address, host_rule, _is_text, lookup or resolve.lookup)
+            fetched = await fetch(address, ctx.host_rule, _is_text, lookup or resolve.lookup)
             if isinstance(fetched, Elsewhere):
                 return _told(address, fetched)
-            kind, page = await run_in_thread(partial(_page, fetched, raw))
+            kind, page = await run_in_thread(partial(_page, fetched, raw, ctx.redactor))
     except TimeoutError:
         text = f"{address.url} took more than {seconds:g} s; nothing of it was kept."
         raise ForgeError(text, status=Status.TIMEOUT, code="TIMEOUT") from None
@@ -149,8 +150,11 @@ def _is_text(content_type: str) -> bool:
     return not kind or kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))
 
 
-def _page(fetched: Fetched, raw: bool) -> tuple[str, Page]:
-    """(media type, text and title). Raises ToolFailed for what is no text."""
+def _page(fetched: Fetched, raw: bool, redactor: Redactor | None) -> tuple[str, Page]:
+    """(media type, text and title). Raises ToolFailed for what is no text.
+
+    Threat: a secret divided between two parts would be found in neither; so it is taken out before a part is.
+    """
     from golem_forge.toolsets.content import looks_binary
     from golem_forge.toolsets.web.charset import decode_page
     from golem_forge.toolsets.web.page_text import Page, page_text
@@ -164,7 +168,10 @@ def _page(fetched: Fetched, raw: bool) -> tuple[str, Page]:
         failed = f"GET {fetched.address.url} → {fetched.status}, " if fetched.status >= 400 else ""
         raise ToolFailed(f"{failed}{kind}, {fetched.size} bytes: not text.", code="NOT_TEXT")
     source = decode_page(body, fetched.content_type)
-    return kind, page_text(source, fetched.address.url) if kind in _HTML_TYPES and not raw else Page(source, "")
+    page = page_text(source, fetched.address.url) if kind in _HTML_TYPES and not raw else Page(source, "")
+    if redactor is not None:
+        page = Page(redactor.secrets_out(page.text), redactor.secrets_out(page.title))
+    return kind, page
 
 
 def _result(fetched: Fetched, kind: str, page: Page, part: _Part) -> ToolResult:

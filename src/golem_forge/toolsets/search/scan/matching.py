@@ -1,6 +1,8 @@
 """Which lines of a file's bytes does a pattern match? Text is UTF-8, or UTF-16 with a mark; lines end at LF.
 
-A file with a NUL byte near its beginning is binary and has no lines; one further on ends the text.
+A file with a NUL byte near its beginning is binary and has no lines. One further on is a character like others, only
+that a walk through a tree takes it for a line's end while it chooses files: what ripgrep can do without keeping a
+binary file's endless line in memory.
 """
 
 from __future__ import annotations
@@ -29,8 +31,20 @@ class Matcher:
         self._literal = pattern.encode() if _PLAIN.fullmatch(pattern) and not ignore_case else b""
         self._anywhere = None if _CAREFUL.search(pattern) else re.compile(pattern, flags | re.MULTILINE)
 
-    def lines(self, data: bytes) -> Iterator[tuple[int, str]]:
-        """(number from 1, text without its end)."""
+    def finds(self, data: bytes, *, named: bool) -> bool:
+        """Whether a file is one of those found. `named`: it was asked for itself, not met on a walk."""
+        if is_binary(data[:SAMPLE]):
+            return False
+        if not named and b"\0" in data and not data.startswith(_UTF_16):
+            data = data.replace(b"\0", b"\n")
+        return next(self._matches(data), None) is not None
+
+    def lines(self, data: bytes, *, named: bool) -> Iterator[tuple[int, str]]:
+        """(number from 1, text without its end), of a file that is found."""
+        if named or b"\0" not in data or self.finds(data, named=False):
+            yield from self._matches(data)
+
+    def _matches(self, data: bytes) -> Iterator[tuple[int, str]]:
         text = self._text(data)
         if text is None or (self._anywhere is not None and not self._anywhere.search(text)):
             return
@@ -48,8 +62,6 @@ class Matcher:
             return data.decode("utf-16", "replace")
         if is_binary(data[:SAMPLE]):
             return None
-        if (end := data.find(b"\0")) >= 0:
-            data = data[:end]
         if self._literal and self._literal not in data:
             return None
         return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")

@@ -30,7 +30,8 @@ def main() -> None:
     matcher = Matcher(order["pattern"], order["ignore_case"])
     for index, place in enumerate(order["places"]):
         for path, data in _contents(place, order["include"]):
-            for match in _matches(matcher, data, order["lines"], order["longest"]):
+            named = not place["levels"]
+            for match in _matches(matcher, data, named, order["longest"] if order["lines"] else 0):
                 sys.stdout.write(json.dumps([index, path, *match]) + "\n")
                 sys.stdout.flush()
 
@@ -76,12 +77,13 @@ def _whole(file: int) -> bytes:
     return b"".join(chunks)
 
 
-def _matches(matcher: Matcher, data: bytes, lines: bool, longest: int) -> Iterator[tuple[Any, ...]]:
+def _matches(matcher: Matcher, data: bytes, named: bool, longest: int) -> Iterator[tuple[Any, ...]]:
+    """`longest` 0: only whether there is one."""
     try:
-        for number, text in matcher.lines(data):
-            if not lines:
-                yield ()
-                return
-            yield number, text[:longest]
+        if longest:
+            for number, text in matcher.lines(data, named=named):
+                yield number, text[:longest]
+        elif matcher.finds(data, named=named):
+            yield ()
     except (MemoryError, RecursionError):
         return

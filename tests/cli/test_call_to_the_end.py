@@ -1,0 +1,127 @@
+"""`forge call` of a command sees it to its end: a one-shot call has no session that could be read later."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import FORGE, Shell
+
+APPROVED = ("--approval", "approve_all")
+
+
+def call(shell: Shell, script: str, *more: str) -> list[str]:
+    return [str(FORGE), "call", "exec_command", "--cmd", script, "--yield_time_ms", "100", *APPROVED, *more]
+
+
+def test_a_command_that_outlives_the_first_wait_is_followed_to_its_end(shell: Shell) -> None:
+    script = "echo one; sleep 0.6; echo two > made; echo two; exit 3"
+    done = shell(*call(shell, script)[1:])
+    assert done.code == 1
+    assert re.fullmatch(r"one\ntwo\nWall time: \d\.\d+ s\nExited: code 3\n", done.out)
+    assert "execution_failed: Exited: code 3" in done.err
+    assert (shell.project / "made").read_text() == "two\n"
+
+
+def test_json_is_the_last_outcome_with_the_whole_output(shell: Shell) -> None:
+    said = shell(*call(shell, "echo one; sleep 0.6; echo two", "--json")[1:]).json
+    assert (said["status"], said["tool"], said["args"]["cmd"]) == (
+        "success",
+        "exec_command",
+        "echo one; sleep 0.6; echo two",
+    )
+    assert said["value"]["output"] == "one\ntwo\n"
+    assert said["value"]["exit_code"] == 0
+    assert "session_id" not in said["value"]
+    assert said["decision"]["answeredBy"] == "mode"
+
+
+def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(shell: Shell) -> None:
+    done = shell(*call(shell, "echo begun; sleep 30", "--timeout_ms", "700", "--tty")[1:])
+    assert done.code == 124
+    assert "begun" in done.out
+    assert "Timed out after 0.7 s" in done.out
+    assert done.err.count("keyboard") == 1
+
+
+def test_output_comes_while_it_runs_and_an_interrupt_ends_it(shell: Shell) -> None:
+    script = "echo early; sleep 0.4; echo late; sleep 60; echo never"
+    running = subprocess.Popen(
+        call(shell, script),
+        cwd=shell.project,
+        env=shell.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    assert [running.stdout.readline(), running.stdout.readline()] == ["early\n", "late\n"]
+    assert running.poll() is None
+    asked = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert time.monotonic() - asked < 5
+    assert running.returncode == 130
+    assert "never" not in out
+    assert "interrupted" in err
+
+
+def test_a_strict_session_still_tells_how_it_ended(shell: Shell) -> None:
+    shell.write_home("rules.yaml", "version: 1\nrules:\n  - {tool: write_stdin, verdict: blocked, reason: not here}\n")
+    done = shell(*call(shell, "echo one; sleep 0.5; exit 3")[1:])
+    assert done.code == 1
+    assert done.out.startswith("one\n")
+    assert "execution_failed: Exited: code 3" in done.err
+
+
+def test_what_was_refused_is_said_although_the_command_succeeded(shell: Shell) -> None:
+    (shell.project / ".git" / "hooks").mkdir(parents=True)
+    (shell.project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    done = shell("call", "exec_command", "--cmd", "touch .git/hooks/pre-commit; true", *APPROVED)
+    assert done.code == 0
+    assert "forge: note: Blocked by the sandbox: write /workspace/.git/hooks/pre-commit (protected)." in done.err
+    assert "Blocked by the sandbox" not in done.out
+
+
+def test_a_failure_to_reach_a_host_says_that_the_network_is_off(shell: Shell) -> None:
+    script = "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80))'"
+    failed = shell("call", "exec_command", "--cmd", script, *APPROVED)
+    assert "Exited: code 1\nThe network is off inside; name hosts in 'network'.\nOutput (" in failed.out
+    other = shell("call", "exec_command", "--cmd", "echo Could not resolve host; true", *APPROVED)
+    assert "network is off" not in other.out
+
+
+def test_nothing_of_the_card_is_loaded_before_anybody_is_asked(shell: Shell) -> None:
+    (shell.project / "a.txt").write_text("x\n")
+    program = (
+        "import sys; from golem_forge.cli.main import main; code = main(['call', 'read_file', '--path', 'a.txt']);"
+        "print(code, 'golem_forge.cli.ask' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=shell.project,
+        env=shell.environ,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.stdout.splitlines()[-1] == "0 False", done.stderr
+
+
+@pytest.mark.parametrize("verb", ["exec", "run"])
+def test_a_verb_of_the_sandbox_is_found_from_the_top(shell: Shell, verb: str) -> None:
+    done = shell(verb, "ls")
+    assert (done.code, "did you mean 'sandbox exec'?" in done.err) == (2, True)
+
+
+def test_a_missing_directory_is_named(shell: Shell, tmp_path: Path) -> None:
+    done = shell("call", "list_files", "-p", str(tmp_path / "nowhere"))
+    assert done.code == 2
+    assert f"no such directory: {os.path.realpath(tmp_path)}/nowhere" in done.err

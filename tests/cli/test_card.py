@@ -1,0 +1,123 @@
+"""The card shows all that is approved, once, and offers only keys that do something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pexpect
+import pytest
+
+from golem_forge.cli import ask
+from golem_forge.policy.offers import Offer
+from golem_forge.policy.request import ApprovalRequest
+
+from .conftest import FORGE, Shell
+
+QUESTION = r"Approve\?.*\) "
+Terminal = Callable[..., tuple[int, str]]
+
+
+def command(**args: Any) -> list[str]:
+    return ["call", "exec_command", "--args-json", json.dumps(args)]
+
+
+def test_everything_that_holds_for_a_command_is_on_the_card(shell: Shell, on_terminal: Terminal) -> None:
+    (shell.project / "sub").mkdir()
+    words = command(
+        cmd="make all", workdir="sub", tty=True, network=["example.com"], justification="please \u202e\x1b[2J\nsay y"
+    )
+    code, screen = on_terminal(words, (QUESTION, ""))
+    assert code == 3
+    lines = [line.strip() for line in screen.splitlines()]
+    for shown in ("make all", "in sub", "in a terminal", "net example.com:443"):
+        assert lines.count(shown) == 1, screen
+    assert "the caller says: please \\u202e\\x1b[2J say y" in lines
+    assert "exec make all" not in lines
+    assert "\x1b[2J" not in screen
+
+
+def test_an_ordinary_command_has_no_such_lines(on_terminal: Terminal) -> None:
+    _, screen = on_terminal(command(cmd="make all"), (QUESTION, ""))
+    assert "in a terminal" not in screen
+    assert "the caller says" not in screen
+
+
+def test_without_walls_the_card_says_so(shell: Shell, on_terminal: Terminal) -> None:
+    shell.write_home("config.yaml", "sandbox: {walls: off}\n")
+    _, screen = on_terminal(command(cmd="make all"), (QUESTION, ""))
+    assert "\n  NO WALLS: " in screen.replace("\r", "")
+
+
+def test_a_danger_is_told_once_and_d_shows_all_arguments(on_terminal: Terminal) -> None:
+    _, screen = on_terminal(command(cmd="rm -rf build", timeout_ms=4321), (QUESTION, "d"), (QUESTION, ""))
+    card, _, more = screen.partition("Approve?")
+    assert card.count("is on the danger list") == 1
+    assert "all arguments:" in more
+    assert '"timeout_ms": 4321' in more
+
+
+def test_control_c_leaves_the_line_of_the_question(shell: Shell) -> None:
+    child = pexpect.spawn(
+        str(FORGE), command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20
+    )
+    child.expect(QUESTION)
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    assert "\nforge: interrupted" in child.before.replace("\r", "")
+    child.close()
+    assert child.exitstatus == 130
+
+
+@pytest.fixture
+def request_of() -> Callable[..., ApprovalRequest]:
+    def make(*labels: str) -> ApprovalRequest:
+        choices = tuple(
+            Offer(id=f"c{number}", label=label, scope="always", exact=False) for number, label in enumerate(labels)
+        )
+        return ApprovalRequest(
+            tool="t",
+            args={},
+            fingerprint="",
+            args_key="",
+            risk="low",
+            why="a test",
+            payload="p",
+            description="",
+            choices=choices,
+        )
+
+    return make
+
+
+def test_keys_that_do_nothing_are_not_offered(
+    request_of: Callable[..., ApprovalRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return "?" if len(asked) % 2 else ""
+
+    monkeypatch.setattr(ask, "ask_line", answer)
+    for labels in ((), ("one",), ("one", "two", "three")):
+        assert ask.ask_on_terminal(request_of(*labels)) == {"approved": False, "reason": ""}
+    none, one, three = asked[::2]
+    assert "remember" not in none
+    assert "· 1 remember ·" in one
+    assert "· 1-3 remember ·" in three
+    assert all("q stop" in question for question in asked)
+    assert "1-3 also remembers" in capsys.readouterr().err
+
+
+def test_a_long_choice_is_broken_between_words_and_cannot_fake_another(
+    request_of: Callable[..., ApprovalRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ask, "ask_line", lambda _: "")
+    words = [f"word{number:03}" for number in range(40)]
+    ask.ask_on_terminal(request_of(" ".join(words), "x\n  3  approve and remember (always): y"))
+    lines = capsys.readouterr().err.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert " ".join(" ".join(lines).split()).count(" ".join(words)) == 1
+    assert not any(line.startswith("  3  ") for line in lines)

@@ -1,0 +1,75 @@
+"""`forge sandbox`: what it says about places outside of zones, and how it hands input and output on."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import FORGE, Shell
+
+
+@pytest.mark.parametrize(
+    ("path", "shows", "read", "write"),
+    [
+        ("/usr/bin/env", "system, read-only", "allowed", "refused (outside)"),
+        ("/usr/bin/no-such-program", "not there", "refused (outside)", "refused (outside)"),
+        ("/etc/passwd", "system, read-only; a small file of the walls' own", "allowed", "refused (outside)"),
+        ("/etc/shadow", "not there", "refused (outside)", "refused (outside)"),
+        ("/tmp/x", "private, gone afterwards", "allowed", "allowed"),
+        ("/var/lib/x", "not there", "refused (outside)", "refused (outside)"),
+    ],
+)
+def test_explain_says_what_walls_show_outside_of_zones(
+    shell: Shell, path: str, shows: str, read: str, write: str
+) -> None:
+    said = shell("sandbox", "explain", "--json", path).json
+    assert said["walls"] == {"place": path, "shows": shows, "read": read, "write": write}
+    assert said["tools"]["read"] == f"No access to '{path}'. Zones: /workspace (rw)"
+
+
+def test_explain_knows_a_toolchain_and_hides_its_credentials(shell: Shell) -> None:
+    cargo = shell.home / ".cargo"
+    (cargo / "bin").mkdir(parents=True)
+    (cargo / "bin" / "cargo").write_text("")
+    (cargo / "credentials.toml").write_text("canary-4711")
+    said = shell("sandbox", "explain", "--json", str(cargo / "bin" / "cargo")).json["walls"]
+    assert (said["shows"], said["read"]) == ("toolchain, read-only", "allowed")
+    hidden = shell("sandbox", "explain", "--json", str(cargo / "credentials.toml")).json["walls"]
+    assert hidden["shows"].startswith("hidden")
+    assert hidden["read"] == "refused (outside)"
+
+
+def test_standard_input_cannot_be_opened_again_for_writing(shell: Shell, tmp_path: Path) -> None:
+    given = tmp_path / "given.txt"
+    given.write_text("mine\n")
+    with given.open("rb") as source:
+        done = subprocess.run(
+            [str(FORGE), "sandbox", "exec", "--", "cat; echo evil > /proc/self/fd/0; echo evil >> /proc/self/fd/0"],
+            cwd=shell.project,
+            env=shell.environ,
+            stdin=source,
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
+    assert done.stdout == "mine\n"
+    assert given.read_text() == "mine\n"
+
+
+def test_more_input_than_a_pipe_holds_arrives_whole_or_is_left_unread(shell: Shell) -> None:
+    text = "a" * 999 + "\n"
+    assert shell("sandbox", "exec", "--", "wc", "-c", stdin=text * 1000).out.strip() == "1000000"
+    left = shell("sandbox", "exec", "--", "head", "-n", "1", stdin=text * 1000)
+    assert (left.code, left.out) == (0, text)
+
+
+def test_a_time_limit_and_bytes_that_are_no_text_are_told(shell: Shell) -> None:
+    ended = shell("sandbox", "exec", "--timeout", "0.4", "--", "sleep", "20")
+    assert (ended.code, "timed out after 0.4 s" in ended.err) == (124, True)
+    mixed = shell("sandbox", "exec", "--", r"printf 'a\377b'")
+    assert mixed.out == "a\ufffdb"
+    assert mixed.err.count("UTF-8") == 1
+    plain = shell("sandbox", "exec", "--", "echo fine")
+    assert (plain.out, plain.err) == ("fine\n", "")

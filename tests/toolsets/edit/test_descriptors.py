@@ -1,0 +1,76 @@
+"""The largest patch fits into the usual limit of open files, and holds none of them afterwards."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.tools.context import ToolContext
+from golem_forge.toolsets.edit import create_apply_patch_tool
+
+MOST = 200
+USUAL_LIMIT = 1024
+
+
+@pytest.fixture
+def usual_limit() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_LIMIT, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def open_files() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def apply(operations: list[str], ctx: ToolContext) -> str:
+    body = "".join(operations)
+    patch = f"*** Begin Patch\n{body}*** End Patch\n"
+    return (await create_apply_patch_tool().execute({"input": patch}, ctx)).text
+
+
+@pytest.mark.usefixtures("usual_limit")
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "*** Delete File: f{0}\n",
+        "*** Update File: f{0}\n*** Move to: g{0}\n",
+        "*** Update File: d{0}/f\n*** Move to: d{0}/new{0}/a/b/f\n@@\n-x\n+y\n",
+        "*** Update File: d{0}/f\n@@\n-x\n+y\n",
+        "*** Add File: a{0}/b/c/d/e/f\n+x\n",
+    ],
+)
+async def test_the_largest_patch(ctx: ToolContext, workspace: Path, operation: str) -> None:
+    for number in range(MOST):
+        (workspace / f"f{number}").write_text("x\n")
+        (workspace / f"d{number}").mkdir()
+        (workspace / f"d{number}/f").write_text("x\n")
+    await apply(["*** Add File: warm\n+x\n"], ctx)
+    before = open_files()
+    text = await apply([operation.format(number) for number in range(MOST)], ctx)
+    assert text.startswith(f"Patched {MOST} files:")
+    assert open_files() == before
+
+
+@pytest.mark.usefixtures("usual_limit")
+async def test_what_fails_lets_go_of_everything(ctx: ToolContext, workspace: Path) -> None:
+    await apply(["*** Add File: warm\n+x\n"], ctx)
+    before = open_files()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before + 20, hard))
+    try:
+        with pytest.raises(SandboxError) as failed:
+            await apply([f"*** Add File: a{number}/b/c/d/e/f\n+x\n" for number in range(MOST)], ctx)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert failed.value.message.endswith(": too many open files.")
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert os.listdir(workspace) == ["warm"]

@@ -1,0 +1,153 @@
+"""read_output of very large outputs: a page costs a page, not the output; and pages are those of the whole text."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from golem_forge.orchestrator.outputs import OutputStore
+from golem_forge.tools.context import ToolContext
+from golem_forge.toolsets import create_read_output_tool, line_search_child, output_rows
+from golem_forge.toolsets.line_search import Scope, search, search_plain
+from golem_forge.toolsets.numbered import bare, split_lines
+from golem_forge.toolsets.output_rows import LONG_LINE, blocks_of
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> OutputStore:
+    return OutputStore(tmp_path_factory.mktemp("output"), "s1")
+
+
+@pytest.fixture(scope="module")
+def handles(store: OutputStore) -> dict[str, str]:
+    """60 MiB each."""
+    texts = {
+        "lines": [b"line of text with some wo\r\n" * (4 * MIB // 27)] * 15,
+        "short lines": [b"y\n" * (2 * MIB)] * 15,
+        "one line": [b"0123456789abcdef" * (MIB // 4)] * 15,
+        "characters": ["é€".encode() * 51 + b"\n"] * (60 * MIB // 256),
+    }
+    return {name: store.keep_pieces(pieces, "main") for name, pieces in texts.items()}
+
+
+@pytest.mark.parametrize(
+    ("output", "args", "begin", "end"),
+    [
+        ("lines", {}, "L1: line of text with some wo\nL2: ", "continue with offset=201]"),
+        ("lines", {"offset": -1}, "L2330160: line of text", "[lines 2330160-2330160 of 2330160]"),
+        ("lines", {"grep": "wo", "offset": -2}, "L2330159: line", "[lines 2330159-2330160 of 2330160]"),
+        ("short lines", {"offset": 31_000_000, "limit": 1}, "L31000000: y\n[", "continue with offset=31000001]"),
+        ("short lines", {"grep": "y", "offset": 5, "limit": 1, "context": 1}, "L5: y\n[", "continue with offset=6]"),
+        ("short lines", {"grep": "^y+$", "limit": 2000}, "L1: y\nL2: y\n", "continue with offset=2001]"),
+        ("short lines", {"grep": "zzz"}, "No matches.", "No matches."),
+        ("one line", {"offset": 3}, "L1+61440: 0123", "[lines 3-3 of 2048; continue with offset=4]"),
+        ("one line", {"offset": -1}, "L1+62883840: 0123", "[lines 2048-2048 of 2048]"),
+        ("one line", {"grep": "nothing"}, "No matches.", "No matches."),
+        ("characters", {"offset": -1}, "L245760: é€", "[lines 245760-245760 of 245760]"),
+    ],
+)
+async def test_a_page_needs_neither_much_time_nor_much_memory(
+    store: OutputStore, handles: dict[str, str], output: str, args: dict[str, Any], begin: str, end: str
+) -> None:
+    tool = create_read_output_tool(outputs=store)
+    tool.validate_input({"handle": ""})  # what is imported for the first time is not of the page
+    longest_gap = 0.0
+
+    async def tick() -> None:
+        nonlocal longest_gap
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest_gap = max(longest_gap, time.monotonic() - before)
+
+    ticking = asyncio.create_task(tick())
+    began = time.process_time()
+    text = (await tool.execute({"handle": handles[output], **args}, ToolContext(session_id="s1"))).text
+    seconds = time.process_time() - began
+    ticking.cancel()
+    assert text.startswith(begin) and text.endswith(end), (text[:80], text[-80:])
+    assert len(text.encode()) <= 32 * 1024
+    assert seconds < 3
+    assert longest_gap < 2, "the loop was held up"
+    tracemalloc.start()
+    try:
+        await tool.execute({"handle": handles[output], **args}, ToolContext(session_id="s1"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * MIB
+
+
+def rows_of(lines: list[str], long_line: int, part: int) -> Iterator[tuple[int, str, int | None]]:
+    """What the rows of a text are, said simply."""
+    for index, line in enumerate(lines):
+        if len(line.encode()) <= long_line:
+            yield index, line, None
+            continue
+        start = 0
+        while start < len(line):
+            end = start + 1
+            while end < len(line) and len(line[start : end + 1].encode()) <= part:
+                end += 1
+            yield index, line[start:end], start
+            start = end
+
+
+_PIECES = st.sampled_from(
+    [
+        *(b"a", b"needle", b"nee", b"dle", b"x" * 29, b"x" * 41, b"\n", b"\r", b"\r\n", b"\n\n", b"\xff", b"\xe2\x82"),
+        *("é".encode() * 9, "😀€".encode() * 4, "\u2028\x0b\x85".encode(), "\ufffd".encode()),
+    ]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@given(pieces=st.lists(_PIECES, max_size=30), at_once=st.sampled_from([1, 2, 3, 7, 50, 1000]), first=st.integers(0, 4))
+def test_rows_and_matches_are_those_of_the_whole_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes], at_once: int, first: int
+) -> None:
+    path = tmp_path / "output"
+    data = b"".join(pieces)
+    path.write_bytes(data)
+    lines = [bare(line) for line in split_lines(data.decode("utf-8", "replace"))]
+    monkeypatch.setattr(line_search_child, "_PIECE", at_once)
+    monkeypatch.setattr(output_rows, "LONG_LINE", 40)
+    monkeypatch.setattr(output_rows, "PAGE_BYTES", 30)
+
+    blocks = list(blocks_of(path))
+    assert [tuple(row) for block in blocks for row in block.each()] == list(rows_of(lines, 40, 30))
+    assert all(len(list(block.each())) == block.rows for block in blocks)
+    with open(path, "rb") as file:
+        assert list(line_search_child.lines_from(line_search_child.clean_pieces(file), first)) == lines[first:]
+    with_needle = [index for index, line in enumerate(lines) if "needle" in line and index >= first]
+    found = search_plain("needle", iter(blocks), Scope(first=first, after=first, most=100))
+    assert list(found) == with_needle
+    for index, spans in found.items():
+        for start, end in spans:  # every part has some of a match
+            near = lines[index][max(0, start - 5) : end + 5]
+            assert "needle" in near
+    few = search_plain("needle", iter(blocks), Scope(first=first, after=first, most=1))
+    assert list(few) == with_needle[: 1 + (first in with_needle)]
+
+
+@pytest.mark.parametrize("pattern", ["needle", "ne{2}dle"])
+async def test_a_search_begins_and_ends_where_it_is_told(tmp_path: Path, pattern: str) -> None:
+    path = tmp_path / "output"
+    path.write_text("needle\n" * 10 + "x" * (LONG_LINE + 5) + "needle\n" + "needle\n" * 10)
+    scope = Scope(first=3, after=5, most=6)
+    if pattern == "needle":
+        found = search_plain(pattern, blocks_of(path), scope)
+    else:
+        found = await search(pattern, path, output_rows.MAYBE_LONG, scope)
+    assert list(found) == [3, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert [bool(spans) for spans in found.values()] == [False] * 7 + [True, False]

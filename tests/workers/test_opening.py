@@ -1,0 +1,53 @@
+"""What `open_session` refuses says which word is wrong and which ones there are; interrupts can be taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge import open_session
+from golem_forge.core.errors import ConfigError
+
+
+def refused(directory: Path, **given: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        open_session(directory, **given)
+    return "\n".join(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        ({"coding": {"exec": {"walld": "ask"}}}, "toolsets.coding.exec.walld: unknown key; did you mean 'walled'?"),
+        ({"coding": {"exec": {"zzzzzz": 1}}}, "toolsets.coding.exec.zzzzzz: unknown key. There are: env, walled"),
+        (
+            {"shell": {"rules": [{"pattern": "ls", "aproval": "ask"}]}},
+            "toolsets.shell.rules.0.aproval: unknown key; did you mean 'approval'?",
+        ),
+        ({"coding": {"exek": {}}}, "toolsets.coding.exek: unknown key; did you mean 'exec'?"),
+        (["coding"], "toolsets: must be a mapping from names to blocks, like {'coding': {}}, not list"),
+    ],
+)
+def test_a_wrong_toolset_block_is_named_with_the_keys_of_its_own_level(tmp_path: Path, blocks: Any, said: str) -> None:
+    assert refused(tmp_path, toolsets=blocks) == said
+
+
+def test_a_wrong_mode_and_a_missing_directory_are_named(tmp_path: Path) -> None:
+    modes = "interactive, strict, approve_all, auto_deny"
+    assert refused(tmp_path, approval="yolo") == f"approval must be one of {modes}, not 'yolo'"
+    assert refused(tmp_path, approval="strikt").endswith("not 'strikt'; did you mean 'strict'?")
+    assert refused(tmp_path / "nowhere") == f"no such directory: {tmp_path / 'nowhere'}"
+
+
+def test_after_an_interrupt_a_reset_makes_the_next_call_normal(tmp_path: Path) -> None:
+    async def talk() -> list[str]:
+        async with open_session(tmp_path) as session:
+            session.interrupt()
+            first = await session.call("list_files", {})
+            session.reset()
+            return [first.status.value, (await session.call("list_files", {})).status.value]
+
+    assert asyncio.run(talk()) == ["interrupted", "success"]
