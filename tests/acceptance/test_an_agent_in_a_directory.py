@@ -279,3 +279,39 @@ def test_a_person_looks_inside_with_their_own_shell(project: Path) -> None:
     said = forge("sandbox", "explain", "--json", ".env").stdout
     assert '"read": "ask: /workspace/.env looks like a secret"' in said
     assert not (project / ".git").exists(), "looking and running leave no placeholder behind"
+
+
+async def test_s38_approved_hosts_and_no_others(project: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    home = forge_home()
+    home.ensure("")
+    home.rules.write_text(
+        f"version: 1\nrules:\n  - {{host: 127.0.0.1, ports: [{port}], private: true, verdict: ask}}\n"
+    )
+    fetch = (
+        "import sys, urllib.request as u\n"
+        "for url in sys.argv[1:]:\n"
+        "    try: print(u.urlopen(url, timeout=5).read().decode())\n"
+        "    except Exception as e: print(getattr(e, 'code', type(e).__name__))\n"
+        "sys.exit(3)\n"
+    )
+    (project / "fetch.py").write_text(fetch)
+    person = Person()
+    async with server, open_session(project, approval_callback=person, approval="interactive") as session:
+        cmd = f"python3 fetch.py http://127.0.0.1:{port}/ http://127.0.0.1:9/ http://other.test/"
+        allowed = await run(session, cmd, network=[f"127.0.0.1:{port}"])
+        off = await run(session, f"python3 fetch.py http://127.0.0.1:{port}/")
+    assert "served\n403\n403" in allowed.text
+    assert allowed.status == "sandbox_denied"
+    assert [(denial["kind"], denial["target"]) for denial in allowed.denials] == [
+        ("host", "127.0.0.1:9"),
+        ("host", "other.test:80"),
+    ]
+    assert f"net 127.0.0.1:{port}" in person.asked[0].effects
+    assert "served" not in off.text
