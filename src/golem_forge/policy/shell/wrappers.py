@@ -13,6 +13,20 @@ from dataclasses import dataclass, replace
 from .names import names
 from .options import Option, all_options, is_long, leading_options
 from .strict import quote
+from .wrapper_grammars import (
+    CHROOT,
+    ENV,
+    GRAMMARS,
+    LOADER,
+    LOADER_NAME,
+    PARALLEL,
+    PLAIN_LONG,
+    SETARCH,
+    SSH_VALUED,
+    SU,
+    XARGS,
+    Grammar,
+)
 
 SHELLS = names("sh bash dash zsh ksh ash mksh rbash fish")
 
@@ -35,104 +49,13 @@ class Hidden:
     directory: str = ""  # where it is run
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """The options that take a value, those whose value is a script, and how many operands come before."""
-
-    short: str = ""
-    long: frozenset[str] = frozenset()
-    before: int = 0
-    script_short: str = ""
-    script_long: str = ""
-    joined: bool = False  # the rest is joined and given to a shell
-    directory: frozenset[str] = frozenset()  # the options whose value is the working directory
-
-
-GRAMMARS: dict[str, Grammar] = {
-    "sudo": Grammar(
-        "CDghpRrTtUu",
-        names(
-            "--user --group --host --prompt --chdir --close-from --role --type --other-user --chroot --command-timeout"
-        ),
-        directory=names("-D --chdir"),
-    ),
-    "doas": Grammar("aCu"),
-    "pkexec": Grammar("", names("--user")),
-    "nice": Grammar("n", names("--adjustment")),
-    "ionice": Grammar("cnpPu", names("--class --classdata --pid --pgid --uid")),
-    "nohup": Grammar(),
-    "setsid": Grammar(),
-    "stdbuf": Grammar("ioe", names("--input --output --error")),
-    "timeout": Grammar("ks", names("--kill-after --signal"), before=1),
-    "time": Grammar("fo", names("--format --output")),
-    "watch": Grammar("nq", names("--interval --equexit"), joined=True),
-    "builtin": Grammar(),
-    "exec": Grammar("a"),
-    "eval": Grammar(joined=True),
-    "flock": Grammar(
-        "wE", names("--wait --timeout --conflict-exit-code"), 1, script_short="c", script_long="--command"
-    ),
-    "unshare": Grammar(
-        "SGRw",
-        names("--map-user --map-group --map-users --map-groups --root --wd --setuid --setgid --propagation"),
-        directory=names("-w --wd"),
-    ),
-    "nsenter": Grammar("tSG", names("--target --setuid --setgid")),
-    "script": Grammar(
-        "EIOBTmo",
-        names("--echo --log-in --log-out --log-io --log-timing --logging-format --output-limit"),
-        1,
-        script_short="c",
-        script_long="--command",
-    ),
-    "taskset": Grammar("", before=1),
-    "chrt": Grammar("TPD", names("--sched-runtime --sched-period --sched-deadline"), before=1),
-    "setpriv": Grammar("", names("--reuid --regid --groups --inh-caps --bounding-set --securebits")),
-    "prlimit": Grammar("p", names("--pid")),
-    "strace": Grammar("aeEIoOpPsSuUXb", names("--trace --output --attach --user --env --signal")),
-    "ltrace": Grammar("aAeFlnopsuwxX", names("--output --library")),
-    "systemd-run": Grammar("pEuMHG", names("--unit --property --description --slice --setenv --uid --gid")),
-    "unbuffer": Grammar(),
-    "dbus-run-session": Grammar("", names("--config-file --dbus-daemon")),
-    "systemd-inhibit": Grammar("", names("--what --who --why --mode")),
-    "fakeroot": Grammar("lsib"),
-    "repeat": Grammar(before=1),
-}
-
-_LOADER = Grammar("", names("--library-path --preload --audit --inhibit-rpath --argv0 --glibc-hwcaps-mask"))
-_LOADER_NAME = re.compile(r"ld(-linux|-musl|64|32)?[\w.-]*\.so[.\d]*")
-_SETARCH = names("setarch linux32 linux64 i386 i486 i586 i686 x86_64 aarch64 arm uname26")
-_SSH_VALUED = "BbcDEeFIiJLlmOopPQRSWw"
-_CHROOT = Grammar("", names("--userspec --groups"), before=1)
-_XARGS = Grammar(
-    "adEILnPs",
-    names("--arg-file --delimiter --max-args --max-procs --max-chars --process-slot-var"),
-)
-_PARALLEL = Grammar(
-    "ajnNLISPsCEd",
-    names("--jobs --max-args --max-replace-args --arg-file --sshlogin --delay --joblog --timeout --colsep --workdir"),
-    directory=names("--workdir --wd"),
-)
-_ENV = Grammar("uCaP", names("--unset --chdir --argv0"), directory=names("-C --chdir"))
-# Long options known to take no value; after any other one the next word may be its value or the command.
-_PLAIN_LONG = names(
-    "--help --version --verbose --ignore-environment --null --debug --foreground --preserve-status --fork --ctty --wait"
-    " --no-run-if-empty --exit --interactive --open-tty --show-limits --keep-order --dry-run --line-buffer --group"
-    " --ungroup --bar --progress --eta --halt-on-error --preserve-env --non-interactive --login --stdin --shell"
-    " --background --exclusive --shared --nonblock --unlock --close --no-fork --quiet --append --flush --return"
-    " --color --differences --errexit --chgexit --beep --precise --no-title --exec --portability --map-root-user"
-    " --user --mount --net --pid --ipc --uts --cgroup --mount-proc --skip-chdir --list --command"
-)
-_SU = Grammar("gGsTw", names("--group --supp-group --shell --whitelist-environment --user"))
-
-_GIT_RUNS = {"foreach": "submodule", "run": "bisect"}
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
 _FD_RUNS = names("-x -X --exec --exec-batch")
 
 WRAPPERS = (
     SHELLS
     | frozenset(GRAMMARS)
-    | _SETARCH
+    | SETARCH
     | names(
         "busybox toybox env su runuser command trap xargs parallel find alias ssh chroot start-stop-daemon . source"
     )
@@ -140,7 +63,7 @@ WRAPPERS = (
 
 
 def is_wrapper(program: str) -> bool:
-    return program in WRAPPERS or _LOADER_NAME.fullmatch(program) is not None
+    return program in WRAPPERS or LOADER_NAME.fullmatch(program) is not None
 
 
 def hidden_commands(program: str, arguments: tuple[str, ...]) -> Iterator[Hidden]:
@@ -152,8 +75,8 @@ def hidden_commands(program: str, arguments: tuple[str, ...]) -> Iterator[Hidden
         yield from _shell(arguments)
     elif program in GRAMMARS:
         yield from _regular(GRAMMARS[program], arguments)
-    elif _LOADER_NAME.fullmatch(program):
-        yield from _regular(_LOADER, arguments)
+    elif LOADER_NAME.fullmatch(program):
+        yield from _regular(LOADER, arguments)
 
 
 def reads_script_from_input(program: str, arguments: tuple[str, ...]) -> bool:
@@ -193,7 +116,7 @@ def _starts(rest: tuple[str, ...], options: list[Option], long_valued: frozenset
     """What may be the command in `rest`: after an unknown option its value comes first, so any later word too."""
     if rest:
         yield rest
-    known = long_valued | _PLAIN_LONG
+    known = long_valued | PLAIN_LONG
     if any(
         option.flag.startswith("--") and option.value is None and not any(n.startswith(option.flag) for n in known)
         for option in options
@@ -219,12 +142,12 @@ def _ssh(arguments: tuple[str, ...]) -> Iterator[Hidden]:
 
 def _ssh_command(arguments: tuple[str, ...]) -> tuple[str, ...]:
     """What follows the host; options may stand on both sides of it."""
-    index = leading_options(arguments, _SSH_VALUED, frozenset())[1] + 1
-    return arguments[index + leading_options(arguments[index:], _SSH_VALUED, frozenset())[1] :]
+    index = leading_options(arguments, SSH_VALUED, frozenset())[1] + 1
+    return arguments[index + leading_options(arguments[index:], SSH_VALUED, frozenset())[1] :]
 
 
 def _chroot(arguments: tuple[str, ...]) -> Iterator[Hidden]:
-    for hidden in _regular(_CHROOT, arguments):
+    for hidden in _regular(CHROOT, arguments):
         yield replace(hidden, directory="/")
 
 
@@ -257,11 +180,11 @@ def _env(arguments: tuple[str, ...]) -> Iterator[Hidden]:
         text, after = split[0].replace("\\_", " "), split[1]
         yield Hidden(script=" ".join(["env", text, *map(quote, after)]))
         yield Hidden(words=("env", *text.split(), *after))
-    options, assignments, index = _options_and_assignments(arguments, _ENV.short + "S", _ENV.long, _ENV_ASSIGNMENT)
-    rest, directory = arguments[index:], _directory(_ENV, options)
+    options, assignments, index = _options_and_assignments(arguments, ENV.short + "S", ENV.long, _ENV_ASSIGNMENT)
+    rest, directory = arguments[index:], _directory(ENV, options)
     if assignments and not rest:
         yield Hidden(assignments=assignments)
-    for tried in _starts(rest, options, _ENV.long):
+    for tried in _starts(rest, options, ENV.long):
         yield Hidden(words=tried, assignments=assignments, directory=directory)
 
 
@@ -274,20 +197,20 @@ def _split_string(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | N
         if word.startswith("--"):
             if is_long(word, "--split-string"):
                 return (word.partition("=")[2], after) if "=" in word else ("".join(after[:1]), after[1:])
-            index += "=" not in word and any(name.startswith(word) for name in _ENV.long)
+            index += "=" not in word and any(name.startswith(word) for name in ENV.long)
             continue
         for place, letter in enumerate(word[1:], 2):
             if letter == "S":
                 return (word[place:], after) if word[place:] else ("".join(after[:1]), after[1:])
-            if letter in _ENV.short:
+            if letter in ENV.short:
                 index += not word[place:]
                 break
     return None
 
 
 def _su(arguments: tuple[str, ...]) -> Iterator[Hidden]:
-    long_valued = _SU.long | names("--command --session-command")
-    options, _ = all_options(arguments, _SU.short + "cu", long_valued)
+    long_valued = SU.long | names("--command --session-command")
+    options, _ = all_options(arguments, SU.short + "cu", long_valued)
     asked = False
     for option in options:
         if option.value and (
@@ -295,7 +218,7 @@ def _su(arguments: tuple[str, ...]) -> Iterator[Hidden]:
         ):
             yield Hidden(script=option.value)
         asked = asked or option.flag == "-u" or is_long(option.flag, "--user")
-    rest = arguments[leading_options(arguments, _SU.short + "cu", long_valued)[1] :]
+    rest = arguments[leading_options(arguments, SU.short + "cu", long_valued)[1] :]
     if asked and rest:
         yield Hidden(words=rest)
 
@@ -319,27 +242,27 @@ def _alias(arguments: tuple[str, ...]) -> Iterator[Hidden]:
 
 
 def _xargs(arguments: tuple[str, ...]) -> Iterator[Hidden]:
-    options, index = leading_options(arguments, _XARGS.short, _XARGS.long)
+    options, index = leading_options(arguments, XARGS.short, XARGS.long)
     placeholder = ""
     for option in options:
         if option.flag == "-I" or is_long(option.flag, "--replace", 3):
             placeholder = option.value or "{}"
         elif option.flag == "-i":
             placeholder = "{}"
-    for tried in _starts(arguments[index:] or ("echo",), options, _XARGS.long):
+    for tried in _starts(arguments[index:] or ("echo",), options, XARGS.long):
         yield Hidden(words=tried, operands=True, placeholder=placeholder)
 
 
 def _parallel(arguments: tuple[str, ...]) -> Iterator[Hidden]:
-    options, index = leading_options(arguments, _PARALLEL.short, _PARALLEL.long)
-    rest, directory = arguments[index:], _directory(_PARALLEL, options)
+    options, index = leading_options(arguments, PARALLEL.short, PARALLEL.long)
+    rest, directory = arguments[index:], _directory(PARALLEL, options)
     cut = next((i for i, word in enumerate(rest) if word.startswith(":::")), len(rest))
     template, values = rest[:cut], tuple(word for word in rest[cut:] if not word.startswith(":::"))
     if not template:
         for value in values:
             yield Hidden(script=value, directory=directory)
         yield Hidden(words=(), operands=True)
-    for tried in _starts(template, options, _PARALLEL.long):
+    for tried in _starts(template, options, PARALLEL.long):
         yield Hidden(script=" ".join([*tried, *map(quote, values)]), directory=directory)
         split = tuple(word for part in tried for word in part.split())
         yield Hidden(words=split + values, operands=True, directory=directory)
@@ -486,7 +409,7 @@ _SPECIAL: dict[str, Callable[[tuple[str, ...]], Iterator[Hidden]]] = {
     "fdfind": _fd,
     "git": _git,
     "start-stop-daemon": _start_stop_daemon,
-    **dict.fromkeys(_SETARCH, _setarch),
+    **dict.fromkeys(SETARCH, _setarch),
     "let": _let,
     "printf": _printf,
     **dict.fromkeys(("test", "[", "[[", "read", "unset", "declare", "typeset", "local", "export"), _evaluates),

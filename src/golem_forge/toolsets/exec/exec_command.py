@@ -13,12 +13,11 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
-from golem_forge.toolsets.exec.settings import ExecSettings
+from golem_forge.toolsets.exec.settings import ALIASES, ExecSettings
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-ALIASES: Final = {"command": "cmd", "working_dir": "workdir"}
 MOST_HOSTS: Final = 20
 _DESCRIPTION: Final = (
     "Run a shell script inside walls: it may change the rw zones, reads the ro ones and system directories, and has no "

@@ -9,7 +9,7 @@ import posixpath
 from typing import Any
 
 from golem_forge.toolsets.edit.command import rebased, split_patch_command
-from golem_forge.toolsets.exec.exec_command import ALIASES
+from golem_forge.toolsets.exec.settings import ALIASES
 
 
 def handed_on(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.verdict import Verdict
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from golem_forge.sandbox.walls.environment import EnvBlock
     from golem_forge.tools.context import ToolContext
+
+ALIASES: Final = {"command": "cmd", "working_dir": "workdir"}
+"""Other names of arguments of exec_command that models know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
