@@ -44,7 +44,7 @@ class SandboxWorld:
         path: Sequence[str] = SYSTEM_PATH,
         *,
         shipped_rg: str = "",
-        complete: Callable[[str], bool] | None = None,
+        complete: Callable[[str, bool], bool] | None = None,
     ) -> None:
         self._complete = complete
         self._sandbox = sandbox
@@ -62,8 +62,8 @@ class SandboxWorld:
             return Program(os.path.realpath(self._shipped_rg), system=False, zone=False, shipped=True)
         return None
 
-    def complete(self, virtual: str) -> bool:
-        return self._complete is not None and self._complete(virtual)
+    def complete(self, virtual: str, *, hidden: bool = True) -> bool:
+        return self._complete is not None and self._complete(virtual, hidden)
 
     def operand(self, path: str, cwd: str) -> Operand:
         given = path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"

@@ -60,7 +60,7 @@ class World:
         directory = full in ("/workspace", "/workspace/src", "/scratch") or full.startswith("/workspace/deep")
         return Operand("inside", full, "/host" + full, secret=is_secret(full), directory=directory)
 
-    def complete(self, virtual: str) -> bool:
+    def complete(self, virtual: str, *, hidden: bool = True) -> bool:
         return not virtual.startswith("/workspace/deep")
 
 

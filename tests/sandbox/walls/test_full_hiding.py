@@ -216,6 +216,11 @@ def test_whether_everything_below_a_directory_is_known(house: Any) -> None:
     walls = house.walls()
 
     assert walls.scan_complete("/workspace/a") and walls.scan_complete("a")
-    assert not walls.scan_complete("/workspace") and not walls.scan_complete("/")
+    assert walls.scan_complete("/workspace") and not walls.scan_complete("/")
+    _write(house.workspace, "deep/1/2/3/4/5/.env")
+    assert not walls.scan_complete("/workspace")
+    assert walls.scan_complete("/workspace", hidden=False)
     _write(house.workspace, "a/node_modules/x")
-    assert not walls.scan_complete("/workspace/a")
+    assert walls.scan_complete("/workspace/a")
+    _write(house.workspace, "a/node_modules/server.pem")
+    assert not walls.scan_complete("/workspace/a", hidden=False)

@@ -159,3 +159,11 @@ def test_a_masked_path_outside_of_zones_is_guarded_too(house: House, tmp_path: P
     assert look()
     replaced(token, "y")
     assert not look()
+
+
+def test_what_was_replaced_between_two_looks_is_found_at_the_end(house: House) -> None:
+    """A child that waits for the moment is quicker than any look; its call does not pass for a success."""
+    env = house.workspace / ".env"
+    env.write_text("old")
+    ending, _ = asyncio.run(meanwhile(house, "sleep 0.01", lambda: replaced(env, "new")))
+    assert ending.code == "WALLS_CHANGED"

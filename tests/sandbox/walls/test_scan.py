@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.sandbox.access import best_opener
 from golem_forge.sandbox.walls import scan as module
+from golem_forge.sandbox.walls.deeper import nothing_secret_below
 from golem_forge.sandbox.walls.scan import ZoneScan
+from golem_forge.sandbox.zones import ZoneSpec, open_zone
 
 
 def _found(scan: ZoneScan) -> set[str]:
@@ -165,3 +168,19 @@ class TestComplete:
         assert not self._complete(tmp_path) and not self._complete(tmp_path, above)
         assert not self._complete(tmp_path, name)
         assert self._complete(tmp_path, "other")
+
+
+def test_a_whole_look_goes_as_deep_as_a_program_would(tmp_path: Path) -> None:
+    deep = tmp_path / "src" / "main" / "java" / "com" / "acme" / "app"
+    deep.mkdir(parents=True)
+    (deep / "App.java").write_text("x")
+    (tmp_path / ".venv" / "lib" / "certifi").mkdir(parents=True)
+    (tmp_path / ".venv" / "lib" / "certifi" / "cacert.pem").write_text("x")
+    zone = open_zone(ZoneSpec(name="workspace", path=tmp_path), best_opener())
+    assert nothing_secret_below(zone, ("src",), set(), hidden=True)
+    assert nothing_secret_below(zone, (), set(), hidden=False)
+    assert not nothing_secret_below(zone, (), set(), hidden=True)
+    (deep / "prod.key").write_text("x")
+    assert not nothing_secret_below(zone, ("src",), set(), hidden=False)
+    parts = ("src", "main", "java", "com", "acme", "app", "prod.key")
+    assert nothing_secret_below(zone, ("src",), {parts}, hidden=False), "what walls mask is no secret any more"

@@ -94,3 +94,20 @@ def test_a_line_that_names_an_earlier_one_is_opaque(line: str) -> None:
 @pytest.mark.parametrize("line", ["a != b\n", "! ls\n", "grep x^2 f\n", "hello!\n"])
 def test_other_uses_of_these_characters_are_not(line: str) -> None:
     assert not PendingInput().with_new(line).opaque
+
+
+def test_history_is_not_what_quotes_say() -> None:
+    typed = PendingInput()
+    assert not typed.with_new("print(f'{x!r}')\n").opaque
+    assert not typed.with_new("git commit -m 'it works!'\n").opaque
+    assert typed.with_new("echo !rm\n").opaque
+    assert typed.with_new('echo "!rm"\n').opaque
+
+
+def test_giving_up_on_a_long_command_does_not_lose_the_line_that_goes_on() -> None:
+    typed = PendingInput()
+    typed.delivered("cat <<EOF\n")
+    for _ in range(15):
+        typed.delivered("text\n")
+    typed.delivered("EOF\nrm \\\n")
+    assert "rm \\\n-rf victim\n" in typed.with_new("-rf victim\n").readings

@@ -122,11 +122,11 @@ async def test_a_recursive_read_is_proven_only_where_all_was_looked_at(project: 
     person = Person()
     person.yes = False
     async with open_session(project, approval="interactive", approval_callback=person) as session:
-        for cmd in ("grep -r TOKEN .", "grep -Rn TOKEN sub", "rg TOKEN", "diff -r sub flat", "diff sub flat"):
+        for cmd in ("grep -r TOKEN .", "grep -Rn TOKEN sub", "rg --hidden TOKEN", "diff -r sub flat", "diff sub flat"):
             outcome = await session.call("exec_command", {"cmd": cmd})
             assert outcome.status == "approval_denied", cmd
             assert person.asked[-1].risk == "high"
-        for cmd in ("grep -r word flat", "ls -R", "find . -name x", "du", "grep word flat/a Makefile"):
+        for cmd in ("grep -r word flat", "rg TOKEN", "ls -R", "find . -name x", "du", "grep word flat/a Makefile"):
             assert (await session.call("exec_command", {"cmd": cmd})).status in ("success", "execution_failed"), cmd
     assert len(person.asked) == 5
 

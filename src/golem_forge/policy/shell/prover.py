@@ -145,7 +145,8 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
     if not paths and (row.lists_cwd or (row.operands == "pattern" and _is_recursive(arguments))):
         operands.extend(here for place in places if (here := world.operand(".", place)).kind == "inside")
     if not why and (name in _DEEP or (row.operands == "pattern" and _is_recursive(arguments))):
-        why = next((reason for op in operands if (reason := _depth_reason(op, world))), "")
+        hidden = name != "rg" or _looks_at_hidden_files(arguments)
+        why = next((reason for op in operands if (reason := _depth_reason(op, world, hidden=hidden))), "")
     return SegmentProof(why, tuple(operands))
 
 
@@ -302,8 +303,13 @@ def _operand_reason(operand: Operand) -> str:
     return ""
 
 
-def _depth_reason(operand: Operand, world: CommandWorld) -> str:
-    if not operand.directory or world.complete(operand.virtual):
+def _looks_at_hidden_files(arguments: tuple[str, ...]) -> bool:
+    """`rg` does with `--hidden` and with `-uu`; any word that could be one of them counts."""
+    return any(word.startswith("--h") or (word[:1] == "-" and word[1:2] != "-" and "u" in word) for word in arguments)
+
+
+def _depth_reason(operand: Operand, world: CommandWorld, *, hidden: bool) -> str:
+    if not operand.directory or world.complete(operand.virtual, hidden=hidden):
         return ""
     return f"not all that lies below '{operand.virtual}' was looked at for secrets"
 

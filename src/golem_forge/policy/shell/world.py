@@ -41,5 +41,6 @@ class CommandWorld(Protocol):
     def operand(self, path: str, cwd: str) -> Operand:
         """`path` as a process whose working directory is the virtual directory `cwd` would reach it."""
 
-    def complete(self, virtual: str) -> bool:
-        """Whether the walls hide every secret below this directory: they have looked at all of it."""
+    def complete(self, virtual: str, *, hidden: bool = True) -> bool:
+        """Whether the walls hide every secret below this directory: they have looked at all of it. Without `hidden`,
+        names that begin with a dot are not looked into by the program."""

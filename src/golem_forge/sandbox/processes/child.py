@@ -15,7 +15,7 @@ from typing import Final
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.processes.capture import Capture
-from golem_forge.sandbox.processes.ending import ENDED, OUTPUT_LIMIT, TIMEOUT, Ending, ending_of
+from golem_forge.sandbox.processes.ending import ENDED, OUTPUT_LIMIT, TIMEOUT, WALLS_CHANGED, Ending, ending_of
 from golem_forge.sandbox.processes.holder import Holder
 from golem_forge.sandbox.processes.launch import Launch
 from golem_forge.sandbox.processes.reading import Budget, Reader, TextFilter
@@ -149,6 +149,8 @@ class Child:
             timer.cancel()
         if self._watcher is not None:
             self._watcher.stop()
+        if not self._code and self._launch.guard is not None and not self._launch.guard():
+            self._code = WALLS_CHANGED  # between two looks, or before the first one
         self._ending_began = True  # a limit reached by the last of the output decides nothing any more
         for reader in self._readers:
             reader.finish()

@@ -112,8 +112,9 @@ def _without_common(zone: Zone, repositories: Iterable[Parts]) -> Iterator[Parts
         try:
             repository = zone.open(parts, DIRECTORY)
             if stat.S_ISDIR(os.stat(_COMMON, dir_fd=repository.fd, follow_symlinks=False).st_mode):
-                continue  # git stops at one, and reads nothing from it
-            os.unlink(_COMMON, dir_fd=repository.fd)
+                os.rmdir(_COMMON, dir_fd=repository.fd)  # git stops at one: the person's repository would be broken
+            else:
+                os.unlink(_COMMON, dir_fd=repository.fd)
         except FileNotFoundError:
             continue
         except OSError:

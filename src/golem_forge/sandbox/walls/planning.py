@@ -21,6 +21,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Kind
 from golem_forge.sandbox.walls import layout
 from golem_forge.sandbox.walls.backend import ripgrep
+from golem_forge.sandbox.walls.deeper import nothing_secret_below
 from golem_forge.sandbox.walls.job import Job
 from golem_forge.sandbox.walls.layout import Mount, Words
 from golem_forge.sandbox.walls.plan import PlannedZone, WallPlan
@@ -196,13 +197,16 @@ class Planner:
             found += sorted(_bare(zone, scan) - planned.bare)
         return tuple(found)
 
-    def complete(self, zone: Zone, parts: Parts) -> bool:
-        """Whether everything below a directory is known by name, so that nothing secret in it is shown."""
+    def complete(self, zone: Zone, parts: Parts, *, hidden: bool) -> bool:
+        """Whether everything below a directory is known by name, so that nothing secret in it is shown. Without
+        `hidden`, names that begin with a dot do not count."""
         scan = self._scans.get(zone.name)
         if scan is None:
             return False
         scan.refresh()
-        return scan.complete(parts)
+        return scan.complete(parts) or nothing_secret_below(
+            zone, parts, {one.parts for one in scan.findings if one.secret}, hidden
+        )
 
     def _made(self, job: Job, rules: tuple[PathRule, ...]) -> Planned:
         held = {

@@ -194,10 +194,10 @@ class Walls:
             return ""
         return self._planner.stands_at(found) if level is Level.FULL else found.host
 
-    def scan_complete(self, virtual: str) -> bool:
+    def scan_complete(self, virtual: str, *, hidden: bool = True) -> bool:
         """Whether the scan saw every name below a directory, so that no secret there is left unmasked."""
         place = self._sandbox.locate(virtual)
-        return place.zone is not None and self._planner.complete(place.zone, place.parts)
+        return place.zone is not None and self._planner.complete(place.zone, place.parts, hidden=hidden)
 
     def explain(self, path: str) -> Explanation:
         """What a child could do at a path, by its address or host path, also outside of every zone. Raises SandboxError

@@ -40,7 +40,7 @@ class Ground:
             self.sandbox,
             self.walls.search_path(),
             shipped_rg=ripgrep(),
-            complete=lambda virtual: self.walls.scan_complete(virtual),
+            complete=lambda virtual, hidden: self.walls.scan_complete(virtual, hidden=hidden),
         )
 
     def workspace(self, level: Level) -> str:

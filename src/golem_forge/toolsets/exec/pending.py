@@ -15,7 +15,8 @@ from golem_forge.toolsets.exec.unfinished import is_unfinished
 
 _SUBMITS: Final = re.compile(r"[\r\n]")
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_HISTORY: Final = re.compile(r"!(?![\s=(]|\Z)|^[ ]*\^", re.MULTILINE)
+_HISTORY: Final = re.compile(r"!(?![\s=('\"]|\Z)|^[ ]*\^", re.MULTILINE)
+_LITERAL: Final = re.compile(r"'[^'\n]*'")
 """`!!`, `!rm`, `^old^new`: a shell puts an earlier line in their place."""
 INTERRUPTS: Final = frozenset({"\x03", "\x04"})
 """Ctrl-C and Ctrl-D, alone."""
@@ -48,7 +49,8 @@ class PendingInput:
 
     def with_new(self, chars: str) -> Judged:
         line = self.text + chars
-        opaque = _CONTROL.search(line) is not None or _HISTORY.search(line.replace("\r", "\n")) is not None
+        outside_quotes = _LITERAL.sub("''", line.replace("\r", "\n"))
+        opaque = _CONTROL.search(line) is not None or _HISTORY.search(outside_quotes) is not None
         starts = [match.end() for match in _SUBMITS.finditer(self.text)]
         readings = [line, *(line[start:] for start in starts[-_MOST_LINES:])]
         if self._since_interrupt is not None:
@@ -71,8 +73,9 @@ class PendingInput:
         for end in ends[-2 * _MOST_LINES :]:
             if not is_unfinished(self.text[begins:end].replace("\r", "\n")):
                 begins = end + 1
-        if too_long and ends:
-            begins = ends[-1] + 1
+        if too_long and ends:  # given up as one command; a last line that goes on is the beginning of another
+            last = ends[-2] + 1 if len(ends) > 1 else 0
+            begins = last if is_unfinished(self.text[last : ends[-1]].replace("\r", "\n")) else ends[-1] + 1
         if begins:
             self.text, self._since_interrupt = self.text[begins:], None
 

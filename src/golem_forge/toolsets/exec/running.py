@@ -53,11 +53,14 @@ async def report(
         sessions.number(running)
     output = running.child.output
     new = Part(output, running.delivered, output.size)
+    lines = list(notes)
+    if ending is not None and ending.code == "WALLS_CHANGED":
+        new = Part(output, output.size, output.size)
+        lines.append("Its output is withheld: for a moment it could read what was to stay hidden.")
     shown = await bound_off_loop(new, tokens * BYTES_PER_TOKEN, keeper(ctx))
     running.delivered = new.end
     standing = standing_of(ending, session=running.number, timeout_s=running.timeout_s)
     value: dict[str, Any] = {"kind": "exec.result"}
-    lines = list(notes)
     finished = Finished(result=ToolResult(value), status=standing.status, code=standing.code, bounded=True)
     if ending is None:
         value["session_id"] = running.number
