@@ -224,3 +224,10 @@ def test_whether_everything_below_a_directory_is_known(house: Any) -> None:
     assert walls.scan_complete("/workspace/a")
     _write(house.workspace, "a/node_modules/server.pem")
     assert not walls.scan_complete("/workspace/a", hidden=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root owns the device nodes")
+def test_no_access_list_stays_on_a_device_of_the_host(house: Any) -> None:
+    script = "import os; os.setxattr('/dev/null', 'user.x', b'x')"
+    assert "not permitted" in house.run(f'python3 -c "{script}"').text
+    assert os.listxattr("/dev/null") == []

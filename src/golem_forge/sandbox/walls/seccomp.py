@@ -38,6 +38,7 @@ class Changes(StrEnum):
     """Nobody else does (Landlock knows no such right): the filter refuses all of them, by path and by descriptor."""
 
 
+_ACCESS_LISTS: Final = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
 _REFUSED: Final = (
     # other processes' memory and descriptors
     *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp"),
@@ -215,6 +216,8 @@ def _rules(network: Network, changes: Changes) -> dict[str, list[_Step]]:
         for name, where in _OWN_PROCESS_ONLY.items():
             everybody = [_argument(0), *_if_equal(_WHOLE_USER[name], [_DENY])] if name in _WHOLE_USER else []
             rules[name] = [*everybody, _argument(where), *_one_of([0]), _DENY]
+    elif os.geteuid() == 0:  # root owns the host's device nodes that are bound inside, and could leave lists on them
+        rules |= {name: [_DENY] for name in _ACCESS_LISTS}
     if network is Network.NONE:
         rules |= {name: [_DENY] for name in _NAMING}
     return rules
