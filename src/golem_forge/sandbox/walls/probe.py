@@ -29,6 +29,7 @@ NEEDED: Final = tuple(name for name in GUARANTEES if name != "G8")
 """Without these a level is not reached."""
 _REFUSED: Final = frozenset({"EPERM", "EACCES", "EROFS", "EBUSY", "ENOENT"})
 _REFUSALS: Final = {
+    "G1": _REFUSED | {"ENOTSUP", "EOPNOTSUPP"},  # how the filter answers root who sets an attribute
     "G5": _REFUSED | {"ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH", "EAFNOSUPPORT"},
     "G6": _REFUSED | {"ECONNREFUSED"},
     "G8": _REFUSED | {"ESRCH"},
@@ -38,7 +39,7 @@ _REFUSALS: Final = {
 }
 """How an attempt must have ended: any other error means that it was not the walls that stopped it."""
 CACHE_FILE: Final = "walls.json"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _LONGEST_CACHE: Final = 64 * 1024
 _GONE_WITHIN_S: Final = 1.0
 _HOST: Final = (

@@ -217,7 +217,7 @@ def _rules(network: Network, changes: Changes) -> dict[str, list[_Step]]:
             everybody = [_argument(0), *_if_equal(_WHOLE_USER[name], [_DENY])] if name in _WHOLE_USER else []
             rules[name] = [*everybody, _argument(where), *_one_of([0]), _DENY]
     elif os.geteuid() == 0:  # root owns the host's device nodes that are bound inside, and could leave lists on them
-        rules |= {name: [_DENY] for name in _ACCESS_LISTS}
+        rules |= {name: [_error(errno.EOPNOTSUPP)] for name in _ACCESS_LISTS}
     if network is Network.NONE:
         rules |= {name: [_DENY] for name in _NAMING}
     return rules
