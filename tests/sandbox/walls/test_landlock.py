@@ -423,9 +423,9 @@ def test_what_read_only_walls_cannot_hold(tmp_path: Path) -> None:
 
 
 def test_virtual_operands_become_host_paths(tmp_path: Path) -> None:
-    sandbox = zones(tmp_path, work={})
-    host = os.path.realpath(tmp_path / "work")
-    asked = ("grep", "-f", "/work/p", "--file=/work/sub//q", "/work", "/works/x", "/work/../etc", "a=/work/x", "x")
+    sandbox = zones(tmp_path, area={})
+    host = os.path.realpath(tmp_path / "area")
+    asked = ("grep", "-f", "/area/p", "--file=/area/sub//q", "/area", "/areas/x", "/area/../etc", "a=/area/x", "x")
     assert host_operands(asked, sandbox) == (
-        *("grep", "-f", f"{host}/p", f"--file={host}/sub/q", host, "/works/x", "/work/../etc", "a=/work/x", "x"),
+        *("grep", "-f", f"{host}/p", f"--file={host}/sub/q", host, "/areas/x", "/area/../etc", "a=/area/x", "x"),
     )
