@@ -264,3 +264,16 @@ def test_causes_name_the_switch_and_the_fix(monkeypatch: pytest.MonkeyPatch) -> 
         why = probe_causes.full(said)
         assert name in why.cause + why.fix
         assert "sysctl" in why.fix
+
+
+async def test_a_busy_machine_gets_a_second_longer_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[float] = []
+
+    async def slow_at_first(*, cache: object, within: float = 2.0) -> WallsReport:
+        tries.append(within)
+        slow = LevelResult(level=Level.FULL, cause=probe_causes.TOO_SLOW.cause)
+        return WallsReport(level=Level.NONE, tried=(slow,)) if len(tries) == 1 else WallsReport(level=Level.FULL)
+
+    monkeypatch.setattr(probing, "probe", slow_at_first)
+    assert (await probing.probe_patiently(cache=None)).level is Level.FULL
+    assert tries == [2.0, 6.0]

@@ -16,9 +16,9 @@ from golem_forge.workers.surroundings import worker_sandbox
 
 
 def look_at_walls(program: Program | None, home: ForgeHome) -> Iterator[Finding]:
-    from golem_forge.sandbox.walls.probe import probe
+    from golem_forge.sandbox.walls.probe import probe_patiently
 
-    report = asyncio.run(probe(cache=None))
+    report = asyncio.run(probe_patiently(cache=None))
     yield from _levels(report, off=program is not None and program.walls.off)
     yield (
         ok("ripgrep", homely(ripgrep()))

@@ -147,11 +147,11 @@ class Walls:
         if self._report is None and self._settings.off:
             self._report = WallsReport(level=Level.OFF)
         if self._report is None:
-            from golem_forge.sandbox.walls.probe import probe
+            from golem_forge.sandbox.walls.probe import probe_patiently
 
             self._probing = self._probing or asyncio.Lock()
             async with self._probing:
-                self._report = self._report or await probe(cache=self._forge_home / "cache")
+                self._report = self._report or await probe_patiently(cache=self._forge_home / "cache")
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener(self._report)
