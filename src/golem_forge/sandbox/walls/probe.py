@@ -38,6 +38,7 @@ _REFUSALS: Final = {
     "G12": _REFUSED | {"EMFILE", "EFBIG"},
 }
 """How an attempt must have ended: any other error means that it was not the walls that stopped it."""
+_NOT_MADE: Final = "the try could not be made"
 CACHE_FILE: Final = "walls.json"
 _FORMAT: Final = 3
 _LONGEST_CACHE: Final = 64 * 1024
@@ -58,7 +59,7 @@ async def probe(*, cache: Path | None, within: float = WITHIN_S) -> WallsReport:
     tried = await asyncio.gather(_full(bwrap, deadline), _landlock(deadline))
     level = next((each.level for each in tried if each.reached), Level.NONE)
     report = WallsReport(level=level, tried=tuple(tried))
-    if cache is not None and all(each.cause != probe_causes.TOO_SLOW.cause for each in tried):
+    if cache is not None and not any(each.cause.startswith((_NOT_MADE, probe_causes.TOO_SLOW.cause)) for each in tried):
         _keep(cache / CACHE_FILE, key, report)
     return report
 
@@ -91,7 +92,7 @@ async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
     except TimeoutError:
         return _not_reached(level, probe_causes.TOO_SLOW)
     except (OSError, ValueError, KeyError) as error:
-        return _not_reached(level, Why(f"the try could not be made ({type(error).__name__})", "Run 'forge doctor'."))
+        return _not_reached(level, Why(f"{_NOT_MADE} ({type(error).__name__})", "Run 'forge doctor'."))
 
 
 async def _tried(ground: Ground, bwrap: str | None, deadline: float) -> LevelResult:
