@@ -1,10 +1,11 @@
 # What a checkout can do. Every target sets up what it needs and is quick the second time.
 #
-#   make setup    .venv with the `forge` command and the development tools
-#   make demo     the guided tour, in this terminal
-#   make test     lint, then every test; what .ci/run calls
-#   make bench    our figures beside those of comparable libraries; writes build/bench.json
-#   make lint     ruff, mypy --strict, the import contract
+#   make setup      .venv with the `forge` command and the development tools
+#   make demo       the guided tour, in this terminal
+#   make test       lint, then every test; what .ci/run calls
+#   make bench      our figures beside those of comparable libraries; writes build/bench.json
+#   make agentdojo  AgentDojo's calls replayed through our path, under a stated policy; writes build/agentdojo.json
+#   make lint       ruff, mypy --strict, the import contract
 #
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
 # BENCH_ARGS="--quick --only dispatch" the benchmarks.
@@ -12,6 +13,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BENCH  := build/bench-venv
+DOJO   := build/agentdojo-venv
 
 # System packages the tests need, by the names in scripts/system_packages.py.
 TEST_PARTS := bubblewrap
@@ -23,12 +25,13 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test bench lint format clean
+.PHONY: setup demo test bench agentdojo lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
 
 $(VENV)/.stamp: pyproject.toml scripts/make_venv.py
+	@echo "setting up: what Forge and its tests need goes into $(VENV), once; about a minute"
 	@$(PYTHON) scripts/make_venv.py $(VENV) --group dev
 	@touch $@
 
@@ -36,9 +39,13 @@ $(BENCH)/.stamp: pyproject.toml benchmarks/requirements.txt scripts/make_venv.py
 	@$(PYTHON) scripts/make_venv.py $(BENCH) --requirements benchmarks/requirements.txt
 	@touch $@
 
+$(DOJO)/.stamp: pyproject.toml benchmarks/agentdojo/requirements.txt scripts/make_venv.py
+	@$(PYTHON) scripts/make_venv.py $(DOJO) --requirements benchmarks/agentdojo/requirements.txt
+	@touch $@
+
 demo: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py bubblewrap
-	@$(VENV)/bin/python examples/demo.py
+	@$(VENV)/bin/python -m examples.demo
 
 test: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
@@ -47,6 +54,9 @@ test: $(VENV)/.stamp
 
 bench: $(BENCH)/.stamp
 	@$(BENCH)/bin/python -m benchmarks $(BENCH_ARGS)
+
+agentdojo: $(DOJO)/.stamp
+	@$(DOJO)/bin/python -m benchmarks.agentdojo
 
 lint: $(VENV)/.stamp
 	@$(VENV)/bin/ruff check .

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from benchmarks.harness import FULL, QUICK, Pace
 from benchmarks.rows import BENCH_JSON, Row, save, table, verdict
 
-TOPICS = ("startup", "walls", "files", "bus", "search", "dispatch", "batch", "define")
+TOPICS = ("startup", "terminal", "walls", "files", "bus", "search", "dispatch", "batch", "define", "loop")
 COMPARED = ("golem-forge", "pydantic-ai-slim", "openai-agents", "fastmcp", "mcp", "langchain-core", "llm")
 
 

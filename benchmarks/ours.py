@@ -18,11 +18,17 @@ from golem_forge.workers.session import Session, open_session
 
 
 @contextmanager
-def session_with(tools: Iterable[Tool], *, journal: bool, listener: bool = True) -> Iterator[Session]:
+def project_and_home() -> Iterator[tuple[Path, Path]]:
     BENCH_JSON.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BENCH_JSON.parent, prefix="bench-") as folder:
-        project, home = Path(folder, "project"), Path(folder, "home")
+        project = Path(folder, "project")
         project.mkdir()
+        yield project, Path(folder, "home")
+
+
+@contextmanager
+def session_with(tools: Iterable[Tool], *, journal: bool, listener: bool = True) -> Iterator[Session]:
+    with project_and_home() as (project, home):
         session = open_session(project, tools=tools, home=ForgeHome(home), journal=journal)
         if listener:
             session.bus.on("*", lambda event: None)

@@ -22,6 +22,11 @@ def add_sync(a: int, b: int) -> int:
     return a + b
 
 
+def args_of_turn(turn: int) -> dict[str, Any]:
+    """Other ones each turn: a model that repeats itself is stopped. Turn 0 has those whose sum is ANSWER."""
+    return {"a": ARGS["a"] + turn, "b": ARGS["b"]}
+
+
 KINDS: Final[dict[str, Function]] = {"async": add_async, "sync": add_sync}
 
 _TEMPLATE = '''

@@ -54,3 +54,11 @@ def make_path(own_home: Path) -> Callable[..., Any]:
         return Orchestrator(tools, approval=controller, **options)
 
     return make
+
+
+@pytest.fixture
+def wire() -> Any:
+    """The server that speaks providers' wire formats: `with wire.WireServer([wire.WireTurn(say="Hi")]) as server`."""
+    from .wire import server
+
+    return server

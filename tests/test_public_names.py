@@ -8,11 +8,13 @@ import sys
 import golem_forge
 
 PUBLIC = """
-    __version__ ApprovalController ApprovalRequest BlockedError Caller ConfigError FilesystemToolset InterruptSignal
-    Orchestrator Outcome Risk Sandbox Session Status TOOLKIT TOOL_LIST Tool ToolCall ToolContext ToolResult Toolset
-    Verdict create_delete_file_tool create_interrupt_signal create_read_file_tool create_runtime_ui
-    create_ui_event_bus create_write_file_tool derive_fields is_manual_tool is_valid_kind is_well_known_kind
-    llm_tools manual_tools open_sandbox open_session tool
+    __version__ ApprovalController ApprovalRequest BlockedError Caller ConfigError FilesystemToolset
+    InterruptSignal Orchestrator Outcome Risk RunResult Sandbox Session Status TOOLKIT TOOL_LIST Tool ToolCall
+    ToolContext ToolResult Toolset Verdict Worker WorkerRuntime classify_command create_cli_approval_callback
+    create_delete_file_tool create_event_cli_adapter create_trace_formatter is_command load_custom_tools
+    parse_command create_interrupt_signal create_read_file_tool create_runtime_ui create_ui_event_bus
+    create_write_file_tool derive_fields is_manual_tool is_valid_kind is_well_known_kind llm_tools
+    manual_tools open_sandbox open_session tool
 """
 
 

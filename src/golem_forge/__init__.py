@@ -34,7 +34,15 @@ if TYPE_CHECKING:
         create_read_file_tool,
         create_write_file_tool,
     )
+    from golem_forge.ui.approval_callback import create_cli_approval_callback
+    from golem_forge.ui.terminal import create_event_cli_adapter
+    from golem_forge.ui.trace import create_trace_formatter
+    from golem_forge.workers.modules.loading import load_custom_tools
+    from golem_forge.workers.run_result import RunResult
+    from golem_forge.workers.runtime import WorkerRuntime
     from golem_forge.workers.session import Session, open_session
+    from golem_forge.workers.slash.parsing import classify_command, is_command, parse_command
+    from golem_forge.workers.worker import Worker
 
 _HOME_OF = {
     "Caller": "golem_forge.core.call",
@@ -71,6 +79,16 @@ _HOME_OF = {
     "create_delete_file_tool": "golem_forge.toolsets",
     "create_read_file_tool": "golem_forge.toolsets",
     "create_write_file_tool": "golem_forge.toolsets",
+    "WorkerRuntime": "golem_forge.workers.runtime",
+    "Worker": "golem_forge.workers.worker",
+    "RunResult": "golem_forge.workers.run_result",
+    "load_custom_tools": "golem_forge.workers.modules.loading",
+    "create_event_cli_adapter": "golem_forge.ui.terminal",
+    "create_cli_approval_callback": "golem_forge.ui.approval_callback",
+    "create_trace_formatter": "golem_forge.ui.trace",
+    "parse_command": "golem_forge.workers.slash.parsing",
+    "classify_command": "golem_forge.workers.slash.parsing",
+    "is_command": "golem_forge.workers.slash.parsing",
     "Session": "golem_forge.workers.session",
     "open_session": "golem_forge.workers.session",
 }
@@ -89,6 +107,7 @@ __all__ = [
     "Orchestrator",
     "Outcome",
     "Risk",
+    "RunResult",
     "Sandbox",
     "Session",
     "Status",
@@ -98,21 +117,30 @@ __all__ = [
     "ToolResult",
     "Toolset",
     "Verdict",
+    "Worker",
+    "WorkerRuntime",
     "__version__",
+    "classify_command",
+    "create_cli_approval_callback",
     "create_delete_file_tool",
+    "create_event_cli_adapter",
     "create_interrupt_signal",
     "create_read_file_tool",
     "create_runtime_ui",
+    "create_trace_formatter",
     "create_ui_event_bus",
     "create_write_file_tool",
     "derive_fields",
+    "is_command",
     "is_manual_tool",
     "is_valid_kind",
     "is_well_known_kind",
     "llm_tools",
+    "load_custom_tools",
     "manual_tools",
     "open_sandbox",
     "open_session",
+    "parse_command",
     "tool",
 ]
 

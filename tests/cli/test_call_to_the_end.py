@@ -115,9 +115,8 @@ def test_nothing_of_the_card_is_loaded_before_anybody_is_asked(shell: Shell) -> 
     assert done.stdout.splitlines()[-1] == "0 False", done.stderr
 
 
-@pytest.mark.parametrize("verb", ["exec", "run"])
-def test_a_verb_of_the_sandbox_is_found_from_the_top(shell: Shell, verb: str) -> None:
-    done = shell(verb, "ls")
+def test_a_verb_of_the_sandbox_is_found_from_the_top(shell: Shell) -> None:
+    done = shell("exec", "ls")
     assert (done.code, "did you mean 'sandbox exec'?" in done.err) == (2, True)
 
 
@@ -125,3 +124,24 @@ def test_a_missing_directory_is_named(shell: Shell, tmp_path: Path) -> None:
     done = shell("call", "list_files", "-p", str(tmp_path / "nowhere"))
     assert done.code == 2
     assert f"no such directory: {os.path.realpath(tmp_path)}/nowhere" in done.err
+
+
+def test_what_comes_later_is_read_on_the_one_path(shell: Shell) -> None:
+    """Recorded like every call; what a rule keeps from being read is not shown."""
+    assert shell(*call(shell, "echo one; sleep 0.6; echo two")[1:]).out.startswith("one\ntwo\n")
+    calls = shell("log", "--json").json
+    assert calls[0]["tool"] == "exec_command"
+    polls = [each for each in calls if each["tool"] == "write_stdin"]
+    assert (
+        polls and {each["status"] for each in polls} == {"success"} and {each["caller"] for each in polls} == {"human"}
+    )
+    shell.write_home("rules.yaml", "version: 1\nrules:\n  - {tool: write_stdin, verdict: blocked, reason: not here}\n")
+    unread = shell(*call(shell, "echo one; sleep 0.6; echo two > made; echo two")[1:])
+    assert unread.code == 0 and "two" not in unread.out and (shell.project / "made").exists()
+    assert [each["status"] for each in shell("log", "--json", "--session", "last").json] == ["success", "policy_denied"]
+
+
+def test_secrets_in_what_comes_later_are_not_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY_API_KEY", "canary-4711-value")
+    done = shell(*call(shell, "echo one; sleep 0.5; echo canary-4711-''value")[1:])
+    assert "canary-4711-value" not in done.out and "[secret CANARY_API_KEY]" in done.out

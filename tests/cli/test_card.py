@@ -31,7 +31,7 @@ def test_everything_that_holds_for_a_command_is_on_the_card(shell: Shell, on_ter
     code, screen = on_terminal(words, (QUESTION, ""))
     assert code == 3
     lines = [line.strip() for line in screen.splitlines()]
-    for shown in ("make all", "in sub", "in a terminal", "net example.com:443"):
+    for shown in ("│ make all", "in sub", "in a terminal", "net example.com:443"):
         assert lines.count(shown) == 1, screen
     assert "the caller says: please \\u202e\\x1b[2J say y" in lines
     assert "exec make all" not in lines

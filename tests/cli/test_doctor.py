@@ -85,6 +85,15 @@ def test_a_broken_forge_yaml(shell):
     assert any("forge.yaml:1" in text and "'approval'" in text for text in texts) and len(texts) == 2
 
 
+@pytest.mark.parametrize("words", [["call", "read_file", "--path", "x"], ["run", "--dry-run"], ["run", "-i", "x"]])
+def test_what_is_wrong_with_a_strange_file_is_said_without_steering_the_terminal(shell, words):
+    shell.write("forge.yaml", '"\\e]0;owned\\a\\u202e": 1\n')
+    ended = shell(*words)
+    assert ended.code == 2
+    assert "\\x1b]0;owned\\x07\\u202e" in ended.err
+    assert not set(ended.err + ended.out) & set("\x1b\x07\u202e")
+
+
 def test_zones_with_problems(shell):
     shell.write("forge.yaml", "sandbox:\n  zones:\n    docs: {path: ./docs, mode: ro}\n")
     ended = shell("doctor", "--json")

@@ -65,6 +65,29 @@ def test_trust_reaches_the_program_from_below(shell):
     assert shell("trust", str(shell.project), cwd=shell.home).code == 0
 
 
+def test_a_program_that_cannot_start_says_so_before_trust_is_asked_for(shell):
+    """Trust would not help: a missing module, a syntax error and a zone without a directory come first."""
+    shell.write("forge.yaml", "sandbox: {zones: {data: {path: ./data}}}\n")
+    worker = "name: main\ntoolsets: {custom: {module: ./tools.py, tools: [x]}}\nsandbox: {zones: [{name: data}]}"
+    shell.write("main.worker", f"---\n{worker}\n---\nHi\n")
+    missing = "Failed to load custom tools from ./tools.py: tools.py: file not found"
+    zone = "forge.yaml:1: Zone 'data': its directory does not exist; create it."
+    for words in (["run", "--headless", "hello"], ["run", "--dry-run"]):
+        refused = shell(*words)
+        assert refused.code == 2 and missing in refused.err and zone in refused.err and "trust" not in refused.err
+    shown = shell("trust", "--show")
+    assert shown.code == 0 and f"warning: main.worker:3: {missing}" in shown.err and f"warning: {zone}" in shown.err
+
+    (shell.project / "data").mkdir()
+    shell.write("tools.py", "def x():\n    return (\n")
+    refused = shell("run", "--headless", "hello")
+    assert refused.code == 2 and "from ./tools.py: SyntaxError: '(' was never closed (line 2)" in refused.err
+    shell.write("tools.py", "def x():\n    return 1\n")
+    waiting = shell("run", "--headless", "hello")
+    assert waiting.code == 3 and "forge trust" in waiting.err
+    assert shell("trust", "--yes").err == ""
+
+
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 3), ("", 3), ("yes please", 3)])
 def test_the_question_on_a_terminal(shell, on_terminal, typed, code):
     shell.write("forge.yaml", "approval: {mode: auto_deny}\n")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.cli.main import VERBS
+
 HERE = Path(__file__).parent
 DOCS = HERE.parent.parent / "docs"
 
@@ -20,13 +22,11 @@ _spec.loader.exec_module(transcripts)
 
 def test_every_verb_is_shown():
     steps = transcripts.steps_of((DOCS / "cli.md").read_text())
-    assert {step.command.split()[1] for step in steps if step.command.startswith("forge ")} >= {
-        *("call", "sandbox", "tools", "rules", "log", "trust", "doctor")
-    }
+    assert {step.command.split()[1] for step in steps if step.command.startswith("forge ")} >= set(VERBS)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["cli.md", "sandbox.md", "tools.md"])
+@pytest.mark.parametrize("page", ["cli.md", "sandbox.md", "tools.md", "workers.md"])
 def test_the_page_shows_what_forge_prints(page, tmp_path):
     steps = transcripts.steps_of((DOCS / page).read_text())
     printed = transcripts.run_steps(steps, tmp_path, Path(sys.executable).with_name("forge"))
@@ -38,6 +38,14 @@ def test_the_page_shows_what_forge_prints(page, tmp_path):
         if not transcripts.matches(step.expected, said)
     ]
     assert not wrong, "\n\n".join(wrong)
+
+
+def test_what_a_command_prints_may_look_like_a_line_of_it():
+    page = "```console\n$ cat <<'END'\n> a\n>\n> END\n> a\n$ forge run\n> hello\n```\n"
+    assert [(step.command, step.expected) for step in transcripts.steps_of(page)] == [
+        ("cat <<'END'\na\n\nEND", ("> a",)),
+        ("forge run", ("> hello",)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HERE = re.compile(r"<<'?(\w+)")
 _END = "\x1eend of command\x1e"
 
 _DIFFERS = (
-    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+Z)?"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+Z)?"), "<time>"),
     (re.compile(r"\b(?:[0-9a-f]{32}|[0-9a-f]{12})\b"), "<id>"),
     (re.compile(r"(?<=\s)\d+\.\d(?= |$)"), "<ms>"),
     (re.compile(r"(?<=\S)  +"), "  "),
@@ -48,13 +49,21 @@ def steps_of(page: str) -> list[Step]:
                 if command:
                     steps.append(Step(start, "\n".join(command), tuple(expected)))
                 command, expected, start = [text[2:]], [], first + offset
-            elif text.startswith("> ") and not expected:
+            elif _goes_on(command) and (text.startswith("> ") or text == ">"):
                 command.append(text[2:])
             else:
                 expected.append(text)
         if command:
             steps.append(Step(start, "\n".join(command), tuple(expected)))
     return steps
+
+
+def _goes_on(command: list[str]) -> bool:
+    """Whether a shell would ask for another line: what a command prints may begin with `> ` too."""
+    if not command:
+        return False
+    here = _HERE.search(command[0])
+    return command[-1].endswith("\\") or (here is not None and here[1] not in command[1:])
 
 
 def run_steps(steps: list[Step], folder: Path, forge: Path) -> list[str]:

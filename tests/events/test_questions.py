@@ -351,3 +351,28 @@ async def test_what_the_runtime_shows(
 ) -> None:
     show(room.ui)
     assert room.of(type) == [wire]
+
+
+async def test_a_bus_has_one_runtime_ui_so_who_asks_and_who_answers_meet() -> None:
+    bus = create_ui_event_bus()
+    ui = create_runtime_ui(bus)
+    assert create_runtime_ui(bus) is ui and create_runtime_ui(create_ui_event_bus()) is not ui
+    create_runtime_ui(bus).attach("terminal")
+    assert ui.attached
+    bus.clear()  # it would never hear an answer again
+    assert create_runtime_ui(bus) is not ui and not create_runtime_ui(bus).attached
+
+
+async def test_a_withdrawn_card_closes_once_and_says_by_what(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    (id_,) = room.ids()
+    room.ui.change_approval(id_, waiting=2)
+    room.ui.change_approval(id_, waiting=2)  # nothing new: not shown again
+    room.ui.change_approval("another", waiting=9)
+    assert [wire["waiting"] for wire in room.of("approvalRequired")] == [1, 2]
+    room.ui.withdraw_approval(id_, approved=True, by="memory")
+    room.ui.withdraw_approval(id_, approved=False, by="interrupt")
+    room.answer(id_, approved=False)
+    assert (await task) == {"approved": True, "by": "memory"}
+    assert [(wire["by"], wire["approved"]) for wire in room.of("approvalResolved")] == [("memory", True)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from golem_forge import Caller, ToolCall, create_ui_event_bus, open_session, tool
+from golem_forge.events.call_states import CallStates
 from golem_forge.events.index import Index
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_reader import events_after, read, verify
@@ -189,3 +190,46 @@ async def test_every_started_call_has_one_result_under_concurrency(make_path: An
     finished = [r["call"] for r in read(journal.path) if r["type"] == "finished"]
     assert sorted(started) == sorted(finished) and len(set(finished)) == 60
     assert verify(journal.path).ok
+
+
+async def test_of_two_calls_with_one_id_at_once_the_second_is_refused(make_path: Any, own_home: Path) -> None:
+    journal = Journal.create(own_home / ".forge", "s1")
+    bus = create_ui_event_bus("s1", recorder=journal.record_event, commit=journal.flush)
+    shown: list[Any] = []
+    bus.on("toolResult", shown.append)
+    go, runs = asyncio.Event(), []
+
+    @tool(needs_approval=False)
+    async def held(n: int) -> int:
+        runs.append(n)
+        await go.wait()
+        return n
+
+    path = make_path(held, journal=journal, bus=bus, session_id="s1")
+    first = asyncio.ensure_future(path.call(ToolCall("held", {"n": 1}, id="same")))
+    await asyncio.sleep(0)
+    refused = await path.call(ToolCall("held", {"n": 2}, id="same"))
+    assert (refused.status, refused.executed) == ("input_invalid", False)
+    assert "call id 'same' is in use" in refused.error and refused.call.id == "same"
+    assert CallStates.from_records(read(journal.path)).calls["same"].state == "ambiguous", "the first still runs"
+    go.set()
+    assert (await first).ok
+    again = await path.call(ToolCall("held", {"n": 3}, id="same"))
+    assert again.ok and runs == [1, 3], "afterwards the id is free"
+    journal.close()
+    assert [event.data.status for event in shown] == ["input_invalid", "success", "success"]
+    assert shown[0].data.tool_call_id != "same", "a UI must not take the refusal for the end of the first"
+
+
+@pytest.mark.parametrize("mode", ["parallel", "sequential"])
+async def test_one_id_twice_in_a_batch(make_path: Any, own_home: Path, counted: Any, mode: str) -> None:
+    count, runs = counted
+    journal = Journal.create(own_home / ".forge", "s1")
+    path = make_path(count, journal=journal)
+    calls = [ToolCall("count", {"n": n}, id=id) for n, id in enumerate(["x", "y", "x"])]
+    outcomes = await path.batch(calls, mode=mode)
+    assert [outcome.status for outcome in outcomes] == ["success", "success", "input_invalid"]
+    assert [outcome.call for outcome in outcomes] == calls
+    assert runs == [0, 1]
+    journal.close()
+    assert CallStates.from_records(read(journal.path)).calls["x"].status == "success"

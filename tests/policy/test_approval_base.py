@@ -216,3 +216,31 @@ async def test_a13_zones_decide_for_file_tools(make_path: Any, asked: Any, tmp_p
     assert outcome.ok
     assert len(ask) == 2
     assert any("/output/r.md" in effect for effect in ask[1].effects)
+
+
+async def test_a_check_is_given_a_context_that_calls_nothing() -> None:
+    from golem_forge.orchestrator import Orchestrator
+
+    async def check(args: dict[str, Any], ctx: ToolContext) -> bool:
+        await ctx.call("inner", {})
+        return False
+
+    inner, outer = counter("inner", needs_approval=False), counter("outer", needs_approval=check)
+    path = Orchestrator([inner, outer], approval=ApprovalController("approve_all"))
+    assert await status_of(path, "outer") == "policy_denied"
+    assert runs("inner") == 0 and runs("outer") == 0
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, "policy_denied"), ("ask", "success")])
+async def test_the_default_of_the_callers_own_block_blocks_below(own: str | None, expected: str) -> None:
+    """W38: what a caller's block blocks without naming it is blocked for its sub-workers too."""
+    from golem_forge.orchestrator import Orchestrator
+    from golem_forge.policy.ceilings import Ceiling
+
+    said = {"x": Setting(Verdict(own), "main.worker:3")} if own else {}
+    block = ApprovalBlock(default=Setting(Verdict.BLOCKED, "main.worker:2"), tools=said)
+    above = Ceiling(worker="main", blocks=ApprovalBlocks(blocks={"x": block}))
+    path = Orchestrator(
+        [counter("x", needs_approval=False)], approval=ApprovalController("approve_all"), ceilings=(above,)
+    )
+    assert await status_of(path, "x") == expected

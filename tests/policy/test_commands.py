@@ -11,6 +11,7 @@ import pytest
 
 from golem_forge.core.effects import Effect, Mark
 from golem_forge.policy.commands import command_facts
+from golem_forge.policy.effects import floors_of
 from golem_forge.policy.world import SYSTEM_PATH, SandboxWorld, is_system_directory
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
@@ -64,6 +65,16 @@ def test_opaque_text_is_one_effect_without_words(world: SandboxWorld, text: str)
     facts, [only] = command_facts(text, world, "/workspace", is_secret_name)
     assert facts.parsed is None and facts.text == text
     assert (only.words, only.marks, only.proven) == ((), (Mark.OPAQUE,), False)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("ls > out", "a redirection of output"), ("echo $HOME", "an expansion"), ("bash -c 'a; (b)'", "in bash -c: ")],
+)
+def test_why_a_command_cannot_be_checked_is_said(world: SandboxWorld, text: str, why: str) -> None:
+    [only] = effects(text, world)
+    [(floor, said)] = list(floors_of(only))
+    assert floor == "opaque" and said.startswith(f"the command cannot be checked: it has {why}")
 
 
 def test_dangers_belong_to_their_segment(world: SandboxWorld) -> None:

@@ -12,7 +12,9 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox import files
+from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.writing import write_atomic
 from golem_forge.sandbox.zones import Mode, ZoneRequest, ZoneSpec, check_zones, worker_zones
 
 ASK, YES, NO = Verdict.ASK, Verdict.PRE_APPROVED, Verdict.BLOCKED
@@ -110,7 +112,38 @@ def test_the_handle_is_the_zone(sandbox: Sandbox, workspace: Path, outside: Path
     os.rename(workspace, workspace.parent / "moved")
     workspace.symlink_to(outside)
     (outside / "a").write_text("theirs")
+    for verb in (Verb.READ, Verb.WRITE, Verb.DELETE):
+        with pytest.raises(SandboxError, match="Another directory was put in the place of zone '/workspace'") as caught:
+            sandbox.target("/workspace/a", verb)
+        assert (caught.value.code, caught.value.path) == ("PATH_CHANGED", "/workspace/a")
+    assert (outside / "a").read_text() == "theirs"
+
+
+def test_a_directory_that_is_gone_is_said_to_be_and_serves_again_once_it_is_back(
+    sandbox: Sandbox, workspace: Path
+) -> None:
+    (workspace / "a").write_text("mine")
+    moved = workspace.rename(workspace.parent / "moved")
+    for path, verb in (("/workspace/a", Verb.READ), ("/workspace/q.txt", Verb.WRITE), ("/workspace", Verb.READ)):
+        with pytest.raises(SandboxError, match="The directory of zone '/workspace' is gone; nothing") as caught:
+            sandbox.target(path, verb)
+        assert caught.value.code == "PATH_CHANGED" and str(workspace.parent) not in caught.value.message
+    moved.rename(workspace)
     assert files.read_bytes(sandbox.target("/workspace/a", Verb.READ)) == b"mine"
+
+
+def test_a_directory_that_was_moved_after_judging_is_not_written_in(sandbox: Sandbox, workspace: Path) -> None:
+    """Its handle still works: without another look the file would land where nobody expects it."""
+    (workspace / "sub").mkdir()
+    targets = [sandbox.target(path, Verb.WRITE) for path in ("/workspace/new", "/workspace/sub/new")]
+    moved = workspace.rename(workspace.parent / "moved")
+    workspace.mkdir()
+    for target in targets:
+        for use in (target.recheck, lambda target=target: write_atomic(target, b"lost")):
+            with pytest.raises(SandboxError, match="Another directory was put in the place") as caught:
+                use()
+            assert caught.value.code == "PATH_CHANGED"
+    assert list(workspace.iterdir()) == [] and [each.name for each in moved.rglob("*")] == ["sub"]
 
 
 def test_verdicts_ask_unless_written(directories: dict[str, Path], open_zones: Callable[..., Sandbox]) -> None:

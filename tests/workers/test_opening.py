@@ -25,7 +25,7 @@ def refused(directory: Path, **given: Any) -> str:
         ({"coding": {"exec": {"zzzzzz": 1}}}, "toolsets.coding.exec.zzzzzz: unknown key. There are: env, walled"),
         (
             {"shell": {"rules": [{"pattern": "ls", "aproval": "ask"}]}},
-            "toolsets.shell.rules.0.aproval: unknown key; did you mean 'approval'?",
+            "toolsets.shell.rules[0].aproval: unknown key; did you mean 'approval'?",
         ),
         ({"coding": {"exek": {}}}, "toolsets.coding.exek: unknown key; did you mean 'exec'?"),
         (["coding"], "toolsets: must be a mapping from names to blocks, like {'coding': {}}, not list"),

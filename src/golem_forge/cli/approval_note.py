@@ -6,16 +6,16 @@ from pathlib import Path
 
 from golem_forge.config.home import forge_home
 from golem_forge.config.program import load_program
-from golem_forge.config.trust import TrustStore
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.workers.surroundings import approval_blocks
+from golem_forge.workers.trust_cover import trust_store
 
 
 def approval_note(tool: Tool) -> str:
     home = forge_home()
-    program = load_program(Path.cwd(), home, trusted=TrustStore(home).trusted)
+    program = load_program(Path.cwd(), home, trusted=trust_store(home).trusted)
     return describe(tool, approval_blocks(program, {tool.name: tool}, []))
 
 

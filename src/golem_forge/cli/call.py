@@ -72,7 +72,7 @@ def run(words: list[str]) -> int:
             return 0 if command.help else 2
         return asyncio.run(_call(command))
     except UsageError as error:
-        print(f"forge call: {error}", file=sys.stderr)
+        print(f"forge call: {visible(str(error))}", file=sys.stderr)
         return 2
 
 
@@ -217,7 +217,7 @@ def _arguments(command: _Command, catalog: Any) -> Any:
 
 def _print(outcome: Outcome, as_json: bool, session_id: str) -> None:
     if as_json:
-        print(json.dumps(_as_json(outcome, session_id), ensure_ascii=False, default=str))
+        print(json.dumps(_as_json(outcome, session_id), ensure_ascii=sys.stdout.isatty(), default=str))
         return
     if outcome.ok:
         sys.stdout.write(_for_stdout(outcome.text))

@@ -11,6 +11,9 @@ from importlib import import_module
 from typing import Final
 
 VERBS: Final = {
+    "run": "a worker in this directory: a conversation, or one answer; `forge` alone is the same",
+    "init": "write a first program here: forge.yaml, main.worker, tools.py",
+    "sessions": "earlier sessions: list, show, export, delete; `forge run --resume` goes on with one",
     "call": "run one tool: forge call NAME --arg value",
     "tools": "list, show and search the tools there are",
     "sandbox": "run a command inside this directory's walls; explain what they allow",
@@ -21,21 +24,23 @@ VERBS: Final = {
 }
 
 
-_ELSEWHERE: Final = {"exec": "sandbox exec", "run": "sandbox exec", "explain": "rules explain"}
+_ELSEWHERE: Final = {"exec": "sandbox exec", "explain": "rules explain"}
 """What people try as a verb of its own."""
 
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    if not words or words[0] in ("-h", "--help", "help"):
+    verb, rest = (words[0], words[1:]) if words else ("run", [])
+    if verb in ("-h", "--help", "help"):
         print(usage())
         return 0
-    if words[0] in ("-V", "--version"):
+    if verb in ("-V", "--version"):
         from golem_forge._version import __version__
 
         print(f"forge {__version__}")
         return 0
-    verb, rest = words[0], words[1:]
+    if verb.startswith("-"):
+        verb, rest = "run", words
     if verb not in VERBS:
         return unknown_verb(verb)
     return _guarded(import_module(f"golem_forge.cli.{verb}").run, rest)
@@ -44,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 def usage() -> str:
     width = max(map(len, VERBS))
     lines = "\n".join(f"  {verb:<{width}}  {does}" for verb, does in VERBS.items())
-    return f"usage: forge VERB …\n\n{lines}\n\nforge VERB --help says more; forge --version prints the version."
+    return f"usage: forge [VERB …]\n\n{lines}\n\nforge VERB --help says more; forge --version prints the version."
 
 
 def unknown_verb(verb: str) -> int:
@@ -53,21 +58,26 @@ def unknown_verb(verb: str) -> int:
 
     close = _ELSEWHERE.get(verb) or nearest(verb, VERBS)
     hint = f" (did you mean '{close}'?)" if close else ""
-    print(f"forge: unknown verb '{visible(verb)}'{hint}. `forge --help` lists them.", file=sys.stderr)
+    print(
+        f"forge: unknown verb '{visible(verb)}'{hint}. `forge --help` lists them; `forge run …` is how to talk to a "
+        "worker.",
+        file=sys.stderr,
+    )
     return 2
 
 
 def _guarded(run: Callable[[list[str]], int], words: list[str]) -> int:
     from golem_forge.core.errors import ConfigError, ForgeError
+    from golem_forge.core.visible import visible  # what is wrong may quote a file of nobody's trust
 
     try:
         return run(words)
     except ConfigError as error:
         for problem in error.problems:
-            print(f"forge: {problem}", file=sys.stderr)
+            print(f"forge: {visible(problem)}", file=sys.stderr)
         return 2
     except ForgeError as error:
-        print(f"forge: {error.message}", file=sys.stderr)
+        print(f"forge: {visible(error.message)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

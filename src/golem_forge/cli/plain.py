@@ -6,13 +6,14 @@ Text of others (names, descriptions, arguments) goes through `visible`, so that 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.homely import homely as homely
 from golem_forge.core.visible import visible
+from golem_forge.ui.line_terminal import ask_line as ask_line
+from golem_forge.ui.line_terminal import can_ask as can_ask
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -67,35 +68,6 @@ def print_json(value: Any) -> None:
     print(text)
 
 
-def can_ask() -> bool:
-    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
-
-
-def ask_line(question: str) -> str | None:
-    """Asks on the terminal (standard error) and gives the answer; None at the end of input.
-
-    Threat: what was typed or pasted before the question was there must not answer it, so it is thrown away first.
-    """
-    import contextlib
-
-    with contextlib.suppress(ImportError, OSError):
-        import termios
-
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    return line.rstrip("\n") if line else None
-
-
 def complain(verb: str, text: str) -> None:
     """One line (or more) for the person, on standard error, so that standard output stays the answer."""
     print(f"forge {verb}: {visible(text)}", file=sys.stderr)
-
-
-def homely(path: Path | str) -> str:
-    """`~/src/app`: a host path as the person at this machine writes it, safe to print."""
-    text, home = os.fspath(path), os.path.expanduser("~")
-    if home != "/" and (text == home or text.startswith(home + "/")):
-        text = "~" + text[len(home) :]
-    return one_line(text)

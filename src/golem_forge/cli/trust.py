@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 HELP: Final = """usage: forge trust [DIR] [--yes | --show | --withdraw]
 
-Shows the text of the files that decide what the program in DIR (default: here) may loosen: its forge.yaml and
-everything in .forge. After a change it shows the difference to what was trusted. Then it asks.
+Shows the text of the files that decide what the program in DIR (default: here) may loosen and run: its forge.yaml,
+everything in .forge, the front matter of its workers, their tool modules and what these import. After a change it
+shows the difference to what was trusted. Then it asks.
 
   --yes        agree without being asked
   --show       only show: the files if they are trusted, else what is new in them
@@ -39,9 +41,9 @@ def run(words: list[str]) -> int:
     asked = reader.parse_args(words)
 
     from golem_forge.config.home import forge_home
-    from golem_forge.config.trust import TrustStore
+    from golem_forge.workers.trust_cover import trust_store
 
-    store = TrustStore(forge_home())
+    store = trust_store(forge_home())
     directory = Path(asked.dir)
     root = _root(directory)
     if asked.withdraw:
@@ -51,7 +53,8 @@ def run(words: list[str]) -> int:
         return 2
     if root is None:
         complain(
-            "trust", f"nothing to trust in {homely(asked.dir)}: it has no forge.yaml (nor any above) and no .forge."
+            "trust",
+            f"nothing to trust in {homely(asked.dir)}: it has no forge.yaml (nor any above), no worker and no .forge.",
         )
         return 4
     snapshot = store.snapshot(root)
@@ -61,6 +64,8 @@ def run(words: list[str]) -> int:
         print(f"{homely(root)} is trusted as it is.")
         return 0
     _show_news(store, root, snapshot)
+    for problem in _start_problems(root):
+        print(f"warning: {visible(problem)}", file=sys.stderr)
     if asked.show:
         print(f"{homely(root)} is not trusted. `forge trust` asks for it.")
         return 0
@@ -70,7 +75,25 @@ def run(words: list[str]) -> int:
 def _root(directory: Path) -> Path | None:
     from golem_forge.config.program import find_root
 
-    return find_root(directory) or (directory.resolve() if os.path.lexists(directory / ".forge") else None)
+    alone = os.path.lexists(directory / ".forge") or any(directory.glob("*.worker"))
+    return find_root(directory) or (directory.resolve() if alone else None)
+
+
+def _start_problems(root: Path) -> Sequence[str]:
+    """Why a session would not start, trusted or not: whoever agrees should not look for the reason there."""
+    from golem_forge.config.home import forge_home
+    from golem_forge.core.errors import ConfigError
+    from golem_forge.workers.foreknown import start_problems
+    from golem_forge.workers.roster import load_roster
+    from golem_forge.workers.tree import read_program
+    from golem_forge.workers.trust_cover import trust_store
+
+    home = forge_home()
+    try:
+        program = read_program(root, home, trust_store(home))
+        return start_problems(program, load_roster(program), home)
+    except ConfigError as error:
+        return error.problems
 
 
 def _withdraw(store: TrustStore, root: Path) -> int:

@@ -2,19 +2,23 @@
 
 Takes a directory. Gives a `Program` whose every value is the one in force, with its origin. Refuses (ConfigError) a
 file with any problem, all of them listed. Untrusted, a program can only make things stricter: its `preApproved`
-counts as `ask`, `unprotect`, `read`, wider limits and zones outside its root are not used, and `notice` says so once.
+counts as `ask`; `models`, `pricing`, `unprotect`, `read`, wider limits and zones outside its root are not used, and
+`notice` says so once. `overrides` (`--set`) are put into forge.yaml first, and are the person's own words.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
+from golem_forge.config.overrides import is_override, with_overrides
+from golem_forge.config.run_block import RUN_KEYS, RunBlock, distrusted_run, run_block, run_in_force
+from golem_forge.config.run_settings import RunSettings
 from golem_forge.config.shape import Problems, Shape, check, list_of, map_of, one_of, positive, text
 from golem_forge.config.wall_settings import WallSettings
 from golem_forge.config.walls import WALL_KEYS, WallBlock, distrusted_walls, wall_block, walls_in_force, walls_notice
@@ -28,6 +32,7 @@ PROJECT_RULES: Final = ".forge/rules.yaml"
 
 _SHAPE: Final = Shape(
     {
+        **RUN_KEYS,
         "sandbox": Shape({"root": text, "zones": ZONES, "unprotect": list_of(text), **WALL_KEYS}),
         "approval": Shape(
             {
@@ -62,9 +67,23 @@ class Program:
     unprotect: tuple[str, ...]
     approval: ApprovalSettings
     walls: WallSettings = field(default_factory=WallSettings)
+    run: RunSettings = field(default_factory=RunSettings)
+    withheld_zones: frozenset[str] = frozenset()
+    """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
     """What the program's files say and the program is not trusted to say."""
-    notice: str = ""
+    remarks: tuple[str, ...] = ()
+    """What a person must hear besides, trusted or not."""
+
+    @property
+    def notice(self) -> str:
+        """What the person should know at the start, as one text; empty if there is nothing."""
+        return self.notice_with()
+
+    def notice_with(self, unused: Sequence[str] = ()) -> str:
+        """The same where further files of the program, its workers', said what does not count."""
+        without = (*self.unused, *unused)
+        return "\n".join((*((_untrusted_notice(without),) if without else ()), *self.remarks))
 
     @property
     def strange_zones(self) -> frozenset[str]:
@@ -83,31 +102,38 @@ def find_root(start: Path) -> Path | None:
     return next((d for d in (directory, *directory.parents) if (d / PROGRAM_FILE).is_file()), None)
 
 
+def program_root(start: Path) -> Path:
+    """The root of the program around a directory; one without a forge.yaml is its own."""
+    return find_root(start) or Path(os.path.realpath(start))
+
+
 def load_program(
     start: Path,
     home: ForgeHome,
     *,
     trusted: Callable[[Path], bool],
     trusted_with: Callable[[Path, Mapping[str, bytes]], bool] | None = None,
+    overrides: Sequence[str] = (),
 ) -> Program:
-    """`trusted_with` is asked about the very bytes of forge.yaml that were parsed."""
+    """`trusted_with` is asked about the very bytes of forge.yaml that were parsed; an override is `key.path=value`."""
     found = find_root(start)
     root = found or Path(os.path.realpath(start))
     problems: list[str] = []
     person = _read(home.config, home.shown(home.config), problems) if os.path.lexists(home.config) else None
-    project = _read(root / PROGRAM_FILE, PROGRAM_FILE, problems) if found else None
+    project = _read(root / PROGRAM_FILE, PROGRAM_FILE, problems, overrides) if found or overrides else None
     if problems:
         raise ConfigError(*problems)
     trust = trusted(root)
-    if trust and project is not None and trusted_with is not None:
+    if trust and found and project is not None and trusted_with is not None:
         trust = trusted_with(root, {PROGRAM_FILE: project.data})
     unused: list[str] = []
-    if project is not None and not trust:
+    named = {zone.name for zone in project.zones or ()} if project else set()
+    if project is not None and found and not trust:
         project = _distrusted(project, person, root, unused)
     if not trust and (root / PROJECT_RULES).is_file():
         unused.append(f"{PROJECT_RULES}: ignored")
     workspace = (ZoneEntry(name="workspace", path=root),)
-    notices = (_untrusted_notice(unused) if unused else "", walls_notice(project.walls if project else None))
+    remark = walls_notice(project.walls if project else None)
     return Program(
         root=root,
         file=root / PROGRAM_FILE if found else None,
@@ -116,12 +142,14 @@ def load_program(
         unprotect=next((block.unprotect for block in (project, person) if block and block.unprotect), ()),
         approval=_approval_in_force(project, person),
         walls=walls_in_force(project.walls if project else None, person.walls if person else None),
+        run=run_in_force(project.run if project else None, person.run if person else None),
+        withheld_zones=frozenset(named - {zone.name for zone in (project.zones if project else None) or ()}),
         unused=tuple(unused),
-        notice="\n".join(notice for notice in notices if notice),
+        remarks=(remark,) if remark else (),
     )
 
 
-def _untrusted_notice(unused: list[str]) -> str:
+def _untrusted_notice(unused: Sequence[str]) -> str:
     lines = "\n".join(f"  {item}" for item in unused)
     return f"This program is not trusted. Not used until you have read it and run `forge trust`:\n{lines}"
 
@@ -136,17 +164,18 @@ class _Block:
     unprotect: tuple[str, ...]
     unprotect_origin: str
     walls: WallBlock
+    run: RunBlock
     mode: Setting[ApprovalMode] | None
     default: Setting[Verdict] | None
     tools: dict[str, Setting[Verdict]]
     timeout: Setting[float] | None
 
 
-def _read(path: Path, name: str, found: list[str]) -> _Block | None:
-    """None, with its problems added to `found`, where the file cannot be used."""
+def _read(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()) -> _Block | None:
+    """None, with its problems added to `found`, where the file cannot be used. With overrides it need not exist."""
     try:
-        data = read_bytes(path, name)
-        file = parse_yaml(data, name)
+        data = b"" if overrides and not os.path.lexists(path) else read_bytes(path, name)
+        file = with_overrides(parse_yaml(data, name), overrides)
     except ConfigError as error:
         found.extend(error.problems)
         return None
@@ -166,6 +195,7 @@ def _read(path: Path, name: str, found: list[str]) -> _Block | None:
         unprotect=tuple(sandbox.get("unprotect", ())),
         unprotect_origin=file.at(("sandbox", "unprotect")),
         walls=wall_block(file, sandbox, path.parent),
+        run=run_block(file, values),
         mode=_setting(file, approval, "mode", ApprovalMode),
         default=_setting(file, approval, "default", Verdict),
         tools={
@@ -185,7 +215,7 @@ def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[s
     own = {zone.name: zone for zone in person.zones or ()} if person else {}
 
     def asking(said: Setting[Verdict], what: str) -> Setting[Verdict]:
-        if said.value is not Verdict.PRE_APPROVED:
+        if said.value is not Verdict.PRE_APPROVED or is_override(said.origin):
             return said
         unused.append(f"{said.origin}: {what}: preApproved counts as ask")
         return Setting(Verdict.ASK, said.origin)
@@ -205,7 +235,7 @@ def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[s
         zones.append(_no_wider(replace(zone, write=write, delete=delete), own.get(zone.name)))
     walls = distrusted_walls(block.walls, person.walls if person else None, unused)
     mode = block.mode
-    if mode is not None and is_stricter_mode(ApprovalMode.INTERACTIVE, mode.value):
+    if mode and is_stricter_mode(ApprovalMode.INTERACTIVE, mode.value) and not is_override(mode.origin):
         unused.append(f"{mode.origin}: approval.mode {mode.value}")
         mode = None
     return replace(
@@ -213,6 +243,7 @@ def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[s
         zones=None if block.zones is None else tuple(zones),
         unprotect=(),
         walls=walls,
+        run=distrusted_run(block.run, person.run if person else None, unused),
         mode=mode,
         default=block.default and asking(block.default, "approval.default"),
         tools={name: asking(said, f"approval.tools.{name}") for name, said in block.tools.items()},
@@ -249,12 +280,14 @@ def _approval_in_force(project: _Block | None, person: _Block | None) -> Approva
     for block in blocks:
         if block.default is not None:
             default = _first_or_blocked(default, block.default)
+    mode = project.mode if project else None
+    typed = mode if mode and is_override(mode.origin) else None  # the command line is the person's own word
     return ApprovalSettings(
         default=default,
         tools=tools,
         timeout=next((block.timeout for block in blocks if block.timeout is not None), None),
-        user_mode=person.mode if person else None,
-        project_mode=project.mode if project else None,
+        user_mode=typed or (person.mode if person else None),
+        project_mode=mode,
     )
 
 

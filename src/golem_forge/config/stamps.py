@@ -23,7 +23,8 @@ class Stamp(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        return abs(time.time_ns() - max(self.modified, self.changed)) > _TICK_NS
+        now = time.time_ns()  # each by itself: anybody can set `modified`, and a late one must not hide `changed`
+        return abs(now - self.modified) > _TICK_NS and abs(now - self.changed) > _TICK_NS
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

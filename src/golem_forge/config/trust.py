@@ -67,14 +67,17 @@ class TrustStore:
         return answer
 
     def trusted_with(self, root: Path, read: Mapping[str, bytes]) -> bool:
-        """Whether the present content is trusted and `read` (name → bytes) is part of it.
+        """Whether the present content is trusted and `read` (name → bytes, each of a covered file) is part of it.
 
         For whoever parses a file: the bytes that are judged are the bytes that were parsed, swaps in between included.
         """
         root = _real(root)
         record = self._record(root)
         try:
-            return record is not None and bool(record["digest"] == self.snapshot(root, read).digest)
+            present = self.snapshot(root, read)
+            return (
+                record is not None and bool(record["digest"] == present.digest) and read.keys() <= present.files.keys()
+            )
         except (ConfigError, OSError):
             return False
 
@@ -92,7 +95,7 @@ class TrustStore:
         for name, _ in _tree(root, ".forge", 0):
             paths.append(root / name)
             if len(paths) > MAX_FILES + 2:
-                raise _too_much()
+                raise too_much_to_trust()
         stamps = [stamp(path) for path in paths]
         program = _followed(root / PROGRAM_FILE)
         further = [(name, hashlib.sha256(data).digest()) for name, data in self._extra(root)] if self._extra else []
@@ -107,7 +110,7 @@ class TrustStore:
         for name, kind, content in self._contents(root, read or {}):
             total += len(content)
             if len(found) >= MAX_FILES or total > MAX_TOTAL_BYTES:
-                raise _too_much()
+                raise too_much_to_trust()
             found.append((name, kind, content))
         found.sort()
         files = {name: _as_text(kind, content) for name, kind, content in found}
@@ -188,7 +191,8 @@ class TrustStore:
             else:
                 yield name, "other", b""
         for name, content in self._extra(root) if self._extra else ():
-            yield name, "extra", content
+            known = read.get(name)
+            yield name, "extra", content if known is None else known
 
 
 def _tree(root: Path, relative: str, depth: int) -> Iterator[tuple[str, int]]:
@@ -207,7 +211,7 @@ def _tree(root: Path, relative: str, depth: int) -> Iterator[tuple[str, int]]:
             yield from _tree(root, f"{relative}/{entry.name}", depth + 1)
 
 
-def _too_much() -> ConfigError:
+def too_much_to_trust() -> ConfigError:
     return ConfigError(
         f".forge: a program with more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes to trust cannot be trusted; "
         "move what is not configuration out of it"

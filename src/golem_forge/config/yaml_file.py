@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from golem_forge.core.errors import ConfigError
@@ -44,6 +44,8 @@ class YamlFile:
     """As the person knows it: `forge.yaml`, `~/.forge/rules.yaml`."""
     value: dict[str, Any]
     lines: dict[Path, int]
+    elsewhere: dict[Path, str] = field(default_factory=dict)
+    """Values that are not in the file, and what said them (`--set approval.mode`)."""
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest value around it."""
@@ -53,6 +55,9 @@ class YamlFile:
 
     def at(self, path: Path) -> str:
         """`forge.yaml:7`, to start an error with or to say where a value comes from."""
+        for end in range(len(path), 0, -1) if self.elsewhere else ():
+            if said := self.elsewhere.get(path[:end]):
+                return said
         return f"{self.name}:{self.line(path)}"
 
 

@@ -29,6 +29,8 @@ class ToolCall:
     caller: Caller = Caller.LLM
     id: str = field(default_factory=new_id)
     parent_id: str = ""
+    problem: str = ""
+    """Why it cannot be a call at all (its text was cut off): it gets its Outcome, `input_invalid`, and never runs."""
 
 
 @dataclass(slots=True)

@@ -26,5 +26,7 @@ class Finished:
     """Protected names, as virtual paths, that exist now and did not before."""
     output_handle: str = ""
     """The whole output, already kept; the result's text is then bounded and is not bounded again."""
+    stop_turn: bool = False
+    """A person, asked by a worker below, ended the turn: that ends the turn of those above it too."""
     bounded: bool = False
     """The tool has a limit of its own for its text and kept to it, whether or not anything was cut."""

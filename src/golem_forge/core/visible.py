@@ -2,6 +2,8 @@
 
 Threat: a tool argument or file name with ESC sequences, bidi overrides, zero-width or tag characters can make a
 prompt show something other than what will run. Newline and tab stay as they are.
+`visible` is for everything that is decided upon or named; `visible_prose` for answers and people's own words, where a
+joiner between two emoji makes them one picture: it stands between pictures, so there is no word that it could change.
 """
 
 from __future__ import annotations
@@ -17,6 +19,12 @@ _UNSAFE = re.compile(
     "\U000e0000-\U000e0fff]"  # tags and variation selector supplements
 )
 
+_PICTURE = "\u2194-\u2199\u2600-\u27bf\u2b1b\u2b1c\U0001f000-\U0001faff"
+_UNSAFE_IN_PROSE = re.compile(
+    # a joiner stays only with a picture on both sides; a picture may carry its variation selector
+    f"(?:(?<=[{_PICTURE}])|(?<=[{_PICTURE}]\ufe0f))(\u200d)(?=[{_PICTURE}])|{_UNSAFE.pattern}"
+)
+
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match.group())
@@ -27,6 +35,13 @@ def _escape(match: re.Match[str]) -> str:
 
 def visible(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _UNSAFE.sub(_escape, text)
+
+
+def visible_prose(text: str) -> str:
+    """`visible`, but for the joiners inside emoji."""
+    if text.isascii():
+        return visible(text)
+    return _UNSAFE_IN_PROSE.sub(lambda match: match[1] or _escape(match), text)
 
 
 def count_hidden(text: str) -> int:

@@ -61,6 +61,8 @@ class EventBus:
         self._from_elsewhere: deque[Callable[[], None]] = deque()
         """What other threads said while there is no loop to hand it to."""
         self._catching_up = False
+        self.runtime_ui: object | None = None
+        """The one RuntimeUI of this bus (`create_runtime_ui`): the runtime asks with it, adapters attach to it."""
         if asyncio._get_running_loop() is not None:
             self.bind_loop()
 
@@ -77,6 +79,10 @@ class EventBus:
         """Attaches the session's journal; `seq` is the number of the last event it already holds."""
         self._recorder, self._commit, self.seq = recorder, commit, seq
 
+    def stop_recording(self) -> None:
+        """The journal is gone; what is said from now on is only shown."""
+        self._recorder = self._commit = None
+
     def on(self, type: str, handler: Handler) -> Callable[[], None]:
         """Calls `handler(event)` for every event of `type` (`*`: of any type); gives the function that ends it."""
         if inspect.iscoroutinefunction(handler):
@@ -91,8 +97,9 @@ class EventBus:
         self._drop(lambda one: one.type == type)
 
     def clear(self) -> None:
-        """Ends every subscription."""
+        """Ends every subscription, and with them the RuntimeUI: it would never hear an answer."""
         self._drop(lambda one: True)
+        self.runtime_ui = None
 
     def subscribe_queue(self, maxsize: int = 1024, type: str = ALL) -> EventQueue:
         """A queue of events for an async reader; call it on the loop that will read."""

@@ -30,6 +30,8 @@ class CallRecord:
     args: Any = None
     caller: str = ""
     worker: str = ""
+    worker_id: str = ""
+    """Its run, by which events name it; empty: they name it by `worker`."""
     parent: str = ""
     decision: dict[str, Any] | None = None
     fingerprint: str = ""
@@ -97,6 +99,7 @@ def _proposed(call: CallRecord, record: Mapping[str, Any]) -> None:
     call.args = record.get("args")
     call.caller = record.get("caller", "")
     call.worker = record.get("worker", "")
+    call.worker_id = record.get("workerId", "")
     call.parent = record.get("parent", "")
     call.proposed_at = record.get("ts", "")
 
@@ -149,7 +152,7 @@ def call_event(record_type: str, call: CallRecord) -> tuple[str, dict[str, Any]]
     """(type, data) of the event that a numbered record of a call stands for."""
     data: dict[str, Any] = {"toolCallId": call.id, "toolName": call.tool, "args": call.args}
     if record_type != "finished":
-        data |= {"caller": call.caller, "workerId": call.worker}
+        data |= {"caller": call.caller, "workerId": call.worker_id or call.worker}
         return "toolStarted", data | ({"parentCallId": call.parent} if call.parent else {})
     optional = {"value": call.value, "error": call.error, "outputHandle": call.output_handle}
     data |= {"status": call.status, "durationMs": call.duration_ms, "decision": call.decision, "truncated": False}

@@ -118,6 +118,8 @@ class ApprovalRequired(EventData):
     model_note: str | None = None
     expires_at: str | None = None
     fields: list[Json] | None = None
+    caller: str | None = None
+    """`human` for a call that a person made; no model waits for a reason."""
 
 
 class ApprovalResolved(EventData):
@@ -199,6 +201,8 @@ class UsageUpdated(EventData):
     cost: float | None
     """None where the price of the model is not known."""
     session: Json
+    worker: Json | None = None
+    """The sums of this worker and those below it; `session` those of everybody."""
 
 
 class CatalogChanged(EventData):
@@ -241,3 +245,5 @@ class RunResult(EventData):
     response: str
     usage: Any
     partial: str | None = None
+    error: str | None = None
+    """Why there is no answer, as standard error says it."""

@@ -38,7 +38,14 @@ class SessionSummary:
     calls: int
     closed: bool
     worker: str
+    """Empty for a session that was no conversation (`forge call`)."""
     model: str
+    root: str
+    """The program's directory on this machine, where it goes on; empty where no worker ran."""
+    input: str
+    """The first words that a person said."""
+    talked: bool
+    """Whether there is a history; a start that failed before anything was asked of a model left none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +64,8 @@ class CallSummary:
 
 
 _SESSION_COLUMNS = (
-    "id, created, updated, lines, (SELECT count(*) FROM calls WHERE session_id = sessions.id), closed, worker, model"
+    "id, created, updated, lines, (SELECT count(*) FROM calls WHERE session_id = sessions.id), closed, worker, model, "
+    "root, input, talked"
 )
 _CALL_COLUMNS = "id, session_id, tool, status, caller, worker, parent, proposed_at, duration_ms, error"
 
@@ -76,19 +84,16 @@ class Index:
             f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY updated DESC, id LIMIT ?",  # noqa: S608
             (len(prefix), prefix, limit),
         )
-        return [
-            SessionSummary(
-                id=id,
-                created=created,
-                updated=updated,
-                lines=lines,
-                calls=calls,
-                closed=bool(closed),
-                worker=worker,
-                model=model,
-            )
-            for id, created, updated, lines, calls, closed, worker, model in rows
-        ]
+        return [_session_summary(row) for row in rows]
+
+    def conversations(self, *, root: str = "", limit: int = 100) -> list[SessionSummary]:
+        """Those in which a model was asked something, newest activity first; `root`: of that program alone."""
+        rows = self._rows(
+            f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE worker <> '' AND talked AND (? = '' OR root = ?) "  # noqa: S608
+            "ORDER BY updated DESC, id LIMIT ?",
+            (root, root, limit),
+        )
+        return [_session_summary(row) for row in rows]
 
     def calls(
         self, *, session: str = "", tool: str = "", status: str = "", since: str = "", limit: int = 100
@@ -175,6 +180,23 @@ def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
     if version != SCHEMA_VERSION:
         connection.executescript(SCHEMA)
     return connection
+
+
+def _session_summary(row: tuple[Any, ...]) -> SessionSummary:
+    id, created, updated, lines, calls, closed, worker, model, root, input, talked = row
+    return SessionSummary(
+        id=id,
+        created=created,
+        updated=updated,
+        lines=lines,
+        calls=calls,
+        closed=bool(closed),
+        worker=worker,
+        model=model,
+        root=root,
+        input=input,
+        talked=bool(talked),
+    )
 
 
 def _call_summary(row: tuple[Any, ...]) -> CallSummary:

@@ -6,6 +6,7 @@ from its beginning. Rows of deleted journals go.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,14 +18,14 @@ from golem_forge.events.session_files import is_held, list_journals
 if TYPE_CHECKING:
     import sqlite3
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 3
 SCHEMA: Final = f"""
 BEGIN;
 DROP TABLE IF EXISTS sessions;
 DROP TABLE IF EXISTS calls;
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, lines INTEGER, hash TEXT, created TEXT, updated TEXT,
-    closed INTEGER, worker TEXT, model TEXT, top_lines INTEGER, top_hash TEXT
+    closed INTEGER, worker TEXT, model TEXT, root TEXT, input TEXT, talked INTEGER, top_lines INTEGER, top_hash TEXT
 );
 CREATE TABLE calls (
     id TEXT, session_id TEXT, n INTEGER, tool TEXT, status TEXT, caller TEXT, worker TEXT, parent TEXT,
@@ -36,6 +37,11 @@ PRAGMA user_version = {SCHEMA_VERSION};
 COMMIT;
 """
 _BIGGEST_TAIL: Final = 16 * 1024 * 1024
+_INPUT_KEPT: Final = 200
+_HISTORY: Final = ("history", "historySet")
+"""Records that put something into a conversation's history; a long one is written in parts `of` it."""
+_ESCAPE: Final = rb"\ud"
+"""How a lone surrogate stands in a line."""
 
 
 def refresh(connection: sqlite3.Connection, home: Path) -> None:
@@ -69,8 +75,9 @@ def _read_in(connection: sqlite3.Connection, path: Path, mtime_ns: int, known: t
         size, lines, hash = 0, 0, START
         connection.execute("DELETE FROM calls WHERE session_id = ?", (session_id,))
         connection.execute(
-            "INSERT INTO sessions VALUES (?, 0, 0, 0, '', '', '', 0, '', '', 0, '') ON CONFLICT (id) DO UPDATE "
-            "SET size = 0, lines = 0, hash = '', created = '', updated = '', closed = 0, worker = '', model = ''",
+            "INSERT INTO sessions VALUES (?, 0, 0, 0, '', '', '', 0, '', '', '', '', 0, 0, '') "
+            "ON CONFLICT (id) DO UPDATE SET size = 0, lines = 0, hash = '', created = '', updated = '', closed = 0, "
+            "worker = '', model = '', root = '', input = '', talked = 0",
             (session_id,),
         )
     last: Mapping[str, Any] = {}
@@ -83,7 +90,7 @@ def _read_in(connection: sqlite3.Connection, path: Path, mtime_ns: int, known: t
             continue
         hash = parts[1]
         last = record
-        _take_in(connection, session_id, record)
+        _take_in(connection, session_id, _whole_characters(record) if _ESCAPE in line else record)
     if last:
         connection.execute(
             "UPDATE sessions SET updated = ?, closed = ? WHERE id = ?",
@@ -99,6 +106,12 @@ def _read_in(connection: sqlite3.Connection, path: Path, mtime_ns: int, known: t
             "UPDATE sessions SET top_lines = ?, top_hash = ? WHERE id = ? AND top_lines <= ?",
             (lines, hash, session_id, lines),
         )
+
+
+def _whole_characters(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Threat: JSON can write half a character, SQLite cannot, and one such record would close the index to all."""
+    cleaned: dict[str, Any] = json.loads(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace"))
+    return cleaned
 
 
 def _still_there(path: Path, size: int, hash: str) -> bool:
@@ -146,9 +159,35 @@ def _take_in(connection: sqlite3.Connection, session_id: str, record: Mapping[st
         )
     elif kind == "session":
         connection.execute("UPDATE sessions SET created = ? WHERE id = ?", (record.get("created", ""), session_id))
+    elif kind == "run":
+        _took_part(connection, session_id, record.get("name"), record.get("model"))
+        root = record.get("root")
+        connection.execute(
+            "UPDATE sessions SET root = ? WHERE id = ?", (root if isinstance(root, str) else "", session_id)
+        )
     elif kind == "event" and record.get("event") == "sessionStarted":
         data = record.get("data", {})
-        connection.execute(
-            "UPDATE sessions SET worker = ?, model = ? WHERE id = ?",
-            (str(data.get("worker", "")), str(data.get("model", "")), session_id),
-        )
+        _took_part(connection, session_id, data.get("worker"), data.get("model"))
+    if kind in _HISTORY or record.get("of") in _HISTORY:
+        connection.execute("UPDATE sessions SET talked = 1 WHERE id = ?", (session_id,))
+    if words := _first_words(record):
+        connection.execute("UPDATE sessions SET input = ? WHERE id = ? AND input = ''", (words, session_id))
+
+
+def _took_part(connection: sqlite3.Connection, session_id: str, worker: Any, model: Any) -> None:
+    connection.execute(
+        "UPDATE sessions SET worker = ?, model = ? WHERE id = ?", (str(worker or ""), str(model or ""), session_id)
+    )
+
+
+def _first_words(record: Mapping[str, Any]) -> str:
+    """Of what a person said to the worker, where this record is about that."""
+    if record.get("type") == "history":
+        message = record.get("message")
+        said = message.get("text") if isinstance(message, dict) and message.get("kind") == "input" else ""
+    elif record.get("event") == "message":
+        message = record.get("data", {}).get("message")
+        said = message.get("content") if isinstance(message, dict) and message.get("role") == "user" else ""
+    else:
+        return ""
+    return " ".join(said[: 10 * _INPUT_KEPT].split())[:_INPUT_KEPT] if isinstance(said, str) else ""

@@ -32,6 +32,7 @@ from golem_forge.events.decision_record import decision_text
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal_errors import JournalError
 from golem_forge.events.jsontext import encode
+from golem_forge.events.long_records import in_parts
 from golem_forge.events.quoting import NAMES
 from golem_forge.events.raw_args import readable_args
 from golem_forge.events.session_files import create_locked, is_named, journal_path
@@ -113,15 +114,26 @@ class Journal:
     # ---- the life of a call
 
     def propose(
-        self, call_id: str, tool: str, args: Any, caller: str = "llm", worker: str = "", parent: str = ""
+        self,
+        call_id: str,
+        tool: str,
+        args: Any,
+        caller: str = "llm",
+        worker: str = "",
+        parent: str = "",
+        worker_id: str = "",
     ) -> None:
-        """A call arrived. `tool` is the name as requested, `args` as it arrived (a mapping, or raw JSON text)."""
+        """A call arrived. `tool` is the name as requested, `args` as it arrived (a mapping, or raw JSON text).
+
+        `worker` is the worker's path; `worker_id` its run, where events are known by that.
+        """
         args = readable_args(args)
         shown = self._shown
         record = (
             f'"ts":"{iso(time())}","type":"proposed","call":{quoted(shown(call_id))},"tool":{quoted(shown(tool))},'
             f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]}'
             + (f',"parent":{quoted(shown(parent))}' if parent else "")
+            + (f',"workerId":{quoted(worker_id)}' if worker_id else "")
         )
         with self._lock:
             self._keep(record)
@@ -157,13 +169,14 @@ class Journal:
         parent: str = "",
         requested: str = "",
         fingerprint: str = "",
+        worker_id: str = "",
     ) -> int:
         """`propose`, `decide` and `start` in one record, for a call that waited for nothing on its way to the run.
 
         `requested` is the name that was asked for, where it is not the canonical one.
         """
         with self._lock:
-            text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint)
+            text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint, worker_id)
             self._add(f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},{text}')
             return self._flush_start()
 
@@ -177,13 +190,14 @@ class Journal:
         worker: str = "",
         parent: str = "",
         requested: str = "",
+        worker_id: str = "",
     ) -> int:
         """The same for a call that touches nothing: there is no effect that its record would have to come before.
 
         It is written before the loop does anything else, so one that waits for anything is on disk by then. One that
         waits for nothing is recorded with its end, as one record `done`.
         """
-        text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, "")
+        text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, "", worker_id)
         with self._lock:
             if self._refused:  # no record, no run
                 self._add(f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},{text}')
@@ -205,10 +219,11 @@ class Journal:
         parent: str,
         requested: str,
         fingerprint: str,
+        worker_id: str,
     ) -> str:
-        more = ""
+        more = f',"workerId":{quoted(worker_id)}' if worker_id else ""
         if parent:
-            more = f',"parent":{quoted(self._shown(parent))}'
+            more += f',"parent":{quoted(self._shown(parent))}'
         if requested != tool and requested:
             more += f',"requested":{quoted(self._shown(requested))}'
         if fingerprint:
@@ -273,10 +288,15 @@ class Journal:
         self.append("note", {"text": text, **facts})
 
     def append(self, type: str, fields: Mapping[str, Any]) -> None:
-        """Any other record, redacted; it waits for the next flush."""
-        body = self._json(fields)[1:-1]
+        """Any other record, redacted; it waits for the next flush. One that is too long for a line becomes several."""
+        self.append_as_is(type, fields if self._redact is None else self._redact(fields))
+
+    def append_as_is(self, type: str, fields: Mapping[str, Any]) -> None:
+        """The same, not redacted: for a host path that resuming needs and nobody is shown."""
+        ts = f'"ts":"{iso(time())}"'
         with self._lock:
-            self._keep(f'"ts":"{iso(time())}","type":{NAMES[type]}{"," if body else ""}{body}')
+            for part in in_parts(type, encode(fields)):
+                self._keep(f"{ts},{part}")
 
     def flush(self) -> None:
         """Everything that waits, on disk; JournalError if the disk refuses."""

@@ -29,6 +29,14 @@ class SessionNotFound(ForgeError):
         super().__init__(f"no session {session_id!r}; `forge sessions list` shows them", code="SESSION_NOT_FOUND")
 
 
+class SessionAmbiguous(ForgeError):
+    def __init__(self, typed: str) -> None:
+        super().__init__(
+            f"several sessions start with {typed!r}; type more of the id (`forge sessions list` shows them)",
+            code="SESSION_AMBIGUOUS",
+        )
+
+
 class JournalDamaged(ForgeError):
     """The file is not what was written. It can be read, not continued."""
 

@@ -214,7 +214,7 @@ def events_after(path: Path, seq: int = 0, limit: int | None = None) -> Iterator
                 name, data, worker = kind, record["data"], record.get("workerId", "")
             else:
                 name, data = call_event(record_type, call)
-                worker = call.worker
+                worker = call.worker_id or call.worker
             yield Event(name, data, None, number, record["ts"], session_id, worker)
 
 

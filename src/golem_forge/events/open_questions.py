@@ -23,9 +23,13 @@ TOO_MANY: Final = "too many pending approvals"
 MAX_OPEN: Final = 100
 
 EditCheck = Callable[[Mapping[str, Any]], Mapping[str, str]]
-"""Looks at edited arguments; gives the errors by field name, none if they are valid."""
+"""Looks at edited arguments; gives the errors by field name, none if they are valid. Raises EditRefused to end it."""
 
 _log = logging.getLogger(__name__)
+
+
+class EditRefused(Exception):
+    """No further edit is looked at: the question ends, denied, with these words."""
 
 
 class CancelSignal(Protocol):
@@ -171,16 +175,31 @@ class OpenQuestions:
         if "args" in answer and question.check_edit is not None:
             try:
                 errors = question.check_edit(answer["args"])
-            except Exception:
-                _log.exception("edited arguments could not be checked")
-                answer = {"approved": False, "reason": "The edited arguments could not be checked."}
-                errors = {}
+            except Exception as error:  # nobody denied it, and nobody may approve what was not looked at
+                why = str(error) if isinstance(error, EditRefused) else "The edited arguments could not be checked."
+                _log.warning("an edit ended its question: %s", type(error).__name__)
+                self._settle(question, {**kind.refusal, "by": NOBODY, "reason": why}, shown_by=event.source or NOBODY)
+                return
             if errors:
-                question.wire = with_field_errors(question.wire, errors)
-                self._bus.emit(kind.asks, dict(question.wire), question.worker_id)
+                self._show_again(question, with_field_errors(question.wire, errors))
                 return
         only = self._adapters[0] if len(set(self._adapters)) == 1 else "ui"
         self._settle(question, {**answer, "by": event.source or only})
+
+    def settle(self, request_id: str, answer: Answer) -> None:
+        """Ends a question that needs no answer any more; one that is not open is left as it is."""
+        if (question := self._open.get(request_id)) is not None:
+            self._settle(question, {**question.kind.refusal, **answer})
+
+    def change(self, request_id: str, **members: Any) -> None:
+        """Shows an open question anew, with other facts under its old id."""
+        question = self._open.get(request_id)
+        if question is not None and any(question.wire.get(name) != value for name, value in members.items()):
+            self._show_again(question, {**question.wire, **members})
+
+    def _show_again(self, question: _Question, wire: dict[str, Any]) -> None:
+        question.wire = wire
+        self._bus.emit(question.kind.asks, dict(wire), question.worker_id)
 
     def _settle(self, question: _Question, answer: Answer, shown_by: str = "") -> None:
         """Ends a question. `shown_by`: who is named to the UIs, where it is not who answered."""

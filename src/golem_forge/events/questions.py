@@ -126,6 +126,14 @@ class RuntimeUI:
             APPROVAL, wire, limit_s=timeout, cancel=cancel, check_edit=check_edit, worker_id=worker_id
         )
 
+    def withdraw_approval(self, request_id: str, *, approved: bool, by: str, reason: str = "") -> None:
+        """Closes an open card that needs no answer any more, e.g. because another answer covers it (`memory`)."""
+        self._questions.settle(request_id, {"approved": approved, "by": by, **({"reason": reason} if reason else {})})
+
+    def change_approval(self, request_id: str, **members: Any) -> None:
+        """Shows an open card again with other facts: same id, members by wire name."""
+        self._questions.change(request_id, **members)
+
     async def request_form(
         self,
         form: FormRequired | Mapping[str, Any],
@@ -161,4 +169,8 @@ def _question(request: EventData | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create_runtime_ui(bus: EventBus) -> RuntimeUI:
-    return RuntimeUI(bus)
+    """The bus's own: who asks and who attaches to answer meet there, though neither knows the other."""
+    ui = bus.runtime_ui
+    if not isinstance(ui, RuntimeUI):
+        ui = bus.runtime_ui = RuntimeUI(bus)
+    return ui

@@ -46,6 +46,8 @@ class Reopened:
     """Every call of the session so far; all are finished now."""
     interrupted: list[CallRecord]
     """Those that the crash had left open, in order."""
+    records: list[Record]
+    """What the journal held until then."""
 
 
 def reopen(home: Path, session_id: str, *, redact: Callable[[Any], Any] | None = None, sync: bool = False) -> Reopened:
@@ -82,7 +84,7 @@ def reopen(home: Path, session_id: str, *, redact: Callable[[Any], Any] | None =
     except BaseException:
         os.close(fd)
         raise
-    return Reopened(journal=journal, calls=calls, interrupted=interrupted)
+    return Reopened(journal=journal, calls=calls, interrupted=interrupted, records=records)
 
 
 def _close_calls(journal: Journal, calls: CallStates) -> list[CallRecord]:

@@ -28,19 +28,33 @@ from golem_forge.policy.judge import Judge, Judged, refusal
 from golem_forge.policy.offers import Offer, offers_from
 from golem_forge.policy.request import build_request
 from golem_forge.policy.rules import Rule, choices, remember
+from golem_forge.tools.prefill import with_secrets_kept
 from golem_forge.tools.validation import InputInvalid
 
 Replan = Callable[[], Awaitable[None]]
 """Plans and judges the travel's present arguments anew."""
+DescribePath = Callable[[str], tuple[dict[str, Any], ...]]
+"""A worker's path (`main/analyzer`) → `{id, name, depth, task}` of each worker on it, root first."""
+OnKept = Callable[[str, dict[str, Any]], None]
+"""(`exact`, `rule` or `grant`; what it is): something was kept for this session, for whoever must know it later."""
 
 
 class Approval:
     """The stage with what it needs; one per session."""
 
-    def __init__(self, controller: ApprovalController, judge: Judge, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        controller: ApprovalController,
+        judge: Judge,
+        redactor: Redactor,
+        describe_path: DescribePath,
+        on_kept: OnKept | None = None,
+    ) -> None:
         self._controller = controller
         self._judge = judge
         self._redactor = redactor
+        self._describe_path = describe_path
+        self._on_kept = on_kept
 
     async def approve(self, travel: Travel, replan: Replan) -> None:
         answer: Answer | None = None
@@ -106,16 +120,26 @@ class Approval:
         decision, rules = _judged(travel).decision, self._judge.rules
         if offer.grant:
             self._judge.grant(_judged(travel).facts.worker, offer.grant)
+            self._tell(travel, "grant", {"grant": offer.grant})
         elif offer.exact or rules is None:
-            self._controller.keep(decision.fingerprint, f"{travel.tool.name} {decision.args_key}")
+            what = f"{travel.tool.name} {decision.args_key}"
+            self._controller.keep(decision.fingerprint, what)
+            self._tell(travel, "exact", {"fingerprint": decision.fingerprint, "what": what})
         elif offer.scope == "always":
             remember(rules.home, offer.rules)
             rules.reread()
         else:
             for rule in offer.rules:
                 rules.add_session_rule(rule)
+                self._tell(travel, "rule", {"rule": rule.to_yaml()})
         decision.remembered = offer.scope
         self._controller.judge_again()
+
+    def _tell(self, travel: Travel, kind: str, what: dict[str, Any]) -> None:
+        if self._on_kept is not None:
+            tool = travel.tool
+            who = {"worker": _judged(travel).facts.worker, "tool": tool.name, "definition": tool.definition_digest}
+            self._on_kept(kind, who | what)
 
     def _waiting(self, travel: Travel) -> Waiting:
         request = build_request(
@@ -125,16 +149,19 @@ class Approval:
             decision=_judged(travel).decision,
             effects=_judged(travel).facts.effects,
             call_id=travel.call.id,
+            caller=travel.call.caller,
             worker=_judged(travel).facts.worker,
             redactor=self._redactor,
             choices=self._offers(travel),
             previously_denied=self._controller.memory.denials(_judged(travel).decision.fingerprint),
-            describe_path=worker_path,
+            describe_path=self._describe_path,
         )
         return Waiting(
             request=request,
             check_edit=lambda args: _problems(travel, args),
-            restore=partial(_restored, own_copy(request.args), travel.arguments.given or travel.arguments.plain),
+            restore=partial(
+                _restored, request.fields, own_copy(request.args), travel.arguments.given or travel.arguments.plain
+            ),
             clean=lambda problems: tuple((field, self._redactor.text(words)[:500]) for field, words in problems),
             covered=lambda: self._covered(travel),
             signal=travel.waiting,
@@ -198,7 +225,10 @@ def _judged(travel: Travel) -> Judged:
     return travel.judged
 
 
-def _restored(shown: dict[str, Any], original: dict[str, Any], edited: dict[str, Any]) -> dict[str, Any]:
+def _restored(
+    fields: tuple[dict[str, Any], ...], shown: dict[str, Any], original: dict[str, Any], edited: dict[str, Any]
+) -> dict[str, Any]:
+    edited = with_secrets_kept(fields, edited, original)
     left_alone = {key for key in edited if key not in original and key in shown and same_json(edited[key], shown[key])}
     changed = {key: value for key, value in edited.items() if key not in left_alone}  # what was a default still is one
     return cast(dict[str, Any], own_copy(with_hidden_restored(changed, shown, original)))
@@ -215,6 +245,7 @@ def _problems(travel: Travel, args: dict[str, Any]) -> tuple[tuple[str, str], ..
 
 
 def worker_path(worker: str) -> tuple[dict[str, Any], ...]:
+    """For a worker of which nothing but its path is known."""
     names = worker.split("/")
     return tuple(
         {"id": "/".join(names[: depth + 1]), "name": name, "depth": depth, "task": ""}

@@ -1,6 +1,6 @@
 """The one path. Every call, whoever makes it, goes through `Orchestrator.call` and comes out as exactly one Outcome.
 
-    resolve → validate → plan → judge → approve → (gate) → journal → run → bound → record
+    resolve → validate → plan → judge → approve → (gate) → journal → run → bound (present) → record
 
 There is no second way in: a batch, a slash command, an MCP request and a tool that calls another tool all enter here.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -17,31 +18,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.finished import Finished
 from golem_forge.core.ids import new_id
-from golem_forge.core.result import ToolResult
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status, Verdict
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_errors import JournalError
 from golem_forge.events.redaction import Redactor
-from golem_forge.orchestrator.approve import Approval
+from golem_forge.orchestrator.approve import Approval, DescribePath, OnKept, worker_path
 from golem_forge.orchestrator.batch import BatchMode, OnFailure, run_batch
-from golem_forge.orchestrator.bound import SHORT, bound_result
 from golem_forge.orchestrator.driver import Ended, Watch, drive
-from golem_forge.orchestrator.failure import failure_text, shortened
+from golem_forge.orchestrator.failure import failure_text
 from golem_forge.orchestrator.gate import Gate
 from golem_forge.orchestrator.order import BatchOrder
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan
+from golem_forge.orchestrator.present import Presenter
 from golem_forge.orchestrator.record import Recorder
-from golem_forge.orchestrator.redact import redact_result
 from golem_forge.orchestrator.resolve import resolve
-from golem_forge.orchestrator.run import ended_text, refuse_unfinished, run
+from golem_forge.orchestrator.run import run
 from golem_forge.orchestrator.travel import Travel
 from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.base import ApprovalBlocks
+from golem_forge.policy.ceilings import Ceiling
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.judge import Judge, call_keys
 from golem_forge.policy.rules import RuleBook
@@ -50,7 +49,6 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import HostPermission, ToolContext
-from golem_forge.tools.results import says_all, to_result
 from golem_forge.tools.session_parts import SessionParts
 from golem_forge.tools.tool import Tool
 
@@ -79,6 +77,7 @@ class Orchestrator:
         output_folder: Path | None = None,
         session_id: str = "",
         worker: str = "main",
+        worker_id: str = "",
         signal: InterruptSignal | None = None,
         gate: Gate | None = None,
         project: str = "",
@@ -86,24 +85,37 @@ class Orchestrator:
         walls: Walls | None = None,
         home: Path | None = None,
         parts: SessionParts | None = None,
+        describe_path: DescribePath = worker_path,
+        ceilings: tuple[Ceiling, ...] = (),
+        grants: dict[str, set[str]] | None = None,
+        on_kept: OnKept | None = None,
     ) -> None:
-        """`walls`: where its processes run; `home`: FORGE_HOME; `parts`: what tools keep for the session."""
+        """`walls`: where its processes run; `home`: FORGE_HOME; `parts`: what tools keep for the session.
+
+        `worker` is the worker's path, which policy and memory go by; `worker_id` its run, for events (default: the
+        path). `describe_path` tells a person who asks: `{id, name, depth, task}` for each worker on the path.
+        `grants` is shared by the workers of a session; `on_kept` hears what a person kept for it.
+        """
         self.catalog = tools if isinstance(tools, Catalog) else _catalog_of(tools)
         self.session_id = session_id or new_id()
         self.worker = worker
-        self.signal = signal or InterruptSignal()
+        self.signal = InterruptSignal() if signal is None else signal
         self.sandbox = sandbox
         self.redactor = redactor or Redactor()
         self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
-        self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones)
+        self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones, ceilings, grants)
         self.walls = walls
         self.parts = parts or SessionParts()
         self._home = home
         self._project = project
         self._must_not_be_blocked = partial(self.judge.must_not_be_blocked, worker)
         self._gate = gate or Gate()
-        self._approval = Approval(approval, self.judge, self.redactor)
-        self._recorder = Recorder(bus, journal, self.redactor, worker)
+        self._under_way: set[str] = set()
+        """The ids of calls that have no Outcome yet."""
+        self._approval = Approval(approval, self.judge, self.redactor, describe_path, on_kept)
+        self._recorder = Recorder(bus, journal, self.redactor, worker, worker_id)
+        self._present = Presenter(self.redactor, self.outputs, worker, sandbox)
+        self._ran = self._present.ran
 
     def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
         """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
@@ -119,17 +131,24 @@ class Orchestrator:
         on_failure: OnFailure | str = OnFailure.COLLECT_ALL,
     ) -> list[Outcome]:
         """Several calls of one turn: one Outcome each, in request order."""
-        return await run_batch(self, calls, mode=mode, on_failure=on_failure)
+        outcomes = await run_batch(self, calls, mode=mode, on_failure=on_failure)
+        together = zip(outcomes, calls, strict=True)
+        return [each if each.call is call else replace(each, call=call) for each, call in together]
 
     async def step(self, travel: Travel, *, order: BatchOrder | None = None, index: int = 0) -> Outcome:
         """One call, by itself or at its place in a batch."""
+        call_id, under_way = travel.call.id, self._under_way
+        if call_id in under_way:
+            asked, travel.call, travel.proposed = travel.call, _with_own_id(travel.call), False
+            return replace(await self.step(travel, order=order, index=index), call=asked)
+        under_way.add(call_id)
         cancelled: asyncio.CancelledError | None = None
         try:
             outcome = await self._travel(travel, order, index)
         except Ended as ended:
-            outcome = self._ended(travel, ended)
+            outcome = self._present.ended(travel, ended)
         except ForgeError as error:
-            outcome = travel.outcome(error.status, error=self._safe(error.message), code=error.code)
+            outcome = travel.outcome(error.status, error=self._present.safe(error.message), code=error.code)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -138,9 +157,10 @@ class Orchestrator:
             else:  # the tool cancelled something of its own and let it escape
                 outcome = travel.outcome(Status.EXECUTION_FAILED, error=failure_text(error))
         except BaseException as error:
-            outcome = travel.outcome(Status.EXECUTION_FAILED, error=self._safe(failure_text(error)))
+            outcome = travel.outcome(Status.EXECUTION_FAILED, error=self._present.safe(failure_text(error)))
         finally:
             travel.ended = True
+            under_way.discard(call_id)  # nobody else gets a turn before its end is recorded below
             if travel.plan is not None:
                 travel.close()
             if order is not None:
@@ -154,10 +174,13 @@ class Orchestrator:
 
     def propose(self, calls: Sequence[ToolCall], waiting: InterruptSignal) -> list[Travel]:
         """Puts a whole batch on record before any of it starts, so that a crash shows what never ran."""
+        taken = set(self._under_way)
+        travels = []
         for call in calls:
             call.caller = Caller(call.caller)
-        travels = [Travel(call, self.signal, waiting) for call in calls]
-        for travel in travels:
+            travel = Travel(_with_own_id(call) if call.id in taken else call, self.signal, waiting)
+            taken.add(call.id)
+            travels.append(travel)
             with contextlib.suppress(JournalError):  # its start will try again, and refuse
                 self._recorder.proposed(travel)
         return travels
@@ -180,21 +203,23 @@ class Orchestrator:
             if travel.judged is not None and travel.judged.decision.verdict is not Verdict.PRE_APPROVED:
                 self._recorder.before_waiting(travel)
                 await self._approval.approve(travel, partial(self._plan_and_judge, travel))
-            if travel.parent is not None:
+            slot = travel.parent is None and tool.gated
+            read_only = travel.read_only
+            if slot:
+                travel.reads_only = read_only
+                if order is not None or not self._gate.try_enter(read_only):
+                    await self._enter(travel, read_only, order, index)
+            elif travel.parent is not None:
                 travel.share_slot()
-                if travel.plan is None or await self._still_as_judged(travel):
-                    self._about_to_run(travel)
-                    return self._ran(travel, await run(travel))
-                continue
-            read_only = travel.reads_only = travel.read_only
-            if order is not None or not self._gate.try_enter(read_only):
-                await self._enter(travel, read_only, order, index)
+            elif order is not None:
+                await self._turn(travel, True, order, index)
             try:
                 if travel.plan is None or await self._still_as_judged(travel):
                     self._about_to_run(travel)
                     return self._ran(travel, await run(travel))
             finally:
-                self._gate.leave(read_only)
+                if slot:
+                    self._gate.leave(read_only)
         raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
 
     async def _plan_in_order(self, travel: Travel, order: BatchOrder | None, index: int) -> None:
@@ -204,7 +229,7 @@ class Orchestrator:
         except ForgeError:
             if order is None or order.is_next(index):
                 raise
-            await drive(order.my_turn(index, travel.tool.read_only), Watch.over_a_wait(travel.waiting))
+            await self._turn(travel, travel.tool.read_only or not travel.tool.gated, order, index)
             await self._plan_and_judge(travel)
 
     def _decide_at_once(self, travel: Travel) -> bool:
@@ -224,12 +249,15 @@ class Orchestrator:
     async def _enter(self, travel: Travel, read_only: bool, order: BatchOrder | None, index: int) -> None:
         """Waits for this call's turn. Interrupting ends the wait with zero executions."""
         if order is not None:
-            await drive(order.my_turn(index, read_only), Watch.over_a_wait(travel.waiting))
+            await self._turn(travel, read_only, order, index)
         if not self._gate.try_enter(read_only):
             await drive(self._gate.enter(read_only), Watch.over_a_wait(travel.waiting))
         if travel.waiting:
             self._gate.leave(read_only)
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
+
+    async def _turn(self, travel: Travel, read_only: bool, order: BatchOrder, index: int) -> None:
+        await drive(order.my_turn(index, read_only), Watch.over_a_wait(travel.waiting))
 
     async def _still_as_judged(self, travel: Travel) -> bool:
         """False: plan, judge and perhaps ask again, because the targets are no longer those that were judged.
@@ -275,52 +303,6 @@ class Orchestrator:
             self.judge.count(travel.judged)
         self._recorder.started(travel)
 
-    def _ran(self, travel: Travel, value: Any) -> Outcome:
-        """From the tool's raw value to what the caller gets: checked, redacted, bounded."""
-        tool = travel.tool
-        if isinstance(value, Finished):
-            return self._finished(travel, value)
-        refuse_unfinished(tool.name, value)
-        if tool.output is not None:
-            value = tool.output.check(tool.name, value)
-        result, handle = self._presentable(to_result(value))
-        outcome = travel.outcome(Status.SUCCESS, result=result)
-        if result.is_error:
-            outcome.status, outcome.error = Status.EXECUTION_FAILED, result.text or "the tool reported an error"
-        if handle:
-            outcome.truncated, outcome.output_handle = True, handle
-        return outcome
-
-    def _finished(self, travel: Travel, finished: Finished) -> Outcome:
-        """A tool that knows how its call ended; an output it already kept is not bounded again."""
-        handle = finished.output_handle
-        if handle or finished.bounded:
-            result = redact_result(finished.result, self.redactor)
-        else:
-            result, handle = self._presentable(finished.result)
-        error = self._safe(finished.error) or (result.text if finished.status is not Status.SUCCESS else "")
-        outcome = travel.outcome(finished.status, result=result, error=error, code=finished.code)
-        outcome.denials, outcome.protected_created = finished.denials, finished.protected_created
-        if handle:
-            outcome.truncated, outcome.output_handle = True, handle
-        return outcome
-
-    def _ended(self, travel: Travel, ended: Ended) -> Outcome:
-        """Ended from outside; what the tool still had to say is kept."""
-        text = ended_text(travel, ended)
-        if ended.finished is None:
-            return travel.outcome(ended.status, error=text)
-        outcome = self._finished(travel, ended.finished)
-        outcome.status, outcome.error = ended.status, text
-        return outcome
-
-    def _presentable(self, result: ToolResult) -> tuple[ToolResult, str]:
-        """Redacted and bounded. Most results are short, say all in their text, and hold nothing to take out."""
-        text = result.text
-        if len(text) <= SHORT and says_all(result) and self.redactor.secrets_out(text) is text:
-            return result, ""
-        return bound_result(redact_result(result, self.redactor), self.outputs, self.worker)
-
     def _context_of(self, travel: Travel) -> ToolContext:
         """A tool that wants no context only gets one when its call is judged at length."""
         if travel.ctx is None:
@@ -351,19 +333,29 @@ class Orchestrator:
 
     def path_rules(self) -> tuple[PathRule, ...]:
         """What rules say about paths, for tools that walk trees and for walls. Raises RulesUnusable."""
-        rules = self.judge.rules
-        return path_rules(rules.current(), self.worker, self._project) if rules is not None else ()
+        if self.judge.rules is None:
+            return ()
+        current = self.judge.rules.current()
+        above = (path_rules(current, ceiling.worker, self._project) for ceiling in self.judge.ceilings)
+        blocked = (rule for rules in above for rule in rules if rule.verdict is Verdict.BLOCKED)
+        return (*path_rules(current, self.worker, self._project), *blocked)
 
     def _host_rule(self, host: str, port: int) -> HostPermission:
         rules = self.judge.rules
         if rules is None:
             return HostPermission()
-        return host_permission(rules.current(), self.worker, self._project, host, port)
+        current = rules.current()
+        said = host_permission(current, self.worker, self._project, host, port)
+        above = (ceiling.worker for ceiling in self.judge.ceilings)
+        blocked = any(host_permission(current, worker, self._project, host, port).blocked for worker in above)
+        return said._replace(blocked=True) if blocked else said
 
     async def _nested(self, parent: Travel, name: str, args: dict[str, Any]) -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
         travel = Travel(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), self.signal, self.signal)
-        travel.parent, travel.depth = parent, parent.depth + 1
+        travel.depth = parent.depth + 1
+        if parent.tool.gated:  # one that holds no slot has none to share: what it calls goes to the gate itself
+            travel.parent = parent
         refused = ""
         if parent.ended:
             refused = f"'{parent.tool.name}' has ended and can call no more tools."
@@ -373,10 +365,14 @@ class Orchestrator:
             return self._recorder.finished(travel, travel.outcome(Status.POLICY_DENIED, error=refused))
         return await self.step(travel)
 
-    def _safe(self, text: str) -> str:
-        """No secret and no host path in what a caller reads, and no end of it: redacted first, then cut."""
-        text = self.redactor.text(text[:_MOST_ERROR_READ])
-        return shortened(self.sandbox.virtualise(text) if self.sandbox else text)
+
+def _with_own_id(call: ToolCall) -> ToolCall:
+    """A call whose id another one has that is not over: refused, and recorded under an id of its own.
+
+    The records of an id must be those of one call: else nobody could tell after a crash what may have run.
+    """
+    problem = f"call id {call.id[:80]!r} is in use; give each call an id of its own"
+    return replace(call, id=new_id(), problem=call.problem or problem)
 
 
 def _catalog_of(tools: Iterable[Tool]) -> Catalog:

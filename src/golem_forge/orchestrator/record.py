@@ -25,17 +25,24 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    def __init__(self, bus: EventBus | None, journal: Journal | None, redactor: Redactor, worker: str) -> None:
+    def __init__(
+        self, bus: EventBus | None, journal: Journal | None, redactor: Redactor, worker: str, worker_id: str = ""
+    ) -> None:
+        """`worker` is the worker's path, by which policy knows it; `worker_id` its run, by which events do."""
         self._bus = bus
         self._journal = journal
         self._redactor = redactor
         self._worker = worker
+        self._run = "" if worker_id == worker else worker_id  # written only where it says more
+        self._shown_as = worker_id or worker
 
     def proposed(self, travel: Travel) -> None:
         """The call is on record (not yet on disk); done once."""
         if self._journal is not None and not travel.proposed:
             call = travel.call
-            self._journal.propose(call.id, str(call.name)[:200], call.args, call.caller, self._worker, call.parent_id)
+            self._journal.propose(
+                call.id, str(call.name)[:200], call.args, call.caller, self._worker, call.parent_id, self._run
+            )
             travel.proposed = True
 
     def before_waiting(self, travel: Travel) -> None:
@@ -56,10 +63,20 @@ class Recorder:
             else:
                 begin = journal.begin_harmless if tool.effects == () else journal.begin
                 caller = call.caller._value_
-                seq = begin(call.id, tool.name, args, decision, caller, self._worker, call.parent_id, str(call.name))
+                seq = begin(
+                    call.id,
+                    tool.name,
+                    args,
+                    decision,
+                    caller,
+                    self._worker,
+                    call.parent_id,
+                    str(call.name),
+                    worker_id=self._run,
+                )
                 travel.proposed = True
         if self._bus is not None:
-            self._bus.show("toolStarted", partial(self._started_data, travel), self._worker, seq)
+            self._bus.show("toolStarted", partial(self._started_data, travel), self._shown_as, seq)
 
     def progress(self, call_id: str, progress: float, total: float | None, message: str) -> None:
         if self._bus is not None:
@@ -68,12 +85,12 @@ class Recorder:
                 data["total"] = total
             if message:
                 data["message"] = str(message)[:2000]
-            self._bus.emit("toolProgress", data, self._worker)
+            self._bus.emit("toolProgress", data, self._shown_as)
 
     def show(self, event: str, data: dict[str, Any]) -> None:
         """A display event of a tool's own, e.g. `planUpdated`."""
         if self._bus is not None:
-            self._bus.emit(event, cast(dict[str, Any], self._redactor.value(data)), self._worker)
+            self._bus.emit(event, cast(dict[str, Any], self._redactor.value(data)), self._shown_as)
 
     def finished(self, travel: Travel, outcome: Outcome) -> Outcome:
         seq = 0
@@ -84,7 +101,7 @@ class Recorder:
                 _log.error("the end of call %s could not be recorded: %s", outcome.call.id, error.message)
                 outcome.notes = (*outcome.notes, f"This result was not recorded: {error.message}")
         if self._bus is not None:
-            self._bus.show("toolResult", partial(self._result_data, travel, outcome), self._worker, seq)
+            self._bus.show("toolResult", partial(self._result_data, travel, outcome), self._shown_as, seq)
         return outcome
 
     def _write_end(self, journal: Journal, travel: Travel, outcome: Outcome) -> int:
@@ -121,7 +138,7 @@ class Recorder:
             "toolName": travel.tool.name,
             "args": self._redactor.value(travel.arguments.plain),
             "caller": call.caller.value,
-            "workerId": self._worker,
+            "workerId": self._shown_as,
         }
         if travel.tool.label:
             data["label"] = travel.tool.label

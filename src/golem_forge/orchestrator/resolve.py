@@ -23,6 +23,8 @@ _MAX_JSON_CHARS: Final = 16 << 20
 
 def resolve(call: ToolCall, catalog: Catalog, refuse: RefuseHandover) -> tuple[Tool, dict[str, Any]]:
     """`refuse` raises where a tool may not be called at all: then it may not hand a call on either."""
+    if call.problem:
+        raise InputInvalid(call.problem)
     tool = catalog.resolve(call.name, call.caller)
     args = call.args
     if type(args) is not dict:

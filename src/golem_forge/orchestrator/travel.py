@@ -59,6 +59,12 @@ class Travel:
     def share_slot(self) -> None:
         """Refuses what would let a writer run beside readers: a tool that says it only reads calls no writer."""
         assert self.parent is not None
+        if not self.tool.gated:  # what it waits for would wait for the slot its caller holds, for ever
+            raise ForgeError(
+                f"'{self.tool.name}' cannot be called from inside another tool ('{self.parent.tool.name}').",
+                status=Status.POLICY_DENIED,
+                code="HOLDS_SLOT",
+            )
         if self.parent.reads_only and not self.read_only:
             raise ForgeError(
                 f"'{self.parent.tool.name}' is declared read_only and cannot call '{self.tool.name}', which is not.",

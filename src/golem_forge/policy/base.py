@@ -16,6 +16,7 @@ from golem_forge.core.decision import Source
 from golem_forge.core.errors import BlockedError, ForgeError
 from golem_forge.core.nearest import nearest
 from golem_forge.core.verdict import Status, Verdict
+from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import SourceKind, Tool
@@ -55,6 +56,12 @@ class ApprovalBlocks:
             if (said := block.default)
         ]
 
+    def spoken(self, tool: str) -> list[Source]:
+        """What is said of a tool by name, or by the default of the very block that exposes it."""
+        block = self.blocks.get(tool)
+        unnamed = block is not None and block.default is not None and tool not in block.tools
+        return [*self.named(tool), *(self.default(tool)[:1] if unnamed else ())]
+
     def _for(self, tool: str) -> tuple[ApprovalBlock, ...]:
         block = self.blocks.get(tool)
         return (block, self.program) if block else (self.program,)
@@ -79,7 +86,7 @@ async def own_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Sour
     if callable(answer):
         try:
             answer = await _evaluate(answer, values, ctx)
-        except BlockedError:
+        except (BlockedError, SandboxError):  # what Forge itself refuses on the way to the check says so in its words
             raise
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
@@ -101,7 +108,7 @@ def _read_verdict(tool: Tool, answer: Any) -> Source:
 
 
 async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) -> Any:
-    arguments = (values, ctx) if _wants_context(predicate) else (values,)
+    arguments = (values, ctx.without_calls()) if _wants_context(predicate) else (values,)
     async with asyncio.timeout(PREDICATE_SECONDS):
         if inspect.iscoroutinefunction(predicate):
             return await predicate(*arguments)

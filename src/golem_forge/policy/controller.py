@@ -5,20 +5,17 @@ One controller serves a whole tree of workers. `blocked` never comes here: nobod
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.decision import AnsweredBy, Decision
 from golem_forge.policy.answers import Answer, denied
+from golem_forge.policy.asking import ApprovalCallback, callback_asker
 from golem_forge.policy.desk import ApprovalDesk, Asker, Waiting
 from golem_forge.policy.memory import ApprovalMemory
-from golem_forge.policy.request import ApprovalRequest
-from golem_forge.tools.threads import run_in_thread
 
 _NEEDS_A_PERSON = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT})
-ApprovalCallback = Callable[[ApprovalRequest], Any | Awaitable[Any]]
+__all__ = ["ApprovalCallback", "ApprovalController"]
 
 
 class ApprovalController:
@@ -30,16 +27,17 @@ class ApprovalController:
         ask: Asker | None = None,
         timeout: float | None = None,
     ) -> None:
-        """`approval_callback(request)` answers `{approved, remember?, choice?, args?, reason?}`; `ask` is a UI's."""
+        """`approval_callback(request)` answers `{approved, remember?, choice?, args?, reason?}` within `timeout`
+        seconds; `ask` is a UI's (`ui_asker`) and knows its own timeout."""
         self.mode = ApprovalMode(mode)
         self.memory = ApprovalMemory()
-        asker = ask or (_asking(approval_callback) if approval_callback is not None else None)
+        asker = ask or (callback_asker(approval_callback, timeout) if approval_callback is not None else None)
         if asker is None and self.mode in _NEEDS_A_PERSON:
             raise ValueError(
                 f"mode {self.mode.value!r} needs somebody to ask: give approval_callback=…, "
                 "or choose 'approve_all' or 'auto_deny'"
             )
-        self._desk = ApprovalDesk(asker, timeout=timeout) if asker else None
+        self._desk = ApprovalDesk(asker) if asker else None
 
     @property
     def pending(self) -> int:
@@ -65,13 +63,3 @@ class ApprovalController:
     def judge_again(self) -> None:
         if self._desk:
             self._desk.judge_again()
-
-
-def _asking(callback: ApprovalCallback) -> Asker:
-    async def ask(request: ApprovalRequest) -> Any:
-        if inspect.iscoroutinefunction(callback):
-            return await callback(request)
-        answer = await run_in_thread(lambda: callback(request))
-        return await answer if inspect.isawaitable(answer) else answer
-
-    return ask

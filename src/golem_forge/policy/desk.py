@@ -1,13 +1,14 @@
 """The desk where requests wait for a person: identical ones share a card, different ones are answered in any order.
 
-Exactly one of answer, timeout and cancel takes effect for each waiting call.
+Exactly one of answer, timeout and cancel takes effect for each waiting call. How a person is asked is the Asker's
+business (`policy/asking.py`); the desk decides what an answer means, and for whom.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -24,8 +25,29 @@ _log = logging.getLogger(__name__)
 Problems = tuple[tuple[str, str], ...]
 CheckEdit = Callable[[dict[str, Any]], Problems]
 """Edited arguments → problems by field; empty when they are valid."""
-Asker = Callable[[ApprovalRequest], Awaitable[Any]]
-"""Shows one request and returns the raw answer. Cancelled when the request is withdrawn."""
+
+
+class TooManyEdits(Exception):
+    """This question was answered with invalid arguments often enough."""
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """One card on its way to a person."""
+
+    request: ApprovalRequest
+    check: Callable[[Mapping[str, Any]], Problems]
+    """Problems of edited arguments by field, in words that may be shown; empty if they would do. The question stays
+    open meanwhile. Raises TooManyEdits."""
+    withdrawn: Callable[[Answer], None] = field(default=lambda answer: None)
+    """Set by an asker that wants to know, just before it is cancelled, what made its question needless."""
+    more_wait: Callable[[int], None] = field(default=lambda waiting: None)
+    """Set by an asker that can show that another identical call has come to wait."""
+
+
+Asker = Callable[[Question], Awaitable[Any]]
+"""Shows one question and returns the raw answer, `{approved, choice?, args?, reason?, stop?, by?}`. Cancelled when the
+question is withdrawn."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,12 +70,13 @@ class Waiting:
 class _Card:
     waiting: list[Waiting]
     task: asyncio.Task[None] | None = None
+    question: Question | None = None
+    """While a person looks at it."""
 
 
 class ApprovalDesk:
-    def __init__(self, ask: Asker, *, timeout: float | None = None) -> None:
+    def __init__(self, ask: Asker) -> None:
         self._ask = ask
-        self._timeout = timeout
         self._cards: dict[str, _Card] = {}
 
     @property
@@ -71,6 +94,8 @@ class ApprovalDesk:
         else:
             card.waiting.append(waiting)
             card.waiting[0].request.waiting = len(card.waiting)
+            if card.question is not None:
+                card.question.more_wait(len(card.waiting))
         loop = asyncio.get_running_loop()  # the signal may come from any thread
         forget = waiting.signal.listen(lambda _: loop.call_soon_threadsafe(self._settle, waiting, _interrupted()))
         try:
@@ -81,10 +106,14 @@ class ApprovalDesk:
 
     def judge_again(self) -> None:
         """After an answer was remembered: whoever is covered by it now needs no card."""
-        for card in list(self._cards.values()):
+        for key, card in list(self._cards.items()):
             for waiting in list(card.waiting):
                 if not waiting.answer.done() and (answer := waiting.covered()):
                     self._settle(waiting, answer)
+            answers = [waiting.answer for waiting in card.waiting]
+            if answers and all(each.done() and not each.cancelled() for each in answers):
+                self._cards.pop(key, None)  # nobody joins it any more: this answer is for those who waited
+                self._withdraw(card, answers[0].result())
 
     async def _serve(self, key: str, card: _Card) -> None:
         """Whatever happens to the asking, nobody who waits at this card is left without an answer."""
@@ -104,7 +133,9 @@ class ApprovalDesk:
         while waiting := [w for w in card.waiting if not w.answer.done()]:
             first = waiting[0]
             first.request.waiting = len(waiting)
-            answer = await self._answer_to(first)
+            card.question = self._question(first)
+            answer = await self._answer_to(first, card.question)
+            card.question = None
             # whoever joined while the card was open saw the same request, so the answer is theirs too
             served = [first] if answer.args is not None else [w for w in card.waiting if not w.answer.done()]
             if answer.args is None:
@@ -113,26 +144,40 @@ class ApprovalDesk:
                 self._settle(each, answer)
             card.waiting = [w for w in card.waiting if w not in served]
 
-    async def _answer_to(self, waiting: Waiting) -> Answer:
-        for _ in range(MAX_EDITS):
-            limit = asyncio.timeout(self._timeout)
-            try:
-                async with limit:
-                    raw = await self._ask(waiting.request)
-                answer = read_answer(raw, waiting.request)
-                if answer.args is None:
-                    return answer
-                edited = waiting.restore(answer.args)
-                problems = waiting.check_edit(edited)
-            except Exception as error:  # a broken UI must not become a consent
-                if limit.expired():
-                    return denied(f"No answer within {self._timeout:g} s.")
-                _log.warning("the approval callback failed: %s", type(error).__name__)
-                return denied(f"The approval could not be asked ({type(error).__name__}); the call was not run.")
-            if not problems:
+    async def _answer_to(self, waiting: Waiting, question: Question) -> Answer:
+        try:
+            answer = read_answer(await self._ask(question), waiting.request)
+            if answer.args is None:
+                return answer
+            edited = waiting.restore(answer.args)
+            if not waiting.check_edit(edited):
                 return replace(answer, args=edited)
-            waiting.request = replace(waiting.request, field_errors=waiting.clean(problems))
-        return denied(f"The arguments were edited {MAX_EDITS} times without a valid form; the call was not run.")
+            return denied("The edited arguments are not valid; the call was not run.")
+        except TooManyEdits as error:
+            return denied(str(error))
+        except Exception as error:  # a broken UI must not become a consent
+            _log.warning("the approval could not be asked: %s", type(error).__name__)
+            return denied(f"The approval could not be asked ({type(error).__name__}); the call was not run.")
+
+    def _question(self, waiting: Waiting) -> Question:
+        edits = 0
+
+        def check(args: Mapping[str, Any]) -> Problems:
+            nonlocal edits
+            problems = waiting.check_edit(waiting.restore(dict(args)))
+            edits += bool(problems)
+            if edits >= MAX_EDITS:
+                raise TooManyEdits(
+                    f"The arguments were edited {MAX_EDITS} times without a valid form; the call was not run."
+                )
+            return waiting.clean(problems) if problems else ()
+
+        return Question(waiting.request, check)
+
+    def _withdraw(self, card: _Card, answer: Answer) -> None:
+        question, card.question = card.question, None
+        if question is not None:
+            question.withdrawn(answer)
 
     def _settle(self, waiting: Waiting, answer: Answer) -> None:
         if not waiting.answer.done():
@@ -143,6 +188,8 @@ class ApprovalDesk:
         if waiting in card.waiting:
             card.waiting.remove(waiting)
         if not card.waiting and card.task is not None and not card.task.done():
+            gone = waiting.answer.cancelled() or not waiting.answer.done()  # whoever called was cancelled
+            self._withdraw(card, _interrupted() if gone else waiting.answer.result())
             card.task.cancel()
             if self._cards.get(key) is card:
                 del self._cards[key]

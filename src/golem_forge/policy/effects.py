@@ -11,6 +11,7 @@ from typing import Final
 
 from golem_forge.core.effects import Effect, Mark, Verb, Walled
 from golem_forge.core.verdict import Risk, Verdict
+from golem_forge.policy.shell import Opaque, parse_strict
 
 _CRITICAL: Final = frozenset({Mark.PROTECTED_PATH, Mark.SECRET_PATH, Mark.OUTSIDE_ZONE, Mark.DANGER, Mark.NO_WALLS})
 _RISK: Final = {
@@ -65,6 +66,13 @@ def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:
             reaches = "reaches" if effect.verb is Verb.EXEC else "is"
             yield mark.value, f"{effect.target} {reaches} outside every zone"
         elif mark is Mark.OPAQUE:
-            yield mark.value, "the command is written in a way that cannot be checked"
+            yield mark.value, f"the command cannot be checked: {_unreadable(effect.target)}"
         elif mark is Mark.NO_WALLS:
             yield mark.value, "NO WALLS: the command would run without isolation"
+
+
+def _unreadable(command: str) -> str:
+    parsed = parse_strict(command)
+    if not isinstance(parsed, Opaque):
+        return "what it stands for is not known"
+    return f"it has {parsed.reason}"

@@ -22,6 +22,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.verdict import Risk, Status, Verdict, highest, is_stricter, strictest
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, own_base
+from golem_forge.policy.ceilings import Ceiling, blocked_above
 from golem_forge.policy.effects import ANY_WALLED, base_verdict, floors_of, grant_of, risk_of
 from golem_forge.policy.facts import CallFacts, CommandFacts, EffectVerdict
 from golem_forge.policy.fingerprint import both_keys, targets_of
@@ -71,15 +72,22 @@ class Judge:
         mode: ApprovalMode = ApprovalMode.INTERACTIVE,
         project: str = "",
         strange_zones: frozenset[str] = frozenset(),
+        ceilings: tuple[Ceiling, ...] = (),
+        grants: dict[str, set[str]] | None = None,
     ) -> None:
+        self.ceilings = ceilings
+        """The workers above, root first: what is blocked for one of them is blocked here."""
         self.strange_zones = strange_zones
         """Zones that an untrusted program named: a rule about a path was not written for them."""
         self.blocks = blocks or ApprovalBlocks()
         self.rules = rules
         self.mode = mode
         self.project = project
-        self._grants: dict[str, set[str]] = {}
-        """Worker → what a person allowed it for the session beyond single calls (`any command inside the walls`)."""
+        self._grants = {} if grants is None else grants
+        """Worker → what a person allowed it for the session beyond single calls (`any command inside the walls`).
+
+        Shared by the judges of a session: the same worker may run twice.
+        """
         self._standings: dict[Tool, _Standing | None] = {}
 
     def at_once(self, tool: Tool, keys: Keys) -> Decision | None:
@@ -99,7 +107,14 @@ class Judge:
         decision.compute_keys = keys
         return decision
 
+    def speak(self, blocks: ApprovalBlocks) -> None:
+        """Other blocks hold from the next call on."""
+        self.blocks = blocks
+        self._standings.clear()
+
     def _standing(self, tool: Tool) -> _Standing | None:
+        if self.ceilings:
+            return None
         if tool.planner is not None or tool.effects or tool.has_own_definition or self.mode is ApprovalMode.STRICT:
             return None
         if decides_for_itself(tool) and self.blocks.named(tool.name):
@@ -127,6 +142,13 @@ class Judge:
     def grant(self, worker: str, what: str) -> None:
         """A person allowed this worker `what` (the words of `effects.grant_of`) until the session ends."""
         self._grants.setdefault(worker, set()).add(what)
+
+    def grants(self) -> dict[str, frozenset[str]]:
+        """What was granted so far, by worker."""
+        return {worker: frozenset(granted) for worker, granted in self._grants.items() if granted}
+
+    def take_back(self, worker: str, what: str) -> None:
+        self._grants.get(worker, set()).discard(what)
 
     def weigh(
         self,
@@ -162,8 +184,9 @@ class Judge:
         config = self.blocks.named(tool.name) if decides_for_itself(tool) else []
         config = [source for source in config if source.verdict is not Verdict.PRE_APPROVED]
         floors, reasons = _floors(tool, effects, outcome.accepted if outcome else frozenset())
-        sources += config + floors
-        verdict = strictest((lifted, *(source.verdict for source in config), *(source.verdict for source in floors)))
+        above = list(blocked_above(self.ceilings, facts, partial(self._blocking_rules, bases))) if self.ceilings else []
+        sources += config + above + floors
+        verdict = strictest((lifted, *(source.verdict for source in (*config, *above, *floors))))
         decision = Decision(
             verdict=verdict,
             sources=tuple(sources),
@@ -204,6 +227,11 @@ class Judge:
             return self.rules.evaluate_session_only(facts, bases, extra)
         return self.rules.evaluate(facts, bases, extra)
 
+    def _blocking_rules(self, bases: tuple[EffectVerdict, ...], facts: CallFacts) -> list[Source]:
+        outcome = self._rules_say(facts, bases, ())
+        blocked = outcome is not None and outcome.verdict is Verdict.BLOCKED
+        return _rule_sources(outcome) if outcome is not None and blocked else []
+
     def must_not_be_blocked(self, worker: str, tool: Tool, args: dict[str, Any]) -> None:
         """For a tool that hands its call on to another one: `blocked` on either of them blocks. Raises ForgeError."""
         if source := self._blocked_by_name(worker, tool, args):
@@ -211,9 +239,6 @@ class Judge:
             raise ForgeError(refusal(tool.name, blocked), status=Status.POLICY_DENIED, code="BLOCKED")
 
     def _blocked_by_name(self, worker: str, tool: Tool, args: dict[str, Any]) -> Source | None:
-        for source in self.blocks.named(tool.name):
-            if source.verdict is Verdict.BLOCKED:
-                return source
         facts = CallFacts(
             tool=tool.name,
             source=tool.source,
@@ -223,9 +248,10 @@ class Judge:
             command=_command_of(tool, args),
             project=self.project,
         )
-        outcome = self._rules_say(facts, (), ())
-        blocked = outcome is not None and outcome.verdict is Verdict.BLOCKED
-        return _rule_sources(outcome)[0] if outcome is not None and blocked else None
+        rules = partial(self._blocking_rules, ())
+        own = (*self.blocks.named(tool.name), *rules(facts))
+        said = (*own, *(blocked_above(self.ceilings, facts, rules)))
+        return next((source for source in said if source.verdict is Verdict.BLOCKED), None)
 
     def count(self, judged: Judged) -> None:
         """The call is about to run: the rules that spoke about it were used."""

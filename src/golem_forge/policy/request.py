@@ -7,10 +7,11 @@ and host paths are replaced before the request exists.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from golem_forge.core.call import Caller
 from golem_forge.core.copying import own_copy
 from golem_forge.core.decision import Decision
 from golem_forge.core.effects import Effect, Verb
@@ -18,7 +19,9 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.visible import count_hidden, visible
 from golem_forge.events.redaction import Redactor
 from golem_forge.policy.offers import Offer
+from golem_forge.tools.fields import derive_fields
 from golem_forge.tools.plan import Plan
+from golem_forge.tools.prefill import masked, prefilled
 from golem_forge.tools.tool import Tool
 
 _TYPES = {Verb.WRITE: "file_write", Verb.DELETE: "file_write", Verb.EXEC: "command", Verb.SPAWN: "worker"}
@@ -50,6 +53,10 @@ class ApprovalRequest:
     model_note: str = ""
     warnings: tuple[str, ...] = ()
     expires_at: str = ""
+    fields: tuple[dict[str, Any], ...] = ()
+    """The form to edit the arguments with, filled in; secrets are left empty and stay as they are."""
+    caller: str = ""
+    """`human`: a person made the call."""
     field_errors: tuple[tuple[str, str], ...] = ()
     """Problems of the last edit; the request stays open with them."""
 
@@ -62,6 +69,8 @@ class ApprovalRequest:
             "changed": self.changed,
             "modelNote": self.model_note,
             "expiresAt": self.expires_at,
+            "fields": list(self.fields),
+            "caller": self.caller,
         }
         return {
             "requestId": self.id,
@@ -93,13 +102,15 @@ def build_request(
     decision: Decision,
     effects: tuple[Effect, ...] | None,
     call_id: str,
+    caller: Caller,
     worker: str,
     redactor: Redactor,
     choices: tuple[Offer, ...],
     previously_denied: int,
     describe_path: Callable[[str], tuple[dict[str, Any], ...]],
 ) -> ApprovalRequest:
-    shown = own_copy(redactor.value(args))  # a callback may do what it likes with its copy
+    fields = derive_fields(tool.input_schema)
+    shown = own_copy(redactor.value(masked(fields, args)))  # a callback may do what it likes with its copy
     payload = redactor.text(plan.payload) if plan and plan.payload else _literal(shown)
     diff = redactor.text(plan.diff) if plan else ""
     fingerprint, key = decision.keys()
@@ -107,10 +118,12 @@ def build_request(
     def clean(text: str) -> str:
         return visible(redactor.text(text))
 
-    hidden = count_hidden(payload) + count_hidden(diff)
+    # each of them repeats what the others hold, and JSON has its own escapes
+    hidden = max(count_hidden(payload), count_hidden(diff), sum(map(count_hidden, _texts(shown))))
     warnings = list(plan.warnings) if plan else []
     if hidden:
-        warnings.append(f"{hidden} control or invisible characters are shown as escapes")
+        characters = "character is shown as an escape" if hidden == 1 else "characters are shown as escapes"
+        warnings.append(f"{hidden} control or invisible {characters}")
     by = decision.decided_by
     definition = tool.definition
     return ApprovalRequest(
@@ -120,6 +133,7 @@ def build_request(
         label=tool.label,
         args=shown,
         call_id=call_id,
+        caller=caller.value if caller is Caller.HUMAN else "",
         fingerprint=fingerprint,
         args_key=key,
         risk=decision.risk.value,
@@ -138,9 +152,23 @@ def build_request(
         changed="" if definition.approved else visible(definition.diff),
         model_note=clean(plan.model_note) if plan else "",
         warnings=tuple(warnings),
+        fields=tuple(prefilled(fields, own_copy(shown))),
         worker_path=describe_path(worker),
     )
 
 
 def _literal(args: dict[str, Any]) -> str:
     return json.dumps(args, indent=2, ensure_ascii=False, default=str)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value, names of members too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(name)
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)

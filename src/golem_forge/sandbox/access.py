@@ -30,10 +30,11 @@ _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 class Handle:
     """Owns one descriptor. Closed with its last reference, so a handle in use cannot become another file's number."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_identity")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._identity: Identity | None = None
 
     @property
     def fd(self) -> int:
@@ -42,7 +43,11 @@ class Handle:
         return self._fd
 
     def identity(self) -> Identity:
-        return identity_of(os.fstat(self.fd))
+        """Asked of the system once: an open descriptor stands for the same thing for good."""
+        fd = self.fd
+        if self._identity is None:
+            self._identity = identity_of(os.fstat(fd))
+        return self._identity
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

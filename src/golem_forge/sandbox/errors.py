@@ -78,6 +78,12 @@ def is_a_directory(path: str) -> SandboxError:
     return SandboxError("IS_A_DIRECTORY", f"'{shown}' is a directory.", path=shown)
 
 
+def held_by_walls(path: str) -> SandboxError:
+    shown = _shown(path)
+    text = f"Nothing can be made at '{shown}' while commands run: their walls stand there. Try again once they ended."
+    return SandboxError("IS_A_DIRECTORY", text, path=shown)
+
+
 def not_a_directory(path: str) -> SandboxError:
     shown = _shown(path)
     return SandboxError("NOT_A_DIRECTORY", f"'{shown}' is not a directory.", path=shown)
@@ -96,6 +102,16 @@ def too_large(path: str, size: int, limit: int, advice: str, *, unit: str = "byt
 def path_changed(path: str) -> SandboxError:
     shown = _shown(path)
     return SandboxError("PATH_CHANGED", f"'{shown}' changed while it was being used; nothing was done.", path=shown)
+
+
+def zone_gone(zone: str, path: str) -> SandboxError:
+    text = f"The directory of zone '/{zone}' is gone; nothing was done. Put it back, or start Forge again."
+    return SandboxError("PATH_CHANGED", text, path=_shown(path))
+
+
+def zone_replaced(zone: str, path: str) -> SandboxError:
+    text = f"Another directory was put in the place of zone '/{zone}'; nothing was done. Start Forge again to use it."
+    return SandboxError("PATH_CHANGED", text, path=_shown(path))
 
 
 def permission_denied(path: str) -> SandboxError:

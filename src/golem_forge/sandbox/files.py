@@ -82,6 +82,8 @@ def list_dir(target: Target, limit: int = LISTING_LIMIT) -> list[Entry]:
         with os.scandir(target.entry.fd) as found:
             entries: list[Entry] = []
             for entry in found:
+                if target.zone.hides(entry):
+                    continue
                 if len(entries) == limit:
                     count = limit + 1 + sum(1 for _ in found)
                     raise too_large(target.virtual, count, limit, "Name a directory below it.", unit="entries")

@@ -29,6 +29,7 @@ from golem_forge.sandbox.errors import (
 from golem_forge.sandbox.hiding import HostPaths
 from golem_forge.sandbox.links import find
 from golem_forge.sandbox.paths import Place, fold, locate
+from golem_forge.sandbox.placeholder_notes import PlaceholderNotes
 from golem_forge.sandbox.target import Kind, Target, judge, kind_of
 from golem_forge.sandbox.zones import (
     USER_TOOLS,
@@ -202,7 +203,7 @@ def open_sandbox(
     zones = []
     for spec in specs:
         try:
-            zone = open_zone(spec, opener or best_opener())
+            zone = open_zone(spec, opener or best_opener(), PlaceholderNotes(forge_home))
             zones.append(below(zone, spec.subpath) if spec.subpath else zone)
         except OSError:
             problems.append(f"Zone '{spec.name}': the system refused access to its directory.")

@@ -22,6 +22,7 @@ from golem_forge.sandbox.access import CONTENT, DIRECTORY, ENTRY, Handle, Identi
 from golem_forge.sandbox.errors import (
     SandboxError,
     from_os_error,
+    held_by_walls,
     invalid_path,
     is_a_directory,
     not_a_file,
@@ -107,6 +108,8 @@ class Target:
         """Refuses directories and everything whose content is not just bytes on disk."""
         self.must_exist()
         if self.kind is Kind.DIRECTORY:
+            if self.zone is not None and self.zone.is_placeholder(self.name, self.stat):
+                raise held_by_walls(self.virtual) if self.access is Verb.WRITE else not_found(self.virtual)
             raise is_a_directory(self.virtual)
         if self.kind is not Kind.FILE:
             raise not_a_file(self.virtual, special_kind(self.stat))
@@ -121,6 +124,7 @@ class Target:
         """Walk the name again after a wait. PATH_CHANGED unless it leads to the same real path and the same thing."""
         if self.zone is None:
             return
+        self.zone.must_be_in_place(self.virtual)
         try:
             found = find(self.zone, self.requested, follow_last=self.follow_last)
         except SandboxError as error:
@@ -144,6 +148,7 @@ class Target:
         """
         if self.zone is None or self.parent is None:  # closed: its call has already ended
             raise path_changed(self.virtual)
+        self.zone.must_be_in_place(self.virtual)
         depth = len(self.parts) - (1 if directory else max(self.missing, 1))
         directory = directory or self.parent
         now = None
@@ -206,6 +211,7 @@ def judge(place: Place, access: Verb, zones: Mapping[str, Zone], *, follow_last:
         return Target(access=access, zone=None, virtual="/", kind=Kind.DIRECTORY, zones=zones)
     if access is not Verb.READ and zone.mode is Mode.RO:
         raise read_only_zone(zone.name, place.virtual)
+    zone.must_be_in_place(place.virtual)
     follow_last = follow_last and access is not Verb.DELETE  # a link is deleted itself, not what it leads to
     found = find(zone, place.parts, follow_last=follow_last, only_entry=access is Verb.READ)
     kind = kind_of(found.stat)

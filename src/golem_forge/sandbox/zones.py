@@ -19,6 +19,8 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.verdict import Verdict, strictest
 from golem_forge.sandbox.access import DIRECTORY, Handle, Identity, Opener, identity_of
+from golem_forge.sandbox.errors import zone_gone, zone_replaced
+from golem_forge.sandbox.placeholder_notes import NAMES, PlaceholderNotes
 from golem_forge.sandbox.protected import PROTECTED_NAMES, normal_name
 
 USER_TOOLS: Final = "user_tools"
@@ -83,6 +85,8 @@ class Zone:
     at_host_path: bool = True
     """Inside walls it stands at its host path, so that paths baked into files hold on both sides; else at `/<name>`."""
     opener: Opener = field(repr=False)
+    placeholders: PlaceholderNotes | None = field(default=None, repr=False)
+    """Of the home that this zone's walls belong to; None: it never has any."""
 
     @property
     def label(self) -> str:
@@ -103,6 +107,31 @@ class Zone:
     def open(self, parts: Sequence[str], flags: int) -> Handle:
         """Open below the zone without following any link; raises OSError."""
         return Handle(self.opener(self.root.fd, parts, flags))
+
+    def must_be_in_place(self, path: str) -> None:
+        """Refuses a zone whose directory is no longer where it was opened: the handle would still serve a directory
+        that was deleted, moved away or replaced, and nobody who looks at the path would see what is done there.
+        `path` is the address that was asked for."""
+        try:
+            now = os.stat(self.host)
+        except OSError:
+            raise zone_gone(self.name, path) from None
+        if identity_of(now) != self.root.identity():
+            raise zone_replaced(self.name, path)
+
+    def hides(self, entry: os.DirEntry[str]) -> bool:
+        """Whether an entry of a directory in here is nothing of the person's: only walls need it, while they stand."""
+        if entry.name not in NAMES:
+            return False
+        try:
+            return self.is_placeholder(entry.name, entry.stat(follow_symlinks=False))
+        except FileNotFoundError:  # gone since its directory was read
+            return True
+        except OSError:
+            return False
+
+    def is_placeholder(self, name: str, info: os.stat_result | None) -> bool:
+        return name in NAMES and self.placeholders is not None and info is not None and self.placeholders.include(info)
 
     def inside(self, host_parts: Sequence[str]) -> tuple[str, ...] | None:
         """The part of an absolute host path (as components) that lies in this zone, or None."""
@@ -144,7 +173,7 @@ def check_zones(specs: Sequence[ZoneSpec], *, forge_home: Path, home: Path) -> l
     return problems
 
 
-def open_zone(spec: ZoneSpec, opener: Opener) -> Zone:
+def open_zone(spec: ZoneSpec, opener: Opener, placeholders: PlaceholderNotes | None = None) -> Zone:
     """Open one checked zone. Raises OSError."""
     host = os.path.realpath(spec.path)
     written = os.path.abspath(spec.path)
@@ -159,6 +188,7 @@ def open_zone(spec: ZoneSpec, opener: Opener) -> Zone:
         unprotect=spec.unprotect,
         at_host_path=spec.at_host_path,
         opener=opener,
+        placeholders=placeholders,
     )
 
 

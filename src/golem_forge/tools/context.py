@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -121,6 +121,10 @@ class ToolContext:
         if _get_running_loop() is not None:
             raise RuntimeError("call_blocking would stop the event loop for good: `await ctx.call(…)` instead")
         return run_coroutine_threadsafe(_awaited(self.call(name, args)), self.loop).result()
+
+    def without_calls(self) -> ToolContext:
+        """For a check of the call: nothing is done on behalf of a call that nobody agreed to yet."""
+        return replace(self, call=_no_calls, loop=None)
 
     def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:
         """Tells the UIs how far the tool is, and resets the call's idle timeout."""

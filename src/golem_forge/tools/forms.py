@@ -6,7 +6,7 @@ arguments are validated with the full schema afterwards; nothing is checked here
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 _LEFT_OUT: Final = object()
@@ -16,6 +16,15 @@ def form_arguments(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any
     """`values`: by field name; a name that is missing is a field left empty. Names without a field are dropped."""
     submitted = {field["name"]: _submitted(field, values.get(field["name"], _LEFT_OUT)) for field in fields}
     return {name: value for name, value in submitted.items() if value is not _LEFT_OUT}
+
+
+def errors_by_field(problems: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Problems by the path they are at (`tags[0].name`) → what is said at each field; the empty name: at none."""
+    found: dict[str, list[str]] = {}
+    for path, words in problems:
+        name = path.partition(".")[0].partition("[")[0]
+        found.setdefault(name, []).append(words if path == name else f"{path}: {words}")
+    return {name: "; ".join(words) for name, words in found.items()}
 
 
 def _submitted(field: Mapping[str, Any], value: Any) -> Any:
@@ -40,4 +49,4 @@ def _is_empty(field: Mapping[str, Any], value: Any) -> bool:
 
 
 def _may_be_null(field: Mapping[str, Any]) -> bool:
-    return "default" in field and field["default"] is None
+    return bool(field.get("nullable")) or ("default" in field and field["default"] is None)

@@ -91,6 +91,17 @@ class TypedOutput:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             raise _failed(tool_name, real_path(value, first["loc"], first["type"] == "missing"), first["msg"]) from None
 
+    def dump(self, value: Any) -> Any:
+        """A checked value as the JSON that `schema` describes; raises NotJson. For whoever hands it on as text."""
+        if type(value) is self._exact or isinstance(value, ToolResult) or self._adapter is None:
+            return value
+        from pydantic_core import PydanticSerializationError
+
+        try:
+            return self._adapter.dump_python(value, mode="json", by_alias=True)
+        except (PydanticSerializationError, ValueError, TypeError):
+            raise NotJson("not a JSON value") from None
+
 
 class SchemaOutput:
     """A JSON Schema. Checked, never coerced. Of a ToolResult the structured content or the JSON data is checked."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.canonical import digest
-from golem_forge.core.effects import Effect
+from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.finished import Finished
 from golem_forge.core.nearest import nearest
 from golem_forge.core.result import ToolResult
@@ -81,6 +81,8 @@ class Tool:
         idle_timeout: float | None = None,
         inline: bool = False,
         read_only: bool = False,
+        gated: bool = True,
+        always: Verb | None = None,
         effects: tuple[Effect, ...] | None = None,
         source: SourceKind | str = SourceKind.CUSTOM,
         argument_aliases: Mapping[str, str] | None = None,
@@ -110,6 +112,10 @@ class Tool:
         self.idle_timeout = idle_timeout
         self.inline = inline
         self.read_only = read_only or bool(self.annotations.get("readOnlyHint"))
+        self.gated = gated
+        """False: it only waits for calls that pass the gate themselves (a sub-worker's), so it holds no slot there."""
+        self.always = always
+        """What every call of it does in some zone, whatever its arguments; None: that depends on them."""
         self.effects = effects
         self.argument_aliases = argument_aliases
         self.max_argument_bytes = max_argument_bytes

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from golem_forge.tools.tool import Tool
@@ -22,7 +23,7 @@ class CodingToolset:
     def __init__(self, members: Iterable[Toolset]) -> None:
         self._members = tuple(members)
 
-    @property
+    @cached_property
     def config(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model
 

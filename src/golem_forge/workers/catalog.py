@@ -28,8 +28,8 @@ def build_catalog(
 
 
 def _named(blocks: Mapping[str, Any]) -> list[Tool]:
-    from golem_forge.workers.toolset_blocks import tools_from_blocks
+    from golem_forge.workers.toolset_blocks import ALWAYS_THERE, tools_from_blocks
 
     tools = tools_from_blocks(blocks, TOOLSETS)
-    always = TOOLKIT["read_output"]
+    always = TOOLKIT[ALWAYS_THERE]
     return tools if any(tool.name == always.name for tool in tools) else [*tools, always]

@@ -1,4 +1,4 @@
-"""A session: one worker's catalog, sandbox, policy and journal, wired to the one path.
+"""A session for embedders and one-shot calls: the built-in worker's place, without a model and without a loop.
 
 `open_session` reads the program around a directory (or makes do without one) and gives a Session whose `call` runs a
 tool as the built-in worker `default`. Refuses (ConfigError) a configuration with any problem.
@@ -6,55 +6,41 @@ tool as the built-in worker `default`. Refuses (ConfigError) a configuration wit
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from golem_forge.config.home import ForgeHome, forge_home
+from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode
-from golem_forge.config.program import Program, load_program
-from golem_forge.config.trust import TrustStore
+from golem_forge.config.program import Program
 from golem_forge.core.call import Caller, Outcome, ToolCall
-from golem_forge.core.errors import ConfigError
-from golem_forge.core.ids import new_id
-from golem_forge.core.nearest import nearest
-from golem_forge.core.visible import visible
 from golem_forge.events.bus import EventBus
-from golem_forge.events.credential_names import credential
 from golem_forge.events.journal import Journal
-from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator import Orchestrator
-from golem_forge.policy.controller import ApprovalCallback, ApprovalController
+from golem_forge.policy.asking import ApprovalCallback
 from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets.edit.recovery import recover
-from golem_forge.workers.catalog import build_catalog
-from golem_forge.workers.surroundings import DEFAULT_WORKER, approval_blocks, worker_sandbox
-
-_SECRET_LENGTH = 8
-"""Shorter values would be found in ordinary words."""
-_NO_SECRETS = frozenset({"PWD", "OLDPWD"})  # named like passwords, and on every machine
+from golem_forge.toolsets import TOOLSETS
+from golem_forge.workers.default_worker import BUILT_IN
+from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
+from golem_forge.workers.surroundings import DEFAULT_WORKER, worker_sandbox
+from golem_forge.workers.toolset_blocks import blocks_from_python
+from golem_forge.workers.tree import SessionTree, TreeOptions, open_tree
 
 
 @dataclass(slots=True)
 class Session:
-    id: str
-    program: Program
-    path: Orchestrator
-    bus: EventBus
-    rules: RuleBook
-    sandbox: Sandbox
-    journal: Journal | None
+    tree: SessionTree
+    station: Station
     notices: tuple[str, ...] = ()
     """What the person should know at the start, one text each."""
-    _closed: bool = field(default=False, repr=False)
+
+    async def call(self, name: str, args: Any, *, caller: Caller | str = Caller.LLM) -> Outcome:
+        return await self.path.call(ToolCall(name, args, Caller(caller)))
 
     async def batch(self, calls: Sequence[ToolCall], **how: Any) -> list[Outcome]:
         """Several calls of one turn; `mode` and `on_failure` as in Orchestrator.batch."""
@@ -62,31 +48,53 @@ class Session:
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ends whatever runs or waits, within a second. Calls are refused from then on, until `reset`."""
-        self.path.signal.interrupt(reason)
+        self.tree.interrupt(reason)
 
     def reset(self) -> None:
         """After `interrupt`: the next call is a normal one."""
-        self.path.signal.reset()
+        self.tree.signal.reset()
+
+    @property
+    def id(self) -> str:
+        return self.tree.id
+
+    @property
+    def program(self) -> Program:
+        return self.tree.program
+
+    @property
+    def path(self) -> Orchestrator:
+        return self.station.path
 
     @property
     def catalog(self) -> Catalog:
-        return self.path.catalog
+        return self.station.catalog
 
-    async def call(self, name: str, args: Any, *, caller: Caller | str = Caller.LLM) -> Outcome:
-        return await self.path.call(ToolCall(name, args, Caller(caller)))
+    @property
+    def bus(self) -> EventBus:
+        return self.tree.bus
+
+    @property
+    def rules(self) -> RuleBook:
+        return self.tree.rules
+
+    @property
+    def sandbox(self) -> Sandbox:
+        return self.station.sandbox
+
+    @property
+    def journal(self) -> Journal | None:
+        return self.tree.journal
 
     async def aclose(self) -> None:
         """Ends whatever still runs for this session, then closes it."""
-        await self.path.parts.close()
+        await self.tree.parts.close()
         self.close()
 
     def close(self) -> None:
         """Without waiting; processes that still run are ended when this process ends. Prefer `aclose`."""
-        if not self._closed:
-            self._closed = True
-            self.sandbox.close()
-            if self.journal is not None:
-                self.journal.close()
+        self.station.close()
+        self.tree.close()
 
     async def __aenter__(self) -> Session:
         return self
@@ -112,87 +120,17 @@ def open_session(
 
     Without a callback the session never asks: it is `auto_deny`.
     """
-    home = home if isinstance(home, ForgeHome) else ForgeHome(Path(home).absolute()) if home else forge_home()
-    trust = TrustStore(home)
-    if not os.path.isdir(directory):
-        raise ConfigError(f"no such directory: {visible(os.path.abspath(directory))}")
-    program = load_program(Path(directory), home, trusted=trust.trusted, trusted_with=trust.trusted_with)
-    catalog = build_catalog(tools, toolsets)
-    notices = [program.notice] if program.notice else []
-    notices += [f"tool '{bad.name}' is not offered: {bad.reason}" for bad in catalog.quarantined()]
-    blocks = approval_blocks(program, {tool.name: tool for tool in catalog}, notices)
-    sandbox = worker_sandbox(program, home, notices)
-    notices += recover(home.path, sandbox)
-    rules = RuleBook(
-        home,
-        project_root=program.root,
-        project_trusted=partial(trust.trusted, program.root),
-        project_trusted_with=partial(trust.trusted_with, program.root),
-    )
-    session_id = new_id()
-    redactor = _redactor(sandbox, home)
-    controller = _controller(program, approval, approval_callback)
-    walls = Walls(
-        sandbox,
-        program.walls,
-        forge_home=home.path,
-        redactor=redactor,
-        rules=lambda: path.path_rules(),
-    )
-    home.ensure("sessions")
-    home.ensure("output")
-    book = Journal.create(home.path, session_id, redact=redactor.value) if journal else None
-    bus = EventBus(session_id, redact=redactor.value)
-    if book is not None:
-        bus.record_with(book.record_event, book.flush)
-    path = Orchestrator(
-        catalog,
-        approval=controller,
-        sandbox=sandbox,
-        blocks=blocks,
-        rules=rules,
-        bus=bus,
-        journal=book,
-        redactor=redactor,
-        output_folder=home.path / "output",
-        session_id=session_id,
-        worker=DEFAULT_WORKER,
-        project=str(program.root),
-        strange_zones=program.strange_zones,
-        walls=walls,
-        home=home.path,
-    )
-    walls.on_report(lambda report: bus.emit("wallsReport", report.to_wire(), DEFAULT_WORKER))
-    return Session(session_id, program, path, bus, rules, sandbox, book, tuple(notices))
-
-
-def _redactor(sandbox: Sandbox, home: ForgeHome) -> Redactor:
-    """Knows the host paths that Forge itself might say, and the values of variables that are named like credentials."""
-    redactor = Redactor()
-    redactor.add_path(str(home.path), "<forge home>")
-    for zone in sandbox.zones.values():
-        for host in (zone.host, *zone.aliases):
-            redactor.add_path(host, f"/{zone.name}")
-    for name, value in os.environ.items():
-        if len(value) >= _SECRET_LENGTH and name not in _NO_SECRETS and credential(name):
-            redactor.add_secret(name, value)
-    return redactor
-
-
-def _approval_mode(given: ApprovalMode | str) -> ApprovalMode:
+    options = TreeOptions(home=home, approval=approval, approval_callback=approval_callback, journal=journal)
+    tree = open_tree(directory, options)
     try:
-        return ApprovalMode(given)
-    except ValueError:
-        close = nearest(str(given), list(ApprovalMode))
-        hint = f"; did you mean '{close}'?" if close else ""
-        raise ConfigError(f"approval must be one of {', '.join(ApprovalMode)}, not {given!r}{hint}") from None
-
-
-def _controller(
-    program: Program, flag: ApprovalMode | str | None, callback: ApprovalCallback | None
-) -> ApprovalController:
-    mode = program.mode(_approval_mode(flag) if flag else None).value
-    if callback is None and mode is not ApprovalMode.APPROVE_ALL:
-        mode = ApprovalMode.AUTO_DENY  # nobody can answer: fail closed
-    timeout = program.approval.timeout
-    return ApprovalController(mode, callback, timeout=timeout.value if timeout else None)
+        notices = list(tree.notices)
+        sandbox = worker_sandbox(tree.program, tree.home, notices)
+        station = open_station(tree, BUILT_IN, sandbox, tools=tools, toolsets=toolsets, worker_id=DEFAULT_WORKER)
+        said = blocks_from_python(toolsets, TOOLSETS)[1] if toolsets is not None else {}
+        notices += station.admit((), said)
+        check_program_block(station, notices)
+        notices += mend_edits(tree, sandbox)
+    except BaseException:
+        tree.abandon()
+        raise
+    return Session(tree, station, tuple(notices))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from golem_forge.config.home import ForgeHome
@@ -36,8 +36,22 @@ def worker_sandbox(program: Program, home: ForgeHome, notices: list[str]) -> San
     if is_home_without_program(program):
         notices.append(NO_ZONE_HERE)
         return Sandbox(has_block=False, builtin_worker=True)
+    return opened_zones(program, home, zone_specs(program), builtin_worker=True)
+
+
+def opened_zones(
+    program: Program,
+    home: ForgeHome,
+    specs: Sequence[ZoneSpec],
+    default_zone: str | None = None,
+    *,
+    builtin_worker: bool = False,
+) -> Sandbox:
+    """Zones of the program, opened, after a look at where they really lie. Raises ConfigError with the lines."""
     try:
-        sandbox = open_sandbox(zone_specs(program), forge_home=home.path, home=Path.home(), builtin_worker=True)
+        sandbox = open_sandbox(
+            specs, default_zone, forge_home=home.path, home=Path.home(), builtin_worker=builtin_worker
+        )
     except ConfigError as error:
         raise ConfigError(*(zone_problems(program, home) or error.problems)) from None
     if problems := [*_led_outside(program, sandbox), *_within_reach(home, sandbox)]:
@@ -49,6 +63,8 @@ def worker_sandbox(program: Program, home: ForgeHome, notices: list[str]) -> San
 def _led_outside(program: Program, sandbox: Sandbox) -> Iterator[str]:
     """Zones written as inside the program whose opened directory is elsewhere: a link was put there, or swapped in."""
     for entry in program.zones:
+        if entry.name not in sandbox.zones:
+            continue
         opened = Path(os.readlink(f"/proc/self/fd/{sandbox.zones[entry.name].root.fd}"))
         written_inside = entry.path.is_relative_to(program.root) or not program.trusted
         if written_inside and not opened.is_relative_to(program.root):

@@ -113,7 +113,8 @@ async def test_fork_bomb(run, marker, bomb, root):
     began = time.monotonic()
     ending = await child.wait(30)
     # Without a pid namespace the bomb is hunted down, and takes the processor from the hunter meanwhile.
-    assert time.monotonic() - began < (2 if root is Root.NAMESPACE else 20)
+    # With one it ends at once; the rest of the time is what the bomb itself needs to grow on a busy machine.
+    assert time.monotonic() - began < (8 if root is Root.NAMESPACE else 20)
     assert ending.code == "PROCESS_LIMIT"
     assert living(marker) == []
 

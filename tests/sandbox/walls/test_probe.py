@@ -283,3 +283,13 @@ async def test_a_busy_machine_gets_a_second_longer_try(monkeypatch: pytest.Monke
     monkeypatch.setattr(probing, "probe", slow_at_first)
     assert (await probing.probe_patiently(cache=None)).level is Level.FULL
     assert tries == [2.0, 6.0]
+
+
+@needs_bwrap
+async def test_a_long_temporary_directory_costs_no_walls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A socket's name has 107 bytes; a person's TMPDIR may have more."""
+    long = tmp_path / ("deep" * 20) / ("er" * 20)
+    long.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    assert (await probe(cache=None, within=PATIENT)).level is Level.FULL
+    assert not list(long.iterdir())

@@ -137,8 +137,8 @@ async def test_a_directory_swapped_for_a_link_is_not_entered(
     lay(workspace, "dir/x")
     entries = list_dir._entries
 
-    def swapping(directory: Any) -> Any:
-        found = entries(directory)
+    def swapping(zone: Any, directory: Any) -> Any:
+        found = entries(zone, directory)
         if (workspace / "dir").is_dir() and not (workspace / "dir").is_symlink():
             os.rename(workspace / "dir", workspace / "moved")
             (workspace / "dir").symlink_to(tmp_path / "outside")
@@ -194,3 +194,19 @@ def test_the_alias_and_the_ranges() -> None:
         with pytest.raises(ForgeError) as raised:
             tool.validate(args)
         assert raised.value.status is Status.INPUT_INVALID
+
+
+async def test_directories_that_only_walls_need_are_not_shown(call: Any, workspace: Path, sandbox: Sandbox) -> None:
+    lay(workspace, "a.txt", "mine/.git/", "hooks/")
+    zone = sandbox.zones["workspace"]
+    assert zone.placeholders is not None
+    zone.placeholders.make(zone.host, (".git",), zone.root.fd)
+    assert (workspace / ".git").is_dir()
+    expected = ["/workspace", "a.txt", "hooks/", "mine/", "  .git/"]
+    assert await lines(call, path="/workspace") == expected
+    assert await lines(call, path="/", depth=3) == [
+        "/",
+        "docs/ (ro)",
+        "workspace/ (rw)",
+        *(f"  {x}" for x in expected[1:]),
+    ]

@@ -28,6 +28,7 @@ from golem_forge.workers.surroundings import (
     is_home_without_program,
     zone_problems,
 )
+from golem_forge.workers.trust_cover import trust_store
 
 _OTHERS_READ: Final = 0o044
 _OTHERS_WRITE: Final = 0o022
@@ -35,7 +36,7 @@ _OTHERS_WRITE: Final = 0o022
 
 def examine() -> list[Finding]:
     home = forge_home()
-    trust = TrustStore(home)
+    trust = trust_store(home)
     found = [ok("version", f"forge {__version__}"), _python(), *look_at_libraries(), *_home(home)]
     program: Program | None = None
     try:

@@ -15,7 +15,6 @@ from typing import Any, Final
 from golem_forge.config.home import ForgeHome, forge_home
 from golem_forge.config.modes import ApprovalMode, Setting
 from golem_forge.config.program import Program, load_program
-from golem_forge.config.trust import TrustStore
 from golem_forge.core.call import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.verdict import Status, Verdict
@@ -32,6 +31,7 @@ from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import Definition, SourceKind, Tool
 from golem_forge.workers.catalog import build_catalog
 from golem_forge.workers.surroundings import DEFAULT_WORKER, approval_blocks, worker_sandbox
+from golem_forge.workers.trust_cover import trust_store
 
 COMMAND_TOOL: Final = "exec_command"
 _REFUSED: Final = frozenset({Status.SANDBOX_DENIED, Status.POLICY_DENIED})
@@ -123,7 +123,7 @@ def open_bench(
 ) -> Bench:
     """Raises ConfigError for a configuration a session would not start with."""
     home = forge_home()
-    trust = TrustStore(home)
+    trust = trust_store(home)
     program = load_program(directory, home, trusted=trust.trusted)
     catalog = build_catalog()
     notices: list[str] = []

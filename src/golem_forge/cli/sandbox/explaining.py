@@ -14,7 +14,6 @@ from golem_forge.cli.plain import columns, complain, one_line, print_json
 from golem_forge.cli.sandbox.words import ShortCommand, read_words
 from golem_forge.config.home import forge_home
 from golem_forge.config.program import load_program
-from golem_forge.config.trust import TrustStore
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.policy.command_plan import command_plan
@@ -27,6 +26,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.plan import Refusal
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.workers.surroundings import DEFAULT_WORKER, worker_sandbox
+from golem_forge.workers.trust_cover import trust_store
 
 _TOOLS: Final = {"read": Verb.READ, "write": Verb.WRITE, "delete": Verb.DELETE}
 
@@ -58,7 +58,7 @@ class _Ground:
 
 def _open(asked: ShortCommand) -> _Ground:
     home = forge_home()
-    trust = TrustStore(home)
+    trust = trust_store(home)
     program = load_program(Path(asked.program), home, trusted=trust.trusted, trusted_with=trust.trusted_with)
     notices: list[str] = []
     sandbox = worker_sandbox(program, home, notices)

@@ -23,8 +23,8 @@ RESERVED = names(
 )
 
 UNREADABLE = {
-    "<": "a redirection",
-    ">": "a redirection",
+    "<": "a redirection of input",
+    ">": "a redirection of output",
     "(": "a subshell or function",
     ")": "a subshell or function",
     "{": "a group or brace expansion",

@@ -72,6 +72,11 @@ class Child:
     def errors(self) -> Capture | None:
         return self._readers[1].capture if len(self._readers) > 1 else None
 
+    def catch_up(self) -> None:
+        """`output` holds all that was written until now, also if the loop had no time for it yet."""
+        for reader in self._readers:
+            reader.catch_up()
+
     def begin(self) -> None:
         """The command starts now; time and limits count from here."""
         self._began = time.monotonic()

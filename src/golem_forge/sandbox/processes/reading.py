@@ -72,6 +72,11 @@ class Reader:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(descriptor, self._read)
 
+    def catch_up(self) -> None:
+        """Takes what waits already; a pipe holds less than is read at once."""
+        if self._open:
+            self._read()
+
     def finish(self) -> None:
         """The tree is gone: takes what is still there, then closes, whoever else may hold the other end."""
         while self._open and self._read():

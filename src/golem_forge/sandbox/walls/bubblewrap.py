@@ -23,7 +23,7 @@ from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.processes.launch import ARGUMENTS, FILTER, GO, INFO, READY, Launch, Root
 from golem_forge.sandbox.walls.backend import Backend
-from golem_forge.sandbox.walls.layout import Masked, Mount, Present, Shown, Text, Words
+from golem_forge.sandbox.walls.layout import Brought, Masked, Mount, Present, Shown, Text, Words
 from golem_forge.sandbox.walls.seccomp import Network, filter_program
 
 FIX: Final = "Run 'forge doctor' to see which walls this machine gives."
@@ -119,6 +119,8 @@ class _Handed:
                     return "--ro-bind", os.devnull, place
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0000", "--ro-bind-data", number, place
+            case Brought(host, place):
+                return self._brought(host, place)
         return self._bound(mount)
 
     def give(self, number: int, data: bytes) -> None:
@@ -137,6 +139,13 @@ class _Handed:
         os.close(descriptor)
         return option, mount.zone.real(mount.parts), mount.place
 
+    def _brought(self, host: str, place: str) -> tuple[str, ...]:
+        descriptor = _opened_directory(host)
+        if self._backend.by_handle:
+            return "--ro-bind-fd", self._number(descriptor), place
+        os.close(descriptor)
+        return "--ro-bind", host, place
+
     def _number(self, descriptor: int) -> str:
         number = self._next
         self._next += 1
@@ -154,6 +163,18 @@ def _opened(mount: Shown | Present) -> int:
     if stat.S_ISLNK(mode) or stat.S_ISDIR(mode) != mount.directory:
         os.close(descriptor)
         raise LayoutChanged
+    return descriptor
+
+
+def _opened_directory(host: str) -> int:
+    """Threat: it may lie in a zone (an environment in the project), where a child could put a link to anything."""
+    try:
+        descriptor = os.open(host, ENTRY | os.O_DIRECTORY)
+    except OSError:
+        raise walls_unavailable("a directory that Forge itself needs inside is gone", "Start Forge again.") from None
+    if os.readlink(f"/proc/self/fd/{descriptor}") != host:
+        os.close(descriptor)
+        raise walls_unavailable("a directory that Forge itself needs inside is a link now", "Put the real one back.")
     return descriptor
 
 

@@ -29,6 +29,16 @@ class HostGrant:
     private: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HostDirectory:
+    """A host directory that this job may read although no zone has it: Forge's own libraries, a snapshot."""
+
+    host: str
+    """Its real path; walls are refused if a link leads there by the time they are built."""
+    inner: str
+    """Where it stands in full walls. At other levels it is read where it is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     argv: tuple[str, ...]
@@ -54,4 +64,8 @@ class Job:
     host_operands: bool = False
     """Level landlock: argv may name virtual paths, which are handed on as host paths."""
     stdin: bytes | int | None = None
-    """Not with a terminal: what the child reads, or a descriptor of a person's that it reads from. None: nothing."""
+    """Not with a terminal: what the child reads, or a descriptor of a person's that it reads from. None: nothing.
+    One end of a socket pair is a way to speak with the child: it may write there, too."""
+    shown: tuple[HostDirectory, ...] = ()
+    """Read-only, below everything else that is shown: a zone or a toolchain at the same place, and what is masked of
+    it, stands on top."""

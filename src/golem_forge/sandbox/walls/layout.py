@@ -57,6 +57,14 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class Brought:
+    """A host directory of no zone, read-only, bound by the handle it is opened with."""
+
+    host: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """A small file of our own."""
 
@@ -80,7 +88,7 @@ class Present:
     directory: bool
 
 
-Mount = Words | Shown | Text | Masked | Present
+Mount = Words | Shown | Brought | Text | Masked | Present
 
 
 def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:

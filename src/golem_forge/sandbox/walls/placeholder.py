@@ -1,9 +1,10 @@
 """Placeholders: empty read-only directories where a child must not make a repository, or hooks in one.
 
-`missing_directories` says where; `Occupied` is held while walls stand on a zone. bubblewrap makes the mount point on
-the host, so it is removed afterwards. Threat: removing it while other walls stand on the same zone, of this process
-or another, would take away theirs. So each holds a shared lock on the zone's directory, and only who gets the lock
-alone removes. Only empty directories can be removed at all, so nobody's repository is at risk.
+`missing_directories` says where; `Occupied` is held while walls stand on a zone. Nothing can be mounted on a name that
+does not exist, so the directory is made on the host, with a note of it, and removed afterwards. Threat: removing it
+while other walls stand on the same zone, of this process or another, would take away theirs. So each holds a shared
+lock on the zone's directory, and only who gets the lock alone removes. Only empty directories can be removed at all,
+so nobody's repository is at risk. What a Forge that was killed could not remove, `remove_leftovers` does by the notes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Final
 
 from golem_forge.sandbox.access import DIRECTORY
 from golem_forge.sandbox.errors import walls_unavailable
+from golem_forge.sandbox.placeholder_notes import HOOKS, PlaceholderNotes
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.walls.scan import EntryKind, Parts, ZoneScan
 from golem_forge.sandbox.zones import Zone
 
-_HOOKS: Final = "hooks"
 _COMMON: Final = "commondir"
 """A file of this name in a repository says where git finds settings and hooks instead."""
 _LOCKABLE: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,16 +33,16 @@ def missing_directories(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
     free = {normal_name(name) for name in zone.unprotect}
     top = scan.entries(()) or {}
     missing = GIT_FILE not in top or (top[GIT_FILE] is EntryKind.DIRECTORY and not scan.entries((GIT_FILE,)))
-    if missing and not {f"{GIT_FILE}/{_HOOKS}", f"{GIT_FILE}/config"} <= free and _can_be_filled(zone, ()):
+    if missing and not {f"{GIT_FILE}/{HOOKS}", f"{GIT_FILE}/config"} <= free and _can_be_filled(zone, ()):
         yield (GIT_FILE,)
     for parts, entries in scan.listings():
-        if not entries or not _is_repository(parts, entries) or _is_free(parts, _HOOKS, free):
+        if not entries or not _is_repository(parts, entries) or _is_free(parts, HOOKS, free):
             continue
         if not _can_be_filled(zone, parts):
             continue
-        kind = entries.get(_HOOKS)
-        if kind is None or (kind is EntryKind.DIRECTORY and _is_empty(zone, (*parts, _HOOKS))):
-            yield (*parts, _HOOKS)
+        kind = entries.get(HOOKS)
+        if kind is None or (kind is EntryKind.DIRECTORY and _is_empty(zone, (*parts, HOOKS))):
+            yield (*parts, HOOKS)
 
 
 def self_contained(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
@@ -65,17 +66,31 @@ class Occupied:
         self.removed: tuple[str, ...] = ()
         """Virtual paths of what was made there meanwhile."""
 
+    def make(self) -> None:
+        """The directories that walls will stand on. Where this is refused bubblewrap tries too, and says why."""
+        notes = self.zone.placeholders
+        if self._fd < 0 or notes is None:
+            return
+        for parts in self.placeholders:
+            with contextlib.suppress(OSError):
+                parent = self.zone.open(parts[:-1], DIRECTORY)
+                notes.make(self.zone.host, parts, parent.fd)
+
     def leave(self) -> None:
         repositories, self.self_contained = self.self_contained, ()
         self.removed += tuple(self.zone.virtual(parts) for parts in _without_common(self.zone, repositories))
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
+        notes = self.zone.placeholders
         try:
-            if self.placeholders:
+            # Without any of our own, too: others may have left while we were still there, or were killed.
+            if self.placeholders or (notes is not None and notes.know(self.zone.host)):
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     _remove(self.zone, self.placeholders)
+                    if notes is not None:
+                        notes.remove(self.zone.host, fd, removed=self.placeholders)
         finally:
             os.close(fd)
 
@@ -97,6 +112,24 @@ def occupy(zone: Zone) -> Occupied | None:
         os.close(fd)
         return Occupied(zone, -1)
     return Occupied(zone, fd)
+
+
+def remove_leftovers(notes: PlaceholderNotes) -> None:
+    """What Forges that are gone left in their zones; whoever lives has the lock."""
+    for zone in notes.zones():
+        try:
+            fd = os.open(zone, _LOCKABLE)
+        except (FileNotFoundError, NotADirectoryError):
+            notes.forget(zone)
+            continue
+        except OSError:
+            continue
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                notes.remove(zone, fd)
+        finally:
+            os.close(fd)
 
 
 def _remove(zone: Zone, places: Iterable[Parts]) -> None:

@@ -8,7 +8,7 @@ one look at the times of the scanned directories.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from golem_forge.sandbox.target import Kind
 from golem_forge.sandbox.walls import layout
 from golem_forge.sandbox.walls.backend import ripgrep
 from golem_forge.sandbox.walls.deeper import nothing_secret_below
-from golem_forge.sandbox.walls.job import Job
+from golem_forge.sandbox.walls.job import HostDirectory, Job
 from golem_forge.sandbox.walls.layout import Mount, Words
 from golem_forge.sandbox.walls.plan import PlannedZone, WallPlan
 from golem_forge.sandbox.walls.repository import identity, is_bare, repository_above, shared_repository
@@ -159,6 +159,7 @@ class Planner:
             tuple(tuple(named_paths(zone, rules)) for zone in self.zones),
             job.lifted,
             job.reads_only,
+            job.shown,
         )
         found = self._cached.get(key)
         if found is None:
@@ -220,7 +221,7 @@ class Planner:
             for zone in self.zones
         }
         repositories = [path for zone in self.zones if (path := self._repository(zone))]
-        mounts: list[Mount] = [*self._system_mounts()]
+        mounts: list[Mount] = [*self._system_mounts(job.shown)]
         mounts += [Words(("--ro-bind-try", path, path)) for path in sorted(set(repositories))]
         # Outer directories first: a zone may lie in a directory on the way to another one.
         for zone in sorted(self.zones, key=self.stands_at):
@@ -231,14 +232,14 @@ class Planner:
             mounts += layout.alias_mounts(zone, self.stands_at(zone), occupied)
         self.notices = tuple(notice for each in held.values() for notice in each.notices)
         return Planned(
-            plan=self._plan(held, repositories),
+            plan=self._plan(held, [*repositories, *(one.inner for one in job.shown)]),
             mounts=tuple(mounts),
             held=held,
             known={zone.name: self._scans[zone.name].findings for zone in self.zones if held[zone.name].writable},
             bare=frozenset().union(*(_bare(zone, self._scans[zone.name]) for zone in self.zones)),
         )
 
-    def _plan(self, held: Mapping[str, ZoneRestrictions], repositories: list[str]) -> WallPlan:
+    def _plan(self, held: Mapping[str, ZoneRestrictions], further: list[str]) -> WallPlan:
         return WallPlan(
             zones=tuple(
                 PlannedZone(
@@ -252,7 +253,7 @@ class Planner:
                 for zone in self.zones
             ),
             private=layout.PRIVATE,
-            readable=(*layout.SYSTEM, "/etc", "/proc", layout.SHIPPED, *self.toolchains.directories, *repositories),
+            readable=(*layout.SYSTEM, "/etc", "/proc", layout.SHIPPED, *self.toolchains.directories, *further),
         )
 
     def _planned_for_our_own(self) -> Planned:
@@ -265,7 +266,7 @@ class Planner:
             self._for_our_own = Planned(plan=self._plan(held, []), mounts=tuple(mounts), held=held)
         return self._for_our_own
 
-    def _system_mounts(self) -> Iterator[Mount]:
+    def _system_mounts(self, brought: Iterable[HostDirectory]) -> Iterator[Mount]:
         if not self._system:
             self._system = layout.system_mounts(uid=os.getuid(), gid=os.getgid())
         yield from self._system
@@ -274,6 +275,7 @@ class Planner:
         yield Words(("--dir", layout.EMPTY))
         if own := ripgrep():
             yield Words(("--ro-bind", own, f"{layout.SHIPPED}/rg"))
+        yield from (layout.Brought(one.host, one.inner) for one in brought)
         secrets = [
             os.path.join(path, *finding.parts)
             for path, scan in self._declared.items()

@@ -39,6 +39,8 @@ _REFUSALS: Final = {
 }
 """How an attempt must have ended: any other error means that it was not the walls that stopped it."""
 _NOT_MADE: Final = "the try could not be made"
+_PASSING: Final = (_NOT_MADE, probe_causes.TOO_SLOW.cause)
+"""Causes that say something about the moment, not about the machine."""
 CACHE_FILE: Final = "walls.json"
 _FORMAT: Final = 3
 _LONGEST_CACHE: Final = 64 * 1024
@@ -59,15 +61,16 @@ async def probe(*, cache: Path | None, within: float = WITHIN_S) -> WallsReport:
     tried = await asyncio.gather(_full(bwrap, deadline), _landlock(deadline))
     level = next((each.level for each in tried if each.reached), Level.NONE)
     report = WallsReport(level=level, tried=tuple(tried))
-    if cache is not None and not any(each.cause.startswith((_NOT_MADE, probe_causes.TOO_SLOW.cause)) for each in tried):
+    if cache is not None and not any(each.cause.startswith(_PASSING) for each in tried):
         _keep(cache / CACHE_FILE, key, report)
     return report
 
 
 async def probe_patiently(*, cache: Path | None) -> WallsReport:
-    """Once more, with more time, where a busy machine was too slow: walls that are there must not count as missing."""
+    """Once more, with more time, where a busy machine was too slow or had no room for another process: walls that are
+    there must not count as missing."""
     report = await probe(cache=cache)
-    if report.level is not Level.FULL and any(each.cause == probe_causes.TOO_SLOW.cause for each in report.tried):
+    if report.level is not Level.FULL and any(each.cause.startswith(_PASSING) for each in report.tried):
         return await probe(cache=cache, within=3 * WITHIN_S)
     return report
 
@@ -92,7 +95,8 @@ async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
     except TimeoutError:
         return _not_reached(level, probe_causes.TOO_SLOW)
     except (OSError, ValueError, KeyError) as error:
-        return _not_reached(level, Why(f"{_NOT_MADE} ({type(error).__name__})", "Run 'forge doctor'."))
+        what = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
+        return _not_reached(level, Why(f"{_NOT_MADE} ({what})", "Run 'forge doctor'."))
 
 
 async def _tried(ground: Ground, bwrap: str | None, deadline: float) -> LevelResult:

@@ -37,11 +37,14 @@ _SYSTEM_PYTHON: Final = "/usr/bin/python3"
 _UNREACHABLE: Final = -1
 """As every argument: a call that nothing refuses fails by another name, and does no harm."""
 
+_LONGEST_PLACE: Final = 60
+"""The name of a socket has 107 bytes."""
+
 
 @dataclass(slots=True)
 class Ground:
     level: Level
-    root: Path = field(default_factory=lambda: Path(os.path.realpath(tempfile.mkdtemp(prefix="forge-probe-"))))
+    root: Path = field(default_factory=lambda: _new_root())
     canary: str = field(default_factory=lambda: secrets.token_hex(16))
     sockets: dict[str, socket.socket] = field(default_factory=dict)
     terminal: tuple[int, int] = (-1, -1)
@@ -159,6 +162,16 @@ class Ground:
             made.bind(address)
             if kind == socket.SOCK_STREAM:
                 made.listen()
+
+
+def _new_root() -> Path:
+    """In the temporary directory, unless its path is too long for a socket's name: then in a shorter one."""
+    places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]  # noqa: S108 - a directory of its own is made there
+    short = [place for place in places if len(os.fsencode(os.path.realpath(place))) <= _LONGEST_PLACE]
+    for place in short:
+        with contextlib.suppress(OSError):
+            return Path(os.path.realpath(tempfile.mkdtemp(prefix="forge-probe-", dir=place)))
+    return Path(os.path.realpath(tempfile.mkdtemp(prefix="forge-probe-")))
 
 
 def interpreter() -> tuple[str, tuple[str, ...]]:

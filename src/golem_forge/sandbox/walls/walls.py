@@ -18,6 +18,8 @@ from golem_forge.core.effects import Verb
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.stream_redaction import StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.limits import Limits
+from golem_forge.sandbox.placeholder_notes import PlaceholderNotes
 from golem_forge.sandbox.processes.capture import Capture
 from golem_forge.sandbox.processes.child import Child
 from golem_forge.sandbox.processes.launch import Launch
@@ -31,7 +33,7 @@ from golem_forge.sandbox.walls.environment import child_environment
 from golem_forge.sandbox.walls.guard import Guards
 from golem_forge.sandbox.walls.job import Job, Streams
 from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.placeholder import Occupied, occupy
+from golem_forge.sandbox.walls.placeholder import Occupied, occupy, remove_leftovers
 from golem_forge.sandbox.walls.plan import Refusal, WallPlan, Why
 from golem_forge.sandbox.walls.planning import Place, Planned, Planner
 from golem_forge.sandbox.walls.settings import PathRule, WallSettings
@@ -83,20 +85,24 @@ class WalledChild:
     ) -> None:
         """Without a plan there are no walls, which cannot have refused anything."""
         self.child = child
-        self._plan = plan
+        self.plan = plan
         self._created = created
         self._proxy = proxy
 
+    def refusals_in(self, text: str) -> tuple[dict[str, Any], ...]:
+        """What a failure that a child told of in words is evidence of."""
+        return denials.find(self.plan, text, exit_code=1) if self.plan is not None else ()
+
     def aftermath(self) -> Aftermath:
         """Call it after the end."""
-        if self._plan is None:
+        if self.plan is None:
             return Aftermath()
         ending = self.child.ending
         texts = (each for each in (self.child.output, self.child.errors) if each is not None)
         text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
         return Aftermath(
             denials=denials.find(
-                self._plan,
+                self.plan,
                 text,
                 exit_code=ending.exit_code if ending else None,
                 signal_number=ending.signal if ending else None,
@@ -133,6 +139,7 @@ class Walls:
         self._output: tuple[int, Redactor] | None = None
         self._guards = Guards()
         self._forge_home = forge_home
+        self._tidied = False
         self._planner = Planner(
             sandbox,
             self._settings,
@@ -163,6 +170,22 @@ class Walls:
 
     async def level(self) -> Level:
         return (await self.report()).level
+
+    @property
+    def known_level(self) -> Level | None:
+        """The level without trying: None until somebody has asked for a report."""
+        if self._report is None:
+            return Level.OFF if self._settings.off else None
+        return self._report.level
+
+    @property
+    def sandbox(self) -> Sandbox:
+        return self._sandbox
+
+    @property
+    def limits(self) -> Limits:
+        """Of a child whose job says nothing else."""
+        return self._settings.limits
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -235,6 +258,9 @@ class Walls:
 
     async def start(self, job: Job) -> WalledChild:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""
+        if not self._tidied:
+            self._tidied = True
+            remove_leftovers(PlaceholderNotes(self._forge_home))
         report = await self.report()
         if report.level is Level.NONE:
             raise walls_unavailable(report.cause or "this machine has none", report.fix or bubblewrap.FIX)
@@ -283,6 +309,15 @@ class Walls:
 
         return WalledChild(child, plan, created=created, proxy=proxy)
 
+    def still_hold(self, walled: WalledChild, job: Job) -> bool:
+        """Whether walls built for this job now would show and refuse what those around a running child do: rules and
+        the names of secrets may have changed since. Raises RulesUnusable."""
+        return walled.plan is None or replace(self._planner.planned(job).plan, cwd=walled.plan.cwd) == walled.plan
+
+    def cleaned(self, text: str) -> str:
+        """What a child said in another way than by its output: zones by their addresses, secrets taken out."""
+        return self._output_redactor().text(text)
+
     def prepared(self, job: Job) -> Launch:
         """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
         caller's to close; nothing is locked, and no placeholder is kept."""
@@ -301,6 +336,7 @@ class Walls:
             for one in occupied:
                 one.placeholders = planned.held[one.zone.name].placeholders
                 one.self_contained = planned.held[one.zone.name].self_contained
+                one.make()
             try:
                 return planned, bubblewrap.launch(
                     self._found_backend(),
@@ -341,7 +377,12 @@ class Walls:
             cwd=place.host,
             streams=job.streams,
             limits=job.limits or self._settings.limits,
-            readable=(*(zone.host for zone in zones.values()), *toolchains.directories, *((rg,) if rg else ())),
+            readable=(
+                *(zone.host for zone in zones.values()),
+                *toolchains.directories,
+                *((rg,) if rg else ()),
+                *(one.host for one in job.shown),
+            ),
             masked=(*(zone.real(parts) for zone, parts in masked), *toolchains.masked),
             lifted=tuple(zone.real(parts) for zone, parts in lifted),
             gitconfig=self._planner.gitconfig(),
@@ -374,10 +415,13 @@ class Walls:
         return self._backend
 
     def _text_filter(self) -> StreamRedactor:
+        return StreamRedactor(self._output_redactor())
+
+    def _output_redactor(self) -> Redactor:
         known = len(self._redactor.secrets) + len(self._redactor.paths) if self._redactor else 0
         if self._output is None or self._output[0] != known:
             self._output = (known, output_redactor(self._planner.zones, self._redactor))
-        return StreamRedactor(self._output[1])
+        return self._output[1]
 
 
 async def _occupied(zone: Zone) -> Occupied:

@@ -62,6 +62,7 @@ def apply_patch_tool(reach: Reach, needs_approval: NeedsApproval | None = None) 
         argument_aliases={"patch": "input"},
         max_argument_bytes=_MOST_ARGUMENTS,
         code_digest=__version__,
+        always=Verb.WRITE,
     )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from golem_forge.sandbox.sandbox import Sandbox
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class ExecToolset:
     name = "exec"
 
-    @property
+    @cached_property
     def config(self) -> type[BaseModel]:
         return exec_model()
 

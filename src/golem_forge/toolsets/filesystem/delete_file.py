@@ -26,7 +26,7 @@ def delete_file_tool(reach: Reach, needs_approval: NeedsApproval | None = None) 
         planner=_plan,
         reach=reach,
         needs_approval=needs_approval,
-        read_only=False,
+        always=Verb.DELETE,
     )
 
 

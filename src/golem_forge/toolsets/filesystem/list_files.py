@@ -36,7 +36,6 @@ def list_files_tool(reach: Reach, needs_approval: NeedsApproval | None = None) -
         planner=_plan,
         reach=reach,
         needs_approval=needs_approval,
-        read_only=True,
     )
 
 

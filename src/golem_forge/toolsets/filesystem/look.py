@@ -35,7 +35,6 @@ def file_exists_tool(reach: Reach, needs_approval: NeedsApproval | None = None) 
         planner=_plan_exists,
         reach=reach,
         needs_approval=needs_approval,
-        read_only=True,
     )
 
 
@@ -49,7 +48,6 @@ def file_info_tool(reach: Reach, needs_approval: NeedsApproval | None = None) ->
         planner=_plan_info,
         reach=reach,
         needs_approval=needs_approval,
-        read_only=True,
     )
 
 

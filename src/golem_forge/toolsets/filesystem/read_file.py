@@ -47,7 +47,6 @@ def read_file_tool(reach: Reach, needs_approval: NeedsApproval | None = None) ->
         planner=_plan,
         reach=reach,
         needs_approval=needs_approval,
-        read_only=True,
     )
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from golem_forge._version import __version__
+from golem_forge.core.effects import Verb
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, NeedsApproval, SourceKind, Tool
@@ -29,7 +30,7 @@ def file_tool(
     planner: FilePlanner,
     reach: Reach,
     needs_approval: NeedsApproval | None,
-    read_only: bool,
+    always: Verb | None = None,
     max_argument_bytes: int = MAX_ARGUMENT_BYTES,
 ) -> Tool:
     return Tool(
@@ -40,7 +41,8 @@ def file_tool(
         needs_approval=needs_approval,
         label=label,
         category="Files",
-        read_only=read_only,
+        read_only=always is None,
+        always=always,
         source=SourceKind.NATIVE,
         argument_aliases={"file_path": "path"},
         max_argument_bytes=max_argument_bytes,

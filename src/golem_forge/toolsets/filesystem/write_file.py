@@ -41,7 +41,7 @@ def write_file_tool(reach: Reach, needs_approval: NeedsApproval | None = None) -
         planner=_plan,
         reach=reach,
         needs_approval=needs_approval,
-        read_only=False,
+        always=Verb.WRITE,
         max_argument_bytes=_MOST_ARGUMENTS,
     )
 

@@ -135,7 +135,7 @@ class _Walk:
         if target.unreadable:
             raise permission_denied(target.virtual)
         try:
-            entries = _entries(target.entry)
+            entries = _entries(target.zone, target.entry)
         except _TooMany:
             advice = "Name a directory below it."
             raise too_large(target.virtual, LISTING_LIMIT + 1, LISTING_LIMIT, advice, unit="entries or more") from None
@@ -170,7 +170,7 @@ class _Walk:
         """Its own line and, while there are levels left, what is in it."""
         try:
             here = Handle(os.open(name, _DIRECTORY, dir_fd=above.fd))
-            entries = _entries(here) if level < self._depth else []
+            entries = _entries(zone, here) if level < self._depth else []
         except FileNotFoundError:  # gone since its directory was read
             yield line
         except OSError:  # refused, or something else by now: a link is not followed
@@ -183,11 +183,13 @@ class _Walk:
             yield from self._inside(zone, held, here, parts, entries, level + 1)
 
 
-def _entries(directory: Handle) -> list[_Entry]:
+def _entries(zone: Zone, directory: Handle) -> list[_Entry]:
     """Sorted by code point of what is shown."""
     found: list[_Entry] = []
     with os.scandir(directory.fd) as names:
         for entry in names:
+            if zone.hides(entry):
+                continue
             if len(found) == LISTING_LIMIT:
                 raise _TooMany
             found.append(_Entry(entry.name, printable_name(entry.name), _kind(entry)))

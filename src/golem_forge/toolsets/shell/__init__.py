@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from golem_forge.sandbox.sandbox import Sandbox
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class ShellToolset:
     name = "shell"
 
-    @property
+    @cached_property
     def config(self) -> type[BaseModel]:
         return shell_model()
 

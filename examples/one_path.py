@@ -1,6 +1,7 @@
 """The one path in a minute: tools, an approval, a refusal, a command inside walls, and the journal that saw it all.
 
-Run it with `make demo`. On a terminal you answer the approval yourself; without one the demo answers and says so.
+Run it with `python examples/one_path.py`. On a terminal you answer the approvals; without one it answers
+itself and says so.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ PATCH = """*** Begin Patch
 def answer(request: ApprovalRequest) -> dict[str, Any]:
     if can_ask():
         return ask_on_terminal(request)
-    print(f"    (no terminal: the demo answers yes to {request.tool}, risk {request.risk}, why: {request.why})")
+    print(f"    (no terminal: this example answers yes to {request.tool}, risk {request.risk}, why: {request.why})")
     for line in request.diff.splitlines():
         print(f"    {line}")
     return {"approved": True}

@@ -1,0 +1,70 @@
+"""`python -m benchmarks.agentdojo`: replays every task, prints the table, writes build/agentdojo.json.
+
+Fails when a user task is no longer done or a call broke on the path: those are ours to keep. What the policy asks and
+lets through is reported, not judged. Uses neither a model nor the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from agentdojo.task_suite.load_suites import get_suites
+
+from benchmarks.agentdojo.replay import replay
+from benchmarks.agentdojo.report import SuiteReplay, counted, table, together
+from benchmarks.agentdojo.stage import POLICY, stage_for
+
+SUITES: Final = "v1.2.2"
+ROOT: Final = Path(__file__).resolve().parents[2]
+REPORT: Final = ROOT / "build" / "agentdojo.json"
+
+
+def main() -> int:
+    played = [replay_suite(suite) for suite in get_suites(SUITES).values()]
+    suites, total = [counted(each) for each in played], counted(together(played))
+    facts = {"agentdojo": version("agentdojo"), "suites": SUITES, "policy": str(POLICY.relative_to(ROOT))}
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.write_text(json.dumps({**facts, "total": total, "by_suite": suites}, indent=1, ensure_ascii=False) + "\n")
+    print(f"agentdojo {facts['agentdojo']}, suites {SUITES}, policy {facts['policy']}\n\n{table([*suites, total])}\n")
+    print(f"utility {total['utility']}/{total['user_tasks']}")
+    print(f"injected calls that ran unprompted: {_tools(total['injected_unprompted_by_tool'])}")
+    print(f"goals that need no call, so no policy sees them: {_names(total['reached_without_any_call'])}")
+    print(f"written to {REPORT.relative_to(ROOT)}")
+    problems = [*(f"no longer done: {task}" for task in total["utility_failed"]), *total["broken_calls"]]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def replay_suite(suite: Any) -> SuiteReplay:
+    user, injections = suite.user_tasks.values(), suite.injection_tasks.values()
+    with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder, asyncio.Runner() as runner:
+        opened = stage_for(suite.tools, Path(folder))
+        stage = runner.run(opened.__aenter__())
+        try:
+            return SuiteReplay(
+                name=suite.name,
+                user=tuple(replay(suite, task, stage, runner, approve=True) for task in user),
+                injected=tuple(replay(suite, task, stage, runner, approve=True) for task in injections),
+                denied=tuple(replay(suite, task, stage, runner, approve=False) for task in injections),
+            )
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
+
+
+def _tools(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
+
+
+def _names(tasks: list[str]) -> str:
+    return ", ".join(tasks) or "none"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""`forge init [DIR]`: a small program to start from. Three commented files, never over one that is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from golem_forge.cli.plain import complain, homely, parser
+
+HELP: Final = """usage: forge init [DIR]
+
+Writes a small program into DIR (default: here; it is made if it does not exist):
+
+  forge.yaml    the program: its model, zones, approval and limits
+  main.worker   the worker that `forge run` starts
+  tools.py      one example tool of its own
+
+A file that is already there is left as it is. Then: read them, run `forge trust`, run `forge`.
+Exit: 0 done, 2 usage or a directory that cannot be written."""
+
+_PROGRAM: Final = """\
+# The program: what its workers share. Every key is optional; what is commented out shows a possible value.
+
+entry: main.worker            # what `forge run` starts here
+# model: anthropic:NAME       # provider:name, for workers that name none; `--model` and FORGE_MODEL come first
+
+# Which directories exist for workers. A worker file names those it uses, and never gets more than is said here.
+sandbox:
+  zones:
+    workspace: {path: ., mode: rw, approval: {write: ask, delete: ask}}
+
+# Who answers when a call asks: interactive, strict, approve_all or auto_deny.
+approval:
+  mode: interactive
+
+# Caps for everything one session does.
+# budget: {max_tokens: 200000, max_requests: 100}
+
+# Where workers are looked up by name, beside this directory itself.
+# worker_paths: [workers]
+"""
+
+_WORKER: Final = """\
+---
+name: main
+description: Answers questions about this directory and changes files in it when asked to.
+
+# What it may use. `forge tools list` shows what there is.
+toolsets:
+  filesystem:                 # read, list, look, write, delete
+  search:                     # list_dir, grep_files
+  custom:                     # functions of a Python file, run in a process of their own
+    module: ./tools.py
+    tools: [count_words]
+    approval: {default: ask, tools: {count_words: preApproved}}
+
+# Where it may reach: zones of forge.yaml, by name. Without this block it has no file access at all.
+sandbox:
+  zones:
+    - {name: workspace, mode: rw}
+
+# max_iterations: 50          # requests to the model in one run
+---
+You help with the files in this directory. Read before you change anything, say what you did, and keep it short.
+"""
+
+_TOOLS: Final = '''\
+"""Tools of this program. A function is a tool when a worker file lists it under `custom.tools`.
+
+Its arguments and their descriptions come from the signature, its own description from the docstring. The code runs in
+a separate process inside the worker's walls, only after `forge trust`, and is loaded anew when this file changes.
+"""
+
+from typing import Annotated
+
+
+def count_words(text: Annotated[str, "The text to count in"]) -> dict[str, int]:
+    """Count the words, lines and characters of a text."""
+    return {"words": len(text.split()), "lines": len(text.splitlines()), "characters": len(text)}
+'''
+
+FILES: Final = {"forge.yaml": _PROGRAM, "main.worker": _WORKER, "tools.py": _TOOLS}
+
+
+def run(words: list[str]) -> int:
+    reader = parser("init", HELP)
+    reader.add_argument("dir", nargs="?", default=".")
+    directory = Path(reader.parse_args(words).dir)
+    written = 0
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in FILES.items():
+            made = _write_new(directory / name, text)
+            written += made
+            print(f"{'wrote' if made else 'kept '} {homely(directory / name)}")
+    except OSError as error:
+        complain("init", f"{homely(directory)} cannot be written: {error.strerror}.")
+        return 2
+    if not written:
+        print("Nothing to do: all of them were there.")
+        return 0
+    there = "" if directory == Path() else f" {homely(directory)}"
+    print(f"Next: read them, run `forge trust{there}` so that tools.py may run, then `forge run{there}`.")
+    return 0
+
+
+def _write_new(path: Path, text: str) -> bool:
+    """False: something stands there already, a dangling link included."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return False
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    return True

@@ -1,0 +1,195 @@
+"""A worker from start to exit code: who shows it, the signals that stop it, one answer or a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from golem_forge.cli.run.words import Asked
+from golem_forge.config.home import forge_home
+from golem_forge.config.program import program_root
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.homely import homely
+from golem_forge.core.visible import visible
+from golem_forge.events.finding import find_session
+from golem_forge.events.questions import InputUnavailable
+from golem_forge.ui.exit_codes import INTERRUPTED, TERMINATED, exit_code, exit_code_for, status_for
+from golem_forge.workers.conversation import Conversation
+from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.workers.runtime import WorkerRuntime
+from golem_forge.workers.slash.handler import SlashCommands
+from golem_forge.workers.trusting import NotTrusted
+
+_TWICE_WITHIN_S: Final = 2.0
+_ID_SHOWN: Final = 12
+
+_REFUSALS: Final = (ConfigError, NotTrusted, ForgeError)
+"""What ends a start before anything ran."""
+
+
+async def start(asked: Asked) -> int:
+    try:
+        if asked.resume:
+            _name_resumed(asked)
+        if not asked.headless:
+            from golem_forge.cli.run.looking import check_start
+
+            check_start(asked)  # what is wrong with the files is said before a prompt is drawn
+        return await _run(asked)
+    except _REFUSALS as error:
+        for problem in _problems(error):
+            print(f"forge: {visible(problem)}", file=sys.stderr)
+        return exit_code_for(error)
+
+
+def _name_resumed(asked: Asked) -> None:
+    """Which session it is, and where: it goes on in its own directory, whatever this one is."""
+    try:
+        found = find_session(forge_home().path, asked.resume, root=program_root(asked.directory))
+    except ForgeError:
+        return  # the start refuses, in the form that was asked for
+    asked.resume = found.id
+    if found.root and asked.trace != "quiet":
+        print(f"resuming {found.id[:_ID_SHOWN]} in {visible(homely(found.root))}", file=sys.stderr)
+
+
+async def _run(asked: Asked) -> int:
+    runtime = WorkerRuntime(
+        asked.worker,
+        directory=asked.directory,
+        model=asked.model,
+        approval_mode=asked.approval,
+        overrides=asked.overrides,
+        resume=asked.resume,
+        needs_model=asked.headless or asked.input is not None,
+        default_mode="single" if asked.headless or asked.input is not None else "chat",
+    )
+    adapter = _adapter(asked, runtime)
+    _Signals(runtime, adapter).install()
+    try:
+        await adapter.initialize()
+        try:
+            await runtime.initialize()
+        except _REFUSALS as error:
+            if not asked.json:
+                raise
+            return _refused_in_json(runtime, adapter, error)
+        return await _drive(asked, runtime, adapter)
+    finally:
+        await runtime.aclose()
+        await adapter.shutdown()
+
+
+async def _drive(asked: Asked, runtime: WorkerRuntime, adapter: Any) -> int:
+    if asked.headless or runtime.mode == "single":
+        text = asked.input
+        if text is None and not asked.headless:
+            try:
+                text = await _first_input(runtime, adapter)
+            except InputUnavailable:  # the person left instead
+                runtime.end(_ended_by(runtime, None))
+                return _left(runtime, adapter, None)
+        result = await runtime.run(text or "", asked.attach)
+        adapter.finished(result)
+        return exit_code(result)
+    conversation = Conversation(runtime)
+    watcher = asyncio.ensure_future(_leave_when_asked(adapter, conversation))
+    try:
+        last = await conversation.run(asked.input or "", asked.attach)
+    finally:
+        watcher.cancel()
+    runtime.end(_ended_by(runtime, last))
+    return _left(runtime, adapter, last)
+
+
+async def _first_input(runtime: WorkerRuntime, adapter: Any) -> str:
+    """Of a worker that answers once; slash commands work until then."""
+    commands = SlashCommands(runtime, leave=lambda: adapter.request_exit(0))
+    try:
+        return (await runtime.ui.get_user_input("> ", cancel=adapter.exit_requested)).content
+    finally:
+        await commands.aclose()
+
+
+async def _leave_when_asked(adapter: Any, conversation: Conversation) -> None:
+    await adapter.exit_requested.wait()
+    conversation.leave()
+
+
+def _ended_by(runtime: WorkerRuntime, last: RunResult | None) -> RunResult | None:
+    """What ended the conversation, if it was not the person."""
+    if runtime.signal and runtime.signal.reason == "terminated":
+        return RunResult(success=True, status=RunStatus.TERMINATED)
+    return last if runtime.signal else None
+
+
+def _left(runtime: WorkerRuntime, adapter: Any, last: RunResult | None) -> int:
+    """How a conversation ended is how the person left it, not what its last answer was."""
+    if adapter.exit_code or not runtime.signal or last is None:
+        return int(adapter.exit_code)
+    return exit_code(last)
+
+
+def _adapter(asked: Asked, runtime: WorkerRuntime) -> Any:
+    if asked.headless:
+        from golem_forge.ui.headless import HeadlessAdapter
+
+        return HeadlessAdapter(runtime.bus, json=asked.json, trace=asked.trace or "summary")
+    from golem_forge.cli.run.offers import model_names, rule_ids, session_ids, zone_names
+    from golem_forge.ui.terminal import create_event_cli_adapter
+
+    return create_event_cli_adapter(
+        runtime.bus,
+        trace_level=asked.trace or "normal",
+        home=runtime.home.path,
+        zone_listing=zone_names(runtime),
+        session_ids=session_ids(runtime),
+        model_names=model_names(runtime),
+        rule_ids=rule_ids(runtime),
+    )
+
+
+class _Signals:
+    """SIGINT interrupts; a second one within two seconds ends the process. SIGTERM ends it in an orderly way."""
+
+    def __init__(self, runtime: WorkerRuntime, adapter: Any) -> None:
+        self._runtime = runtime
+        self._adapter = adapter
+        self._last = -_TWICE_WITHIN_S
+
+    def install(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        loop.add_signal_handler(signal.SIGTERM, self._terminate)
+
+    def _interrupt(self) -> None:
+        now = time.monotonic()
+        again, self._last = now - self._last < _TWICE_WITHIN_S, now
+        self._runtime.interrupt()
+        if again:
+            self._leave(INTERRUPTED)
+
+    def _terminate(self) -> None:
+        self._runtime.interrupt("terminated")
+        self._leave(TERMINATED)
+
+    def _leave(self, code: int) -> None:
+        """A headless run ends with its one answer anyway."""
+        if hasattr(self._adapter, "request_exit"):
+            self._adapter.request_exit(code)
+
+
+def _refused_in_json(runtime: WorkerRuntime, adapter: Any, error: Exception) -> int:
+    """Whoever reads events learns from them, too, that there will be no session."""
+    status, problem = status_for(error), "\n".join(_problems(error))
+    runtime.bus.emit("status", {"type": "error", "message": problem, "code": status.value})
+    adapter.finished(RunResult(success=False, status=status, error=problem))
+    return exit_code_for(error)
+
+
+def _problems(error: Exception) -> Sequence[str]:
+    return error.problems if isinstance(error, ConfigError) else (str(error),)

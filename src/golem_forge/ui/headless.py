@@ -1,0 +1,125 @@
+"""HeadlessAdapter: standard output is the final answer and nothing else; diagnostics go to standard error by level.
+
+With `json` standard output is one event envelope a line, the last of type `runResult`. It never attaches to the
+RuntimeUI: approvals are answered by the mode or denied, forms cancelled, input unavailable.
+Whoever runs the worker calls `finished(result)` while the session is still open: it has the answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from golem_forge.core.visible import visible, visible_prose
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+from golem_forge.ui.output import Output, json_line
+from golem_forge.ui.rendering.lines import plain_text
+from golem_forge.ui.trace import TraceLevel, create_trace_formatter
+from golem_forge.workers.run_result import RunResult, RunStatus
+
+_ANSWERED = frozenset({RunStatus.COMPLETED, RunStatus.LIMIT})
+"""Runs that leave something to print: a limit leaves the partial answer."""
+
+
+class HeadlessAdapter:
+    def __init__(
+        self,
+        bus: EventBus,
+        *,
+        json: bool = False,
+        trace: TraceLevel | str = TraceLevel.NORMAL,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+    ) -> None:
+        self._bus = bus
+        self._json = json
+        self._out = Output(stdout if stdout is not None else sys.stdout)
+        self._err = Output(stderr if stderr is not None else sys.stderr)
+        self.formatter = create_trace_formatter(trace)
+        self._unsubscribe: Callable[[], None] | None = None
+        self._last_message: Event | None = None
+        """The root worker's, while it may be the final answer: that one is not a diagnostic."""
+        self._children: set[str] = set()
+        self._complained = False
+        self._closed = False
+
+    async def initialize(self) -> None:
+        if self._unsubscribe is None:
+            self._unsubscribe = self._bus.on("*", self._on_event)
+
+    async def shutdown(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    def finished(self, result: RunResult) -> None:
+        """Prints the answer, or with `json` emits `runResult`, the last line. Once."""
+        if self._closed:
+            return
+        if self._json:
+            self._bus.emit("runResult", run_result_data(result))
+        elif result.status in _ANSWERED:
+            answer = (result.response or result.partial).replace("\r\n", "\n").rstrip("\n")
+            self._out.write(f"{visible_prose(answer)}\n" if answer else "")
+        elif self._last_message is not None:  # the last words of a run without an answer are a diagnostic
+            self._err.write(plain_text(self.formatter.format(self._last_message)))
+        self._closed = True
+        if result.error and not self._complained:
+            self._err.write(f"error: {visible(result.error)}\n")
+
+    def _on_event(self, event: Event) -> None:
+        if self._closed:
+            return
+        if self._json:
+            self._out.write(json_line(event))
+            self._closed = event.type == "runResult"
+        if event.type == "workerUpdate" and event.wire.get("depth") != 0:
+            self._children.add(str(event.wire.get("workerId")))
+        self._complained = self._complained or _is_complaint(event)
+        if self._is_answer_so_far(event):
+            return
+        self._err.write(plain_text(self.formatter.format(event)))
+
+    def _is_answer_so_far(self, event: Event) -> bool:
+        """Holds the root worker's words back; shows those that more work followed after all."""
+        if event.worker_id in self._children:
+            return False
+        if event.type == "streaming":
+            return self._is_streamed_answer(event)
+        message = event.wire.get("message") if event.type == "message" else None
+        speaks = isinstance(message, Mapping) and message.get("role") == "assistant"
+        if speaks or (event.type == "toolStarted" and event.wire.get("caller") == "llm"):
+            if self._last_message is not None:
+                self._err.write(plain_text(self.formatter.format(self._last_message)))
+            self._last_message = event if speaks else None
+        return speaks
+
+    def _is_streamed_answer(self, event: Event) -> bool:
+        if event.wire.get("channel") == "thinking":
+            return False
+        if event.wire.get("done"):  # ends the thinking of the same request too
+            ended = {"requestId": event.wire.get("requestId"), "delta": "", "done": True, "channel": "text"}
+            self._err.write(plain_text(self.formatter.format(Event("streaming", ended, worker_id=event.worker_id))))
+        return True
+
+
+def run_result_data(result: RunResult) -> dict[str, Any]:
+    """A RunResult as the data of a `runResult` event."""
+    usage = result.usage
+    data: dict[str, Any] = {
+        "success": result.success,
+        "status": result.status.value,
+        "response": result.response,
+        "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached, "cost": result.cost},
+    }
+    said = {"partial": result.partial, "error": result.error}
+    return data | {name: text for name, text in said.items() if text}
+
+
+def _is_complaint(event: Event) -> bool:
+    """Standard error says already what went wrong."""
+    if event.type == "status":
+        return event.wire.get("type") == "error" and event.wire.get("code") != "command"
+    return event.type == "sessionEnd" and event.wire.get("reason") == "error" and bool(event.wire.get("message"))

@@ -1,0 +1,62 @@
+"""The terminal: `create_event_cli_adapter` gives the adapter for these two streams.
+
+On a terminal it draws with prompt_toolkit, loaded here and not before. Where either side is none, or `raw_mode` is off,
+it is the plain one: lines without escapes, and no questions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from golem_forge.events.bus import EventBus
+
+if TYPE_CHECKING:
+    from golem_forge.ui.plain import PlainAdapter
+    from golem_forge.ui.terminal.adapter import TerminalAdapter
+
+
+def create_event_cli_adapter(
+    bus: EventBus,
+    output: TextIO | None = None,
+    input: TextIO | None = None,
+    raw_mode: bool = True,
+    trace_level: str = "normal",
+    *,
+    home: Path | None = None,
+    zone_listing: Callable[[str], Iterable[str]] | None = None,
+    session_ids: Callable[[], Iterable[str]] | None = None,
+    model_names: Callable[[], Iterable[str]] | None = None,
+    rule_ids: Callable[[], Iterable[str]] | None = None,
+) -> TerminalAdapter | PlainAdapter:
+    """`home` keeps the history. `zone_listing` takes a zone directory (`/`, `/work/src/`) and gives the names in it,
+    directories with a `/` at their end; with `session_ids`, `model_names` and `rule_ids` (what `/rules revoke`
+    takes) it feeds completion."""
+    output = output or sys.stdout
+    input = input or sys.stdin
+    if not (raw_mode and is_terminal(output) and is_terminal(input)):
+        from golem_forge.ui.plain import PlainAdapter
+
+        return PlainAdapter(bus, output=output, trace=trace_level)
+    from golem_forge.ui.terminal.adapter import TerminalAdapter
+
+    return TerminalAdapter(
+        bus,
+        output=output,
+        input=input,
+        trace_level=trace_level,
+        home=home,
+        zone_listing=zone_listing,
+        session_ids=session_ids,
+        model_names=model_names,
+        rule_ids=rule_ids,
+    )
+
+
+def is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # not a stream of the system, or closed
+        return False

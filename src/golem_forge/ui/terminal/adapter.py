@@ -1,0 +1,381 @@
+"""TerminalAdapter: a session at a terminal. Takes events off the bus and draws them, puts what the person does on it.
+
+`initialize` draws the input line and registers as a UI that can answer; `shutdown` gives the terminal back as it was.
+When the person leaves, `exit_requested` is set and nothing more is answered here: an awaited input ends unavailable,
+and `exit_code` says what the process should end with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from golem_forge.core.ids import new_id
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+from golem_forge.events.questions import create_runtime_ui
+from golem_forge.ui.rendering.lines import excerpt, speech
+from golem_forge.ui.terminal.activity import Activity
+from golem_forge.ui.terminal.answering import NAME, Stage
+from golem_forge.ui.terminal.asking import Asking
+from golem_forge.ui.terminal.borrowed_stdout import printed_above
+from golem_forge.ui.terminal.completion import Known, candidates
+from golem_forge.ui.terminal.event_drawing import EventDrawing
+from golem_forge.ui.terminal.foot import Foot
+from golem_forge.ui.terminal.history import HistoryFile
+from golem_forge.ui.terminal.leaving import Leaving
+from golem_forge.ui.terminal.modes import TerminalModes
+from golem_forge.ui.terminal.palette import Line, colour_wanted, plain, spoken
+from golem_forge.ui.terminal.screen import Screen
+from golem_forge.ui.terminal.secrecy import holds_secret
+from golem_forge.ui.terminal.transcript import Transcript
+from golem_forge.ui.trace import TraceLevel, create_trace_formatter
+from golem_forge.workers.run_result import RunResult
+from golem_forge.workers.slash.parsing import is_command
+
+_PROMPT: Final = "> "
+_MOST_QUEUED: Final = 100
+_WARM_UP_AFTER_S: Final = 0.2
+
+
+class TerminalAdapter:
+    def __init__(
+        self,
+        bus: EventBus,
+        *,
+        output: TextIO,
+        input: TextIO,
+        trace_level: str,
+        home: Path | None,
+        zone_listing: Callable[[str], Iterable[str]] | None,
+        session_ids: Callable[[], Iterable[str]] | None,
+        model_names: Callable[[], Iterable[str]] | None,
+        rule_ids: Callable[[], Iterable[str]] | None,
+    ) -> None:
+        self.bus = bus
+        self.exit_requested = asyncio.Event()
+        self.exit_code = 0
+        self._input = input
+        self._output = output
+        self._history = HistoryFile(home / "history") if home else None
+        self._known = Known(
+            zone_listing=zone_listing, session_ids=session_ids, model_names=model_names, rule_ids=rule_ids
+        )
+        self._formatter = create_trace_formatter(trace_level, lambda: self._screen.width if self._screen else 80)
+        self._activity = Activity()
+        self._foot = Foot()
+        self._leaving = Leaving()
+        self._queued: list[str] = []
+        """Lines that wait: text for the next prompt, commands until somebody hears them."""
+        self._commands_heard = False
+        self._answers_once = False
+        self._prompt_id = ""
+        self._prompt = _PROMPT
+        self._ended = False
+        self._screen: Screen | None = None
+        self._close = ExitStack()
+        self._detach: Callable[[], None] = lambda: None
+
+    # ---- life
+
+    async def initialize(self) -> None:
+        """Returns once the input line is drawn. Refuses (OSError) a terminal whose modes cannot be read."""
+        colour = colour_wanted()
+        self.bus.bind_loop()
+        self._close.callback(TerminalModes(self._input.fileno(), self._output.fileno()).restore)
+        screen = self._screen = Screen(
+            self,
+            self,
+            input=self._input,
+            output=self._output,
+            colour=colour,
+            remembered=self._history.lines() if self._history else (),
+        )
+        transcript = Transcript(screen.print_above, lambda: screen.width, colour=colour)
+        self._asking = Asking(screen, self._emit)
+        self._answering = self._asking.answering
+        self._transcript = transcript
+        self._drawing = EventDrawing(self._formatter, transcript, self._activity, screen.say)
+        await screen.start()
+        self._close.enter_context(printed_above(screen.print_above))
+        ui = create_runtime_ui(self.bus)
+        self._close.callback(self.bus.on("*", self._take))
+        self._detach = ui.attach(NAME)
+        ui.replay_open(self._take)
+
+    async def shutdown(self) -> None:
+        """Safe to call twice. Open questions are denied if no other UI can answer."""
+        screen, self._screen = self._screen, None
+        self._detach()
+        try:
+            if screen is not None:
+                self._transcript.finish_all()
+                await screen.stop()
+        finally:
+            self._close.close()
+
+    def finished(self, result: RunResult) -> None:
+        """The events of the run have said it all."""
+
+    # ---- events
+
+    def _take(self, event: Event) -> None:
+        screen = self._screen
+        if screen is None:
+            return
+        handler = _HANDLERS.get(event.type)
+        if handler is not None:
+            handler(self, event)
+        self._asking.take(event)
+        self._foot.take(event)
+        self._drawing.draw(event)
+        screen.redraw()
+
+    def _on_input_prompt(self, event: Event) -> None:
+        self._prompt_id = str(event.wire["requestId"])
+        shown = plain(str(event.wire["prompt"])).strip().replace("\n", " ")
+        self._prompt = f"{shown[:40]} " if shown else _PROMPT
+        self._activity.turn_ended()
+        self._stands()
+
+    def _on_input_resolved(self, event: Event) -> None:
+        if event.wire["requestId"] == self._prompt_id:
+            self._prompt_id = ""
+            self._commands_heard = not self._answers_once
+            self._leaving.turn_began()
+            self._activity.turn_began()
+
+    def _on_message(self, event: Event) -> None:
+        """A turn began, so the conversation listens, also where it began with words of the command line."""
+        if not self._answers_once:
+            self._stands()
+
+    def _stands(self) -> None:
+        self._commands_heard = True
+        if self._queued:
+            # Not now: this event is still being delivered, and who asked must have begun to wait.
+            asyncio.get_running_loop().call_soon(self._send_queued)
+
+    def _on_tools(self, event: Event) -> None:
+        self._known.offer_tools(event.wire["tools"])
+
+    def _on_result(self, event: Event) -> None:
+        self._known.saw_result(str(event.wire["toolCallId"]), event.wire.get("outputHandle"))
+
+    def _on_session_started(self, event: Event) -> None:
+        self._answers_once = event.wire["mode"] == "single"
+        if not self._prompt_id:
+            self._activity.turn_began()
+        # Not at once: loading it beside the start would make the person wait for the prompt.
+        self._close.callback(asyncio.get_running_loop().call_later(_WARM_UP_AFTER_S, _warm_up_markdown).cancel)
+
+    def _on_session_end(self, event: Event) -> None:
+        self._ended = True
+        self._activity.clear()
+
+    def _emit(self, type: str, data: dict[str, Any]) -> None:
+        self.bus.emit(type, data, source=NAME)
+
+    # ---- what the person does (Actions)
+
+    def line(self, text: str) -> bool:
+        """A finished line. True: the input line is to be emptied."""
+        if not text.strip():
+            return bool(text)
+        if is_command(text) and self._commands_heard:
+            self._command(text)
+        elif self._prompt_id and not is_command(text):
+            self._send(text)
+        elif len(self._queued) < _MOST_QUEUED:
+            self._queued.append(text)
+        else:
+            return False
+        return True
+
+    def key(self, key: str) -> None:
+        self._asking.act(lambda: self._answering.press(key))
+
+    def answer(self, text: str) -> None:
+        self._asking.act(lambda: self._answering.enter(text))
+
+    def escape(self) -> None:
+        front = self._answering.front
+        if front is not None and (front.reason or front.form is not None):
+            self._asking.act(self._answering.back)
+        elif self.running:
+            self._interrupt()
+
+    def control_c(self) -> None:
+        assert self._screen is not None
+        if self._screen.keyboard.asking and self._answering.front is not None:
+            left: list[bool] = []
+            self._asking.act(lambda: left.append(self._answering.leave()))
+            if left[0]:
+                return
+        if self.running:
+            if self._leaving.again_while_running():
+                self._leave(130)
+            else:
+                self._interrupt()
+        elif self._leaving.again_at_prompt():
+            self._leave(130)
+        else:
+            self._screen.draft.reset()
+            self._screen.offers.clear()
+            self._screen.redraw()
+
+    def end_of_input(self) -> None:
+        self._leave(0)
+
+    def complete(self, before: str) -> tuple[int, list[str]]:
+        return candidates(before, self._known)
+
+    def show_question(self) -> None:
+        self._answering.show_front()
+
+    def resized(self) -> None:
+        """A card is literal and complete at every width: it is drawn again."""
+        self._answering.show_front()
+
+    def _interrupt(self) -> None:
+        """What was queued comes back into the line: after an interrupt the person decides anew."""
+        assert self._screen is not None
+        if self._queued:
+            self._screen.draft.text = "\n".join([*self._queued, self._screen.draft.text]).strip("\n")
+            self._screen.draft.cursor_position = len(self._screen.draft.text)
+            self._queued.clear()
+        self._emit("interrupt", {"reason": "user"})
+        self._screen.redraw()
+
+    def request_exit(self, code: int = 0) -> None:
+        """As if the person left: for signals that tell the process to end."""
+        self._leave(code)
+
+    def _leave(self, code: int) -> None:
+        if self.exit_requested.is_set():
+            return
+        self.exit_code = code
+        self.exit_requested.set()
+        if self.running:
+            self._emit("interrupt", {"reason": "exit"})
+        self._detach()
+
+    def _command(self, text: str) -> None:
+        self._remember(text)
+        self._echo(text)
+        words = text.lower().split()
+        if words == ["/trace"]:  # the level is this terminal's own: nobody else knows it
+            self._say(f"Trace level: {self._formatter.level} ({', '.join(TraceLevel)})")
+            return
+        if words[0] == "/trace" and len(words) == 2 and words[1] in set(TraceLevel):
+            self._formatter.level = TraceLevel(words[1])
+        self._asking.command_sent()
+        self._emit("command", {"requestId": new_id(), "text": text})
+
+    def _send(self, text: str) -> None:
+        self._remember(text)
+        self._echo(text)
+        self._drawing.sent(text)
+        self._asking.line_sent()
+        self._emit("userInput", {"requestId": self._prompt_id, "content": text})
+
+    def _send_queued(self) -> None:
+        """In the order in which they were typed: commands as they come, of the texts one for each prompt."""
+        while self._queued and self._screen is not None:
+            if is_command(self._queued[0]):
+                if not self._commands_heard:
+                    return
+                self._command(self._queued.pop(0))
+            elif self._prompt_id:
+                self._send(self._queued.pop(0))
+            else:
+                return
+
+    def _say(self, text: str) -> None:
+        assert self._screen is not None
+        self._screen.say([[("", text)]])
+
+    def _echo(self, text: str) -> None:
+        assert self._screen is not None
+        rows = speech(spoken(text), "user", "  ")
+        rows[0] = [("user", rows[0][0][1].replace(" ", ">", 1))]
+        self._screen.say(excerpt(rows))
+
+    def _remember(self, text: str) -> None:
+        """When a line is sent, not when it is typed: by then it is known which fields of the tools are secret."""
+        assert self._screen is not None
+        if holds_secret(text, self._known.tools, self.bus):
+            return
+        self._screen.draft.history.append_string(text)
+        if self._history is not None:
+            self._history.add(text)
+
+    # ---- what is to be seen (Content)
+
+    @property
+    def stage(self) -> Stage:
+        return self._answering.stage
+
+    @property
+    def running(self) -> bool:
+        """Whether there is something to interrupt."""
+        if self._ended:
+            return False
+        return not self._prompt_id or bool(self._activity.calls) or self._answering.front is not None
+
+    @property
+    def moving(self) -> bool:
+        waiting = self._answering.front is not None and not self._activity.calls
+        return (self._activity.busy and not waiting) or self._leaving.hint != ""
+
+    @property
+    def prompt(self) -> str:
+        return self._prompt
+
+    @property
+    def secret(self) -> bool:
+        question = self._answering.question
+        return question is not None and question.secret
+
+    @property
+    def multiline(self) -> bool:
+        question = self._answering.question
+        return question is not None and question.multiline
+
+    def live_lines(self, width: int, rows: int) -> list[Line]:
+        waiting = self._answering.front is not None
+        busy = self._activity.lines(waiting=waiting, streaming=self._transcript.streaming)
+        return [*self._transcript.live_lines(width, max(rows - len(busy), 2)), *busy]
+
+    def question_lines(self) -> list[Line]:
+        taken = self._screen is not None and self._screen.keyboard.asking
+        return self._answering.lines(taken=taken)
+
+    def queued_lines(self) -> list[Line]:
+        return [[("dim", f"queued: {plain(text)}".replace("\n", " ⏎ "))] for text in self._queued[-3:]]
+
+    def foot_lines(self) -> list[Line]:
+        hint = self._leaving.hint
+        width = self._screen.width if self._screen is not None else 80
+        return [[("dim", hint)]] if hint else self._foot.lines(width)
+
+
+def _warm_up_markdown() -> None:
+    from golem_forge.ui.terminal.markdown import warm_up
+
+    threading.Thread(target=warm_up, name="markdown", daemon=True).start()
+
+
+_HANDLERS: Final[dict[str, Callable[[TerminalAdapter, Event], None]]] = {
+    "inputPrompt": TerminalAdapter._on_input_prompt,
+    "inputResolved": TerminalAdapter._on_input_resolved,
+    "message": TerminalAdapter._on_message,
+    "manualToolsAvailable": TerminalAdapter._on_tools,
+    "toolResult": TerminalAdapter._on_result,
+    "sessionStarted": TerminalAdapter._on_session_started,
+    "sessionEnd": TerminalAdapter._on_session_end,
+}

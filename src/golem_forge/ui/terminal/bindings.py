@@ -1,0 +1,193 @@
+"""Which key does what: in the input line, in a reply, and at a question that one key answers.
+
+Esc and Ctrl+C are bound non-eagerly: Esc waits a moment for the rest of an Alt sequence, so Alt+b stays a word
+movement. A question's keys never come from a paste: pasted text goes to the draft. Each key there counts as typing,
+and so does the Enter of a reply, so that a second press of the key that answered one card does not answer the next one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from golem_forge.ui.terminal.answering import Stage
+
+if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyBindings
+
+    from golem_forge.ui.terminal.screen import Screen
+
+
+def input_bindings(screen: Screen) -> KeyBindings:
+    from prompt_toolkit.filters import Condition, is_searching
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.keys import Keys
+
+    keys = KeyBindings()
+    running = Condition(lambda: screen.content.running) & ~is_searching
+    draft, actions = screen.draft, screen.actions
+
+    @keys.add("enter", filter=~is_searching)
+    def _(event: Any) -> None:
+        screen.keyboard.typed()
+        screen.offers.clear()
+        if actions.line(draft.text):
+            draft.reset()
+
+    @keys.add("escape", "enter")
+    def _(event: Any) -> None:
+        draft.insert_text("\n")
+
+    @keys.add("escape", filter=running)
+    def _(event: Any) -> None:
+        actions.escape()
+
+    @keys.add("c-c", filter=~is_searching)
+    def _(event: Any) -> None:
+        actions.control_c()
+
+    @keys.add("c-d", filter=Condition(lambda: not draft.text))
+    def _(event: Any) -> None:
+        actions.end_of_input()
+
+    @keys.add("tab", filter=~is_searching)
+    def _(event: Any) -> None:
+        _complete(screen)
+
+    @keys.add("c-l", filter=Condition(lambda: screen.content.stage is not Stage.NOTHING))
+    def _(event: Any) -> None:
+        actions.show_question()
+
+    @keys.add(Keys.Any, filter=~is_searching)
+    def _(event: Any) -> None:
+        screen.keyboard.typed()
+        draft.insert_text(event.data * event.arg)
+
+    return keys
+
+
+def _complete(screen: Screen) -> None:
+    draft = screen.draft
+    before = draft.document.text_before_cursor
+    start, words = screen.actions.complete(before)
+    typed = before[start:]
+    if not words:
+        screen.offers.clear()
+        return
+    common = words[0]
+    for word in words[1:]:
+        length = min(len(common), len(word))
+        same = next((at for at in range(length) if common[at].lower() != word[at].lower()), length)
+        common = common[:same]
+    if len(words) == 1 and not common.endswith(("/", "=", ":")):
+        common += " "
+    if len(common) > len(typed):
+        draft.delete_before_cursor(len(typed))
+        draft.insert_text(common)
+    if len(words) > 1:
+        screen.offers[:] = words
+
+
+def answer_bindings(screen: Screen) -> KeyBindings:
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.keys import Keys
+
+    keys = KeyBindings()
+    reply, actions = screen.reply, screen.actions
+    fresh = Condition(lambda: screen.keyboard.fresh)
+
+    @keys.add("enter")
+    def _(event: Any) -> None:
+        screen.keyboard.typed()
+        actions.answer(reply.text)
+
+    @keys.add("escape", "enter", filter=Condition(lambda: screen.content.multiline))
+    def _(event: Any) -> None:
+        reply.insert_text("\n")
+
+    @keys.add("escape")
+    def _(event: Any) -> None:
+        actions.escape()
+
+    @keys.add("c-c")
+    def _(event: Any) -> None:
+        actions.control_c()
+
+    @keys.add("c-l")
+    def _(event: Any) -> None:
+        actions.show_question()
+
+    @keys.add("c-d")
+    @keys.add("c-r")
+    @keys.add("c-s")
+    @keys.add("tab")
+    def _(event: Any) -> None:
+        """Nothing: these belong to the input line."""
+
+    @keys.add(Keys.Any, filter=fresh)
+    @keys.add(Keys.BracketedPaste, filter=fresh)
+    def _(event: Any) -> None:
+        reply.reset()
+        reply.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n"))
+
+    return keys
+
+
+def key_bindings(screen: Screen) -> KeyBindings:
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.keys import Keys
+
+    keys = KeyBindings()
+    actions = screen.actions
+
+    @keys.add(Keys.Any)
+    def _(event: Any) -> None:
+        screen.keyboard.typed()
+        if screen.keyboard.lone_key():
+            press = event.key_sequence[0]
+            actions.key(press.data if len(press.data) == 1 and press.data.isprintable() else "other")
+
+    @keys.add("enter")
+    def _(event: Any) -> None:
+        screen.keyboard.typed()
+        if screen.keyboard.lone_key():
+            actions.key("enter")
+
+    @keys.add("tab")
+    def _(event: Any) -> None:
+        screen.keyboard.typed()
+        if screen.keyboard.lone_key():
+            actions.key("tab")
+
+    @keys.add("escape")
+    def _(event: Any) -> None:
+        actions.escape()
+
+    @keys.add("escape", Keys.Any)
+    def _(event: Any) -> None:
+        screen.keyboard.lone_key()
+        actions.key("other")
+
+    @keys.add("c-c")
+    def _(event: Any) -> None:
+        actions.control_c()
+
+    @keys.add("c-l")
+    def _(event: Any) -> None:
+        actions.show_question()
+
+    @keys.add("c-d")
+    def _(event: Any) -> None:
+        actions.key("other")
+
+    @keys.add(Keys.CPRResponse)
+    def _(event: Any) -> None:
+        """The terminal's own words are no answer, and neither is what came with them."""
+        screen.keyboard.lone_key()
+
+    @keys.add(Keys.BracketedPaste)
+    def _(event: Any) -> None:
+        screen.keyboard.lone_key()  # threat: pasted text can hold the mark that ends a paste, and a `y` behind it
+        screen.draft.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n"))
+
+    return keys

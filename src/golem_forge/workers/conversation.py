@@ -1,0 +1,87 @@
+"""A conversation: waits for input, answers, and again, until the person leaves. After an interrupt the prompt is back.
+
+Takes an initialized WorkerRuntime with a UI attached; gives the RunResult of the last turn. Slash commands run beside
+it; `leave` ends it from anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from golem_forge.events.questions import InputUnavailable
+from golem_forge.workers.run_result import RunResult
+from golem_forge.workers.runtime import WorkerRuntime
+from golem_forge.workers.slash.handler import SlashCommands
+
+PROMPT = "> "
+
+
+class Conversation:
+    def __init__(self, runtime: WorkerRuntime) -> None:
+        self._runtime = runtime
+        self._left = asyncio.Event()
+        self._commands = SlashCommands(runtime, leave=self.leave)
+        self._busy = False
+        self._settling: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._forget = runtime.signal.listen(lambda _: loop.call_soon_threadsafe(self._interrupted))
+
+    def leave(self) -> None:
+        self._left.set()
+
+    async def run(self, first: str = "", attachments: Sequence[Path] = ()) -> RunResult | None:
+        """`first`: what was said on the command line, with what was attached there."""
+        last: RunResult | None = None
+        text = first
+        walls = asyncio.ensure_future(self._tell_walls())
+        try:
+            while not self._left.is_set():
+                if not text:
+                    text = await self._next_input()
+                    if not text:
+                        continue
+                last = await self._turn(text, attachments)
+                text, attachments = "", ()
+        except InputUnavailable:
+            pass
+        finally:
+            walls.cancel()
+            self._forget()
+            await self._commands.aclose()
+        return last
+
+    async def _tell_walls(self) -> None:
+        """What commands will run in, tried while the person types."""
+        runtime = self._runtime
+        if "exec_command" in runtime.path.catalog and runtime.path.walls is not None:
+            await runtime.path.walls.report()
+            for notice in runtime.path.walls.notices:
+                runtime.ui.show_status(type="warning", message=notice)
+
+    async def _next_input(self) -> str:
+        given = await self._runtime.ui.get_user_input(PROMPT, cancel=self._left)
+        return given.content
+
+    async def _turn(self, text: str, attachments: Sequence[Path]) -> RunResult:
+        self._busy = True
+        try:
+            return await self._runtime.turn(text, attachments)
+        finally:
+            self._busy = False
+            self._rearm()
+
+    def _interrupted(self) -> None:
+        """An interrupt at the prompt ends what a command runs; then the session is ready again."""
+        if not self._busy:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+
+    async def _settle(self) -> None:
+        await self._commands.settled()
+        if not self._busy:
+            self._rearm()
+
+    def _rearm(self) -> None:
+        if self._runtime.signal.reason != "terminated":
+            self._runtime.signal.reset()

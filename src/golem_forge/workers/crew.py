@@ -1,0 +1,334 @@
+"""Crew: puts workers in their places. The root worker at the start, sub-workers when they are called.
+
+Takes a Worker and who calls it; gives a WorkerRun that can answer. Refuses (ForgeError) a child that would reach
+further than its caller, and (ConfigError) a worker that cannot be used as it is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.tools.tool import Tool
+from golem_forge.toolsets import TOOLSETS
+from golem_forge.workers.attachments import AttachmentStore
+from golem_forge.workers.blocks import WorkerBlocks
+from golem_forge.workers.budget import Budget, check_priced
+from golem_forge.workers.dialogue import Dialogue
+from golem_forge.workers.history import History
+from golem_forge.workers.interrupting import unless_interrupted
+from golem_forge.workers.loop import Loop
+from golem_forge.workers.models.layer import Model
+from golem_forge.workers.models.names import check_compatible, key_variable, split_model
+from golem_forge.workers.models.opening import open_model
+from golem_forge.workers.models.usage import Meter
+from golem_forge.workers.prompting import PromptState, system_prompt
+from golem_forge.workers.roster import Roster
+from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
+from golem_forge.workers.toolset_blocks import approval_now, approval_of, native_tools, worker_blocks
+from golem_forge.workers.tree import SessionTree
+from golem_forge.workers.trusting import ask_for_trust
+from golem_forge.workers.worker import Worker
+from golem_forge.workers.worker_zones import sandbox_for
+
+if TYPE_CHECKING:
+    from golem_forge.workers.modules.module_tools import ModuleTools, Refreshed
+
+NOT_TRUSTED_NOW: Final = (
+    "not trusted, so the tools of the changed code stay out of use; `forge trust` in the program's directory brings "
+    "them back, and so does undoing the change"
+)
+_ASSUMED_WINDOW: Final = 128_000
+"""Tokens, where nobody knows a model's window."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerRun:
+    """One worker at its station. Without a model it still has its tools."""
+
+    station: Station
+    budget: Budget
+    history: History
+    model_name: str = ""
+    loop: Loop | None = None
+    opening: asyncio.Future[Model] | None = None
+    """A model that is being opened while the person types; `Crew.have_model` waits for it."""
+    models: list[Model] = field(default_factory=list)
+    """Every model opened for it, closed with it: a turn may still run on one that was switched away from."""
+    meter: Meter = field(default_factory=Meter)
+    modules: ModuleTools | None = None
+    caller: WorkerRun | None = None
+    exposed: dict[str, list[str]] = field(default_factory=dict)
+    """Block of its file → names of the tools it has from there."""
+    notices: list[str] = field(default_factory=list)
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its modules are looked at: a turn and a command may want to at the same time."""
+
+    @property
+    def worker(self) -> Worker:
+        return self.station.worker
+
+
+Delegations = Callable[["Crew", WorkerRun], Iterable[Tool]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Crew:
+    tree: SessionTree
+    roster: Roster
+    attachments: AttachmentStore
+    meter: Meter
+    budget: Budget
+    """Of the whole session."""
+    delegations: Delegations
+    """Gives the tools by which a worker calls others (`workers.delegation`)."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    given: Mapping[str, Model] = field(default_factory=dict)
+    """Models made in Python, by name; whoever made them closes them."""
+    runs: dict[str, WorkerRun] = field(default_factory=dict)
+    """Everybody who is at work, by worker id."""
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One card at a time asks for trust, whoever needs it."""
+    _declined: str = ""
+    """The digest of what the person did not want to trust."""
+
+    async def place(
+        self,
+        worker: Worker,
+        *,
+        model: str = "",
+        caller: WorkerRun | None = None,
+        task: str = "",
+        worker_id: str = "",
+        history: History | None = None,
+        more_tools: Iterable[Tool | Callable[..., Any]] = (),
+        model_later: bool = False,
+    ) -> WorkerRun:
+        """`model`: empty means without one; tools can be called all the same. `model_later`: it is opened beside, since
+        importing a provider's library takes longer than a person wants to wait for a prompt."""
+        tree, program = self.tree, self.tree.program
+        notices: list[str] = []
+        blocks = worker_blocks(worker)
+        parent = caller.station if caller is not None else None
+        sandbox = sandbox_for(
+            program,
+            worker,
+            tree.home,
+            notices,
+            parent=parent.sandbox if parent else None,
+            parent_name=parent.worker.name if parent else "",
+        )
+        if caller is None:
+            notices += mend_edits(tree, sandbox)
+        station = open_station(
+            tree,
+            worker,
+            sandbox,
+            tools=more_tools,
+            toolsets=blocks.native,
+            parent=parent,
+            task=task,
+            worker_id=worker_id,
+        )
+        limits = worker.budget
+        run = WorkerRun(
+            station=station,
+            budget=(caller.budget if caller else self.budget).child(limits),
+            history=history or History(tree.journal, station.id),
+            model_name=model,
+            meter=(caller.meter if caller else self.meter).child(),
+            caller=caller,
+            notices=notices,
+        )
+        try:
+            await self._equip(run, blocks)
+            if model:
+                self._check_model(worker, model)
+                run.opening = run_in_thread(partial(self._opened, worker, model))
+                if not model_later:
+                    await self.have_model(run)
+        except BaseException:
+            await self._end(run)
+            raise
+        self.runs[station.id] = run
+        return run
+
+    async def dismiss(self, run: WorkerRun) -> None:
+        self.runs.pop(run.station.id, None)
+        await self._end(run)
+
+    async def _end(self, run: WorkerRun) -> None:
+        if run.modules is not None:
+            await run.modules.aclose()
+        if run.opening is not None:
+            run.opening.cancel()
+        for model in run.models:
+            await model.aclose()
+        run.budget.close()
+        run.station.close()
+
+    async def have_model(self, run: WorkerRun) -> Loop | None:
+        """The loop on the run's model, once that is open; None for a run without one. Raises what opening raised."""
+        if run.opening is not None:
+            try:
+                model = await asyncio.shield(run.opening)  # an interrupt of the wait does not end the opening
+            except ForgeError:
+                run.opening = None  # said once; the next turn says that there is no model
+                raise
+            if run.opening is not None:
+                run.opening = None
+                self._use(run, model)
+        return run.loop
+
+    def _check_model(self, worker: Worker, name: str) -> None:
+        """What can be said without opening it. Raises ConfigError."""
+        settings = self.tree.program.run
+        check_compatible(worker, name)
+        check_priced(settings.budget, name, settings.pricing, where=settings.origins.get("budget", ""))
+        check_priced(worker.budget, name, settings.pricing, where=worker.at("budget"))
+        self._keep_key_secret(name)
+
+    def _opened(self, worker: Worker, name: str) -> Model:
+        settings = self.tree.program.run
+        model = self.given.get(name) or open_model(
+            name,
+            settings=settings.models,
+            environ=self.environ,
+            script_root=self.tree.program.root,
+            worker=worker.name,
+            confined=not self.tree.program.trusted,
+        )
+        if worker.tool_format == "native" or (worker.tool_format == "auto" and model.calls_natively):
+            return model
+        from golem_forge.workers.xml_calls.model import XmlModel
+
+        return XmlModel(model)
+
+    def _keep_key_secret(self, name: str) -> None:
+        """`key_env` may be called anything, so its name does not tell that its value is one."""
+        if name in self.given:
+            return
+        variable = key_variable(split_model(name)[0], self.tree.program.run.models)
+        key = self.environ.get(variable, "")
+        if key and key not in self.tree.redactor.secrets:
+            self.tree.redactor.add_secret(variable, key)
+
+    def equip_with_model(self, run: WorkerRun, name: str) -> None:
+        """Another model from the next request on; the history stays."""
+        self._check_model(run.worker, name)
+        model = self._opened(run.worker, name)
+        run.model_name = name
+        self._use(run, model)
+
+    def _use(self, run: WorkerRun, model: Model) -> None:
+        if run.model_name not in self.given:
+            run.models.append(model)
+        run.loop = self._loop(run, model)
+
+    async def _equip(self, run: WorkerRun, blocks: WorkerBlocks) -> None:
+        """Tools of modules and sub-workers, and what the worker's blocks say about all of them."""
+        tree, station = self.tree, run.station
+        exposed = run.exposed
+        exposed |= {key: [tool.name for tool in tools] for key, tools in native_tools(blocks, TOOLSETS).items()}
+        tools: list[Tool] = []
+        if blocks.custom or blocks.external:
+            from golem_forge.workers.modules.module_tools import ModuleTools
+
+            run.modules = ModuleTools(
+                worker=run.worker,
+                program=tree.program,
+                home=tree.home,
+                walls=station.walls,
+                redactor=tree.redactor,
+                trusted=partial(_trusted_with, tree),
+            )
+            tools += await run.modules.load()
+            exposed |= run.modules.exposed()
+        if blocks.workers is not None:
+            delegations = list(self.delegations(self, run))
+            tools += delegations
+            exposed["workers"] = [tool.name for tool in delegations]
+        run.notices += station.admit(tools, approval_of(run.worker, exposed))
+        check_program_block(station, run.notices)
+
+    def _loop(self, run: WorkerRun, model: Model) -> Loop:
+        station, worker = run.station, run.worker
+        window = worker.max_context_tokens or model.context_window or _ASSUMED_WINDOW
+        dialogue = Dialogue(
+            station=station,
+            model=model,
+            history=run.history,
+            budget=run.budget,
+            meter=run.meter,
+            price=self.tree.program.run.pricing.get(run.model_name),
+            context_limit=window,
+            system=lambda: system_prompt(worker.instructions, PromptState.of(station)),
+            attachment=self.attachments.read,
+        )
+
+        return Loop(dialogue=dialogue, before_turn=partial(self.refresh, run))
+
+    async def refresh(self, run: WorkerRun) -> None:
+        """Puts tool modules that changed on disk in force; called before whatever may use them. Raises Interrupted."""
+        if run.modules is not None:
+            await unless_interrupted(run.station.signal, self._refresh(run, run.modules))
+
+    async def _refresh(self, run: WorkerRun, modules: ModuleTools) -> None:
+        async with run.looking:
+            await self._look(run, modules)
+            if modules.waits_for_trust and self.tree.ui.attached and await self._trusted_now():
+                await self._look(run, modules)
+
+    async def _look(self, run: WorkerRun, modules: ModuleTools) -> None:
+        changed = await modules.refresh(run.station.catalog.names())
+        if changed is not None:
+            self._put_in_force(run, modules, changed)
+
+    async def _trusted_now(self) -> bool:
+        """Asks the person about the program as it is now; about the same bytes only once."""
+        tree = self.tree
+        async with self._asking:
+            try:
+                snapshot = tree.trust.snapshot(tree.program.root)
+            except ConfigError:  # nothing that can be shown, so nothing that can be trusted
+                return False
+            if snapshot.digest == self._declined:
+                return False
+            if tree.trust.trusted(tree.program.root):  # since a moment: by another worker's card, or `forge trust`
+                return True
+            if await ask_for_trust(tree.ui, tree.trust, tree.program, snapshot):
+                return True
+            if not self._declined:
+                tree.ui.show_status(type="warning", message=NOT_TRUSTED_NOW)
+            self._declined = snapshot.digest
+            return False
+
+    @staticmethod
+    def _put_in_force(run: WorkerRun, modules: ModuleTools, changed: Refreshed) -> None:
+        station = run.station
+        for name in changed.removed:
+            station.catalog.remove(name)
+        run.exposed |= modules.exposed()
+        approval, problems = approval_now(run.worker, run.exposed)
+        station.admit(changed.tools, approval)
+        station.emit(
+            "catalogChanged",
+            {
+                "added": list(changed.added),
+                "changed": list(changed.changed),
+                "removed": list(changed.removed),
+                "diagnostics": [*changed.diagnostics, *problems],
+            },
+        )
+
+
+def _trusted_with(tree: SessionTree, read: Mapping[str, bytes]) -> bool:
+    """Whether the program on disk is trusted, and these bytes of its files are part of what is: swaps included."""
+    root = tree.program.root
+    return tree.trust.trusted(root) and tree.trust.trusted_with(root, read)

@@ -1,0 +1,202 @@
+"""Delegation: other workers as tools. Each takes an input and gives its one answer.
+
+A plan refuses before anybody is asked: too deep, in a circle, zones the caller lacks, attachments it may not read. The
+call holds no slot at the gate; the child's calls take their own. A worker never answers an approval: what a child asks
+appears at the root with the path of workers that led to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from golem_forge.core.canonical import sha256_hex
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.finished import Finished
+from golem_forge.core.result import ToolResult
+from golem_forge.core.verdict import Status
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.plan import Plan
+from golem_forge.tools.results import to_result
+from golem_forge.tools.tool import Tool
+from golem_forge.workers.attachments import Attached, check_attachments, read_zone_attachments
+from golem_forge.workers.crew import Crew, WorkerRun
+from golem_forge.workers.messages import Attachment
+from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.workers.worker import Worker
+from golem_forge.workers.worker_zones import sandbox_for
+
+_ENDED: Final = {
+    RunStatus.COMPLETED: Status.SUCCESS,
+    RunStatus.INTERRUPTED: Status.INTERRUPTED,
+    RunStatus.TERMINATED: Status.INTERRUPTED,
+}
+
+
+def delegation_tools(crew: Crew, caller: WorkerRun) -> list[Tool]:
+    """One tool for each worker that `caller` may hand work to."""
+    places = asyncio.Semaphore(crew.tree.program.run.delegation.max_parallel)
+    return [_tool(crew, caller, worker, places) for worker in crew.roster.delegates(caller.worker)]
+
+
+def _tool(crew: Crew, caller: WorkerRun, worker: Worker, places: asyncio.Semaphore) -> Tool:
+    return Tool(
+        worker.name,
+        worker.description or f"Hands a task to the worker '{worker.name}' and gives its answer.",
+        input_schema=_schema(worker),
+        planner=partial(_plan, crew, caller, worker, places),
+        label=f"Ask {worker.name}",
+        category="Workers",
+        gated=False,
+        mode="llm",
+        code_digest=_digest(worker),
+    )
+
+
+def _digest(worker: Worker) -> str:
+    """Its whole file is what an approval was given for: one that reaches further is another tool."""
+    return sha256_hex(repr(replace(worker, path=None, shown_path="", lines={})))
+
+
+def _schema(worker: Worker) -> dict[str, Any]:
+    typed = dict(worker.input_schema) if worker.input_schema else {"type": "string"}
+    typed.setdefault("description", f"What '{worker.name}' is to do or work on.")
+    return {
+        "type": "object",
+        "properties": {
+            "input": typed,
+            "instructions": {"type": "string", "description": "Additional instructions for this one task."},
+            "attachments": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Files to hand over, by address: /zone/path.",
+            },
+        },
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+
+
+def _plan(
+    crew: Crew, caller: WorkerRun, worker: Worker, places: asyncio.Semaphore, args: dict[str, Any], ctx: ToolContext
+) -> Plan:
+    _refuse_depth_and_circle(crew, caller, worker)
+    _refuse_wider_zones(crew, caller, worker)
+    attached = read_zone_attachments(caller.station.sandbox, args.get("attachments") or ())
+    check_attachments(attached, worker.attachment_policy)
+    text = _as_text(args["input"])
+    if not text.strip() and not worker.allow_empty_input:
+        raise ForgeError(f"'{worker.name}' takes no empty input", status=Status.INPUT_INVALID)
+    task = text.strip().splitlines()[0][:200] if text.strip() else ""
+    read = (each.effect for each in attached if each.effect is not None)
+    effects = (Effect(verb=Verb.SPAWN, target=worker.name), *read)
+
+    async def run() -> Finished:
+        async with places:
+            return await _answered(crew, caller, worker, text, task, args.get("instructions", ""), attached)
+
+    def close() -> None:
+        for each in attached:
+            each.close()
+
+    return Plan(run=run, effects=effects, payload=text, close=close)
+
+
+def _refuse_wider_zones(crew: Crew, caller: WorkerRun, worker: Worker) -> None:
+    """Opened and closed again: what the child may reach is settled before anybody is asked about it."""
+    sandbox_for(
+        crew.tree.program,
+        worker,
+        crew.tree.home,
+        [],
+        parent=caller.station.sandbox,
+        parent_name=caller.worker.name,
+    ).close()
+
+
+def _refuse_depth_and_circle(crew: Crew, caller: WorkerRun, worker: Worker) -> None:
+    names = caller.station.names
+    if worker.name in names:
+        path = " -> ".join((*names, worker.name))
+        raise ForgeError(f"Circular delegation detected: {path}", status=Status.POLICY_DENIED, code="DELEGATION_CIRCLE")
+    deepest = crew.tree.program.run.delegation.max_depth
+    if caller.station.depth + 1 > deepest:
+        raise ForgeError(
+            f"Maximum delegation depth ({deepest}) exceeded. Current path: {' -> '.join(names)}",
+            status=Status.POLICY_DENIED,
+            code="DELEGATION_DEPTH",
+        )
+
+
+async def _answered(
+    crew: Crew,
+    caller: WorkerRun,
+    worker: Worker,
+    text: str,
+    task: str,
+    instructions: str,
+    attached: tuple[Attached, ...],
+) -> Finished:
+    if instructions:
+        together = f"{worker.instructions}\n\n## Additional Instructions\n\n{instructions}"
+        worker = replace(worker, instructions=together)
+    run = await crew.place(worker, model=worker.model or caller.model_name, caller=caller, task=task)
+    _tell(run, "running")
+    result: RunResult | None = None
+    try:
+        assert run.loop is not None
+        kept: tuple[Attachment, ...] = tuple(crew.attachments.keep(each, run.loop.dialogue.model) for each in attached)
+        result = await run.loop.answer(text, kept)
+    finally:
+        done = result is not None and result.status is RunStatus.COMPLETED
+        stopped = result is None or _ENDED.get(result.status) is Status.INTERRUPTED
+        _tell(run, "complete" if done else "error", "interrupted" if stopped else "")
+        await crew.dismiss(run)
+    return _finished(worker, result, stop_turn=run.loop.stopped)
+
+
+def _tell(run: WorkerRun, status: str, task: str = "") -> None:
+    link = run.station.lineage[-1]
+    above = run.station.lineage[-2]
+    run.station.emit(
+        "workerUpdate",
+        {
+            "workerId": link.id,
+            "name": link.name,
+            "task": task or link.task,
+            "status": status,
+            "depth": link.depth,
+            "parentId": above.id,
+            "model": run.model_name,
+        },
+    )
+
+
+def _finished(worker: Worker, result: RunResult, *, stop_turn: bool) -> Finished:
+    value: Mapping[str, Any] = {
+        "success": result.status is RunStatus.COMPLETED,
+        "response": result.response if result.status is RunStatus.COMPLETED else result.partial,
+        "error": result.error or None,
+        "workerName": worker.name,
+        "toolCallCount": result.tool_call_count,
+        "tokens": result.usage.total,
+    }
+    status = _ENDED.get(result.status, Status.EXECUTION_FAILED)
+    answer: ToolResult = to_result(dict(value))
+    error = "" if status is Status.SUCCESS else _why(worker, result)
+    return Finished(result=answer, status=status, error=error, stop_turn=stop_turn)
+
+
+def _why(worker: Worker, result: RunResult) -> str:
+    return f"'{worker.name}' {result.error or result.status.value}"
+
+
+def _as_text(given: Any) -> str:
+    """A typed input goes to the child as the JSON it is."""
+    import json
+
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)

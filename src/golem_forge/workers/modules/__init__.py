@@ -1,0 +1,1 @@
+"""Tools out of Python modules: imported, listed and called in child processes inside the worker's walls."""

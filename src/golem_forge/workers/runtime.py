@@ -1,0 +1,364 @@
+"""WorkerRuntime: a root worker, ready to run. What `forge run` and embedders use.
+
+    runtime = WorkerRuntime(worker="main.worker", model="anthropic:claude-sonnet-4-5", approval_callback=ask)
+    await runtime.initialize()
+    result = await runtime.run("What is in this directory?")
+
+The bus is there from the start, so that UIs attach before anything is read; `initialize` reads the program, asks for
+trust where a person can be asked, and puts the worker in its place. It refuses with ConfigError (a configuration that
+cannot be used), NotTrusted, ModelError and StartInterrupted; after it nothing a model or a tool does raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal
+
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.config.program import Program
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.verdict import Status
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+from golem_forge.events.journal import Journal
+from golem_forge.events.questions import RuntimeUI, create_runtime_ui
+from golem_forge.orchestrator import Orchestrator
+from golem_forge.policy.controller import ApprovalCallback, ApprovalController
+from golem_forge.policy.rules import RuleBook
+from golem_forge.tools.tool import Tool
+from golem_forge.workers.answers import input_problem
+from golem_forge.workers.attachments import Attached, check_attachments
+from golem_forge.workers.crew import WorkerRun
+from golem_forge.workers.history import History
+from golem_forge.workers.interrupting import Interrupted, unless_interrupted
+from golem_forge.workers.loop import INTERRUPTED_TEXT
+from golem_forge.workers.messages import Attachment
+from golem_forge.workers.models.layer import Model, ModelError
+from golem_forge.workers.models.usage import Meter
+from golem_forge.workers.recap import recap
+from golem_forge.workers.resuming import Resumed
+from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.workers.slash.manual import manual_tools_event
+from golem_forge.workers.starting import Start, Started, StartInterrupted, start
+from golem_forge.workers.tree import SessionTree, home_of, new_voice
+from golem_forge.workers.worker import Worker
+
+OnEvent = Callable[[Event], None]
+EMPTY_INPUT: Final = (
+    "the input is empty: give it as words, with --input or --file, or on standard input (a worker that needs none says "
+    "`allow_empty_input: true`)"
+)
+NO_MODEL: Final = "no model: `/model provider:name` names one; meanwhile /tools lists what you can run by hand"
+
+
+class WorkerRuntime:
+    def __init__(
+        self,
+        worker: Worker | Path | str | None = None,
+        *,
+        directory: Path | str | None = None,
+        model: str | Model | None = None,
+        approval_mode: ApprovalMode | str | None = None,
+        approval_callback: ApprovalCallback | None = None,
+        ui_adapter: Any = None,
+        interrupt_signal: InterruptSignal | None = None,
+        depth: int = 0,
+        on_event: OnEvent | None = None,
+        home: Path | str | None = None,
+        overrides: Sequence[str] = (),
+        resume: str = "",
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        journal: bool = True,
+        needs_model: bool = True,
+        default_mode: Literal["single", "chat"] = "single",
+    ) -> None:
+        """`worker`: a Worker, a file, a name of the program's, or None: the program's entry, else the built-in one.
+
+        `ui_adapter`: a UI to start before and to stop after the worker; it must have been made for `runtime.bus`, or
+        be a function that takes the bus and gives such a UI.
+        `model`: a name, or a Model made in Python, which sub-workers without one of their own use too.
+        `default_mode`: what holds where the worker file names none.
+        `needs_model=False`: without a key the runtime still starts, and tools can be called by hand.
+        """
+        self.home = home_of(home)
+        self.signal = InterruptSignal() if interrupt_signal is None else interrupt_signal
+        self._voice = new_voice(self.home)
+        self.bus: EventBus = self._voice.bus
+        self.ui: RuntimeUI = create_runtime_ui(self.bus)
+        self._adapter = ui_adapter
+        self._depth = depth
+        self._default_mode = default_mode
+        self._asked = Start(
+            home=self.home,
+            signal=self.signal,
+            worker=worker,
+            directory=directory,
+            model=model,
+            approval=approval_mode,
+            callback=approval_callback,
+            overrides=overrides,
+            resume=resume,
+            tools=tuple(tools),
+            journal=journal,
+            needs_model=needs_model,
+        )
+        self._started: Started | None = None
+        if on_event is not None:
+            self.bus.on("*", on_event)
+
+    # ---- life
+
+    async def initialize(self) -> None:
+        if self._adapter is not None:
+            if callable(self._adapter):
+                self._adapter = self._adapter(self.bus)
+            await self._adapter.initialize()
+        try:
+            self._started = await unless_interrupted(self.signal, start(self._asked, self._voice, self.ui))
+        except Interrupted as stopped:
+            raise StartInterrupted(stopped.reason) from None
+        self._announce(self._started)
+        self.bus.on("interrupt", self._on_interrupt)
+
+    def _announce(self, started: Started) -> None:
+        run = started.run
+        zones = [{"name": zone.name, "mode": zone.mode.value} for zone in run.station.sandbox.zones.values()]
+        run.station.emit(
+            "sessionStarted",
+            {
+                "worker": run.worker.name,
+                "model": run.model_name,
+                "mode": self.mode,
+                "approvalMode": started.tree.controller.mode.value,
+                "zones": zones,
+                "resumed": started.resumed is not None,
+            },
+        )
+        for notice in started.notices:
+            run.station.emit("status", {"type": "warning", "message": notice})
+        if started.resumed is not None and (said := recap(started.resumed.history)):
+            run.station.emit("status", {"type": "info", "message": said})
+        run.station.emit("manualToolsAvailable", manual_tools_event(run.station.catalog))
+
+    async def run(self, text: str, attachments: Sequence[Attached | Path | str] = ()) -> RunResult:
+        """One input, one answer, and the end of this run of the session."""
+        result = await self.turn(text, attachments)
+        self.end(result)
+        return result
+
+    async def turn(self, text: str, attachments: Sequence[Attached | Path | str] = ()) -> RunResult:
+        """One input, one answer; the session goes on."""
+        run = self._active
+        try:
+            loop = await unless_interrupted(self.signal, self._ready.crew.have_model(run))
+            kept = self._checked(text, attachments)
+        except ConfigError as error:
+            return self._refused(RunStatus.INVALID_CONFIG, str(error))
+        except ModelError as error:
+            return self._refused(RunStatus.MODEL_UNAVAILABLE, error.message)
+        except Interrupted as stopped:
+            return RunResult(success=True, status=stopped.status, response=INTERRUPTED_TEXT, worker=run.worker.name)
+        if loop is None:
+            return self._refused(RunStatus.MODEL_UNAVAILABLE, NO_MODEL)
+        message: dict[str, Any] = {"role": "user", "content": text}
+        if kept:
+            message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
+        loop.dialogue.so_far = ""
+        run.station.emit("message", {"message": message})
+        self._tell("running", text)
+        result = await loop.answer(text, kept)
+        self._tell("complete" if result.status is RunStatus.COMPLETED else "error", result.error or result.status.value)
+        if result.error:
+            run.station.emit("status", {"type": "error", "message": result.error, "code": result.status.value})
+        return result
+
+    def _checked(self, text: str, attachments: Sequence[Attached | Path | str]) -> tuple[Attachment, ...]:
+        """Before any request: ConfigError for an input or a file that this worker does not take."""
+        run = self._active
+        if not text.strip() and not run.worker.allow_empty_input:
+            raise ConfigError(EMPTY_INPUT)
+        if run.worker.input_schema is not None and (problem := input_problem(text, run.worker.input_schema)):
+            raise ConfigError(problem)
+        given = tuple(each if isinstance(each, Attached) else Attached.of_file(Path(each)) for each in attachments)
+        check_attachments(given, run.worker.attachment_policy)
+        if run.loop is None:
+            return ()
+        return tuple(self._ready.crew.attachments.keep(each, run.loop.dialogue.model) for each in given)
+
+    def _refused(self, status: RunStatus, problem: str) -> RunResult:
+        run = self._active
+        run.station.emit("status", {"type": "error", "message": problem, "code": status.value})
+        return RunResult(success=False, status=status, error=problem, worker=run.worker.name)
+
+    def end(self, result: RunResult | None = None) -> None:
+        """The one `sessionEnd` of this run of the session."""
+        status = result.status if result is not None else RunStatus.COMPLETED
+        stopped = status in (RunStatus.INTERRUPTED, RunStatus.TERMINATED)
+        reason = "interrupted" if stopped else "completed" if status is RunStatus.COMPLETED else "error"
+        self.ui.end_session(reason, (result.error if result else "") or None)
+
+    async def aclose(self) -> None:
+        if self._started is not None:
+            started, self._started = self._started, None
+            await started.crew.dismiss(started.run)
+            await started.tree.aclose()
+        if self._adapter is not None:
+            await self._adapter.shutdown()
+
+    async def __aenter__(self) -> WorkerRuntime:
+        await self.initialize()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ---- what it is
+
+    def get_tools(self) -> list[Tool]:
+        return list(self.path.catalog)
+
+    def get_depth(self) -> int:
+        return self._depth
+
+    def is_root(self) -> bool:
+        return self._depth == 0
+
+    @property
+    def mode(self) -> str:
+        return self.worker.mode or self._default_mode
+
+    @property
+    def tree(self) -> SessionTree:
+        return self._ready.tree
+
+    @property
+    def notices(self) -> list[str]:
+        """What the person should know at the start."""
+        return self._ready.notices
+
+    @property
+    def resumed(self) -> Resumed | None:
+        return self._ready.resumed
+
+    @property
+    def id(self) -> str:
+        """Of the root worker's run."""
+        return self._active.station.id
+
+    @property
+    def session_id(self) -> str:
+        return self.tree.id
+
+    @property
+    def program(self) -> Program:
+        return self.tree.program
+
+    @property
+    def rules(self) -> RuleBook:
+        return self.tree.rules
+
+    @property
+    def controller(self) -> ApprovalController:
+        return self.tree.controller
+
+    @property
+    def journal(self) -> Journal | None:
+        return self.tree.journal
+
+    @property
+    def meter(self) -> Meter:
+        """Of the whole session."""
+        return self._ready.crew.meter
+
+    @property
+    def context_used(self) -> int:
+        loop = self._active.loop
+        return loop.dialogue.context_used if loop else 0
+
+    @property
+    def context_limit(self) -> int:
+        loop = self._active.loop
+        return loop.dialogue.context_limit if loop else 0
+
+    @property
+    def path(self) -> Orchestrator:
+        return self._active.station.path
+
+    @property
+    def worker(self) -> Worker:
+        return self._active.worker
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Every worker that can run here, the root first."""
+        return self._ready.crew.roster.workers
+
+    @property
+    def history(self) -> History:
+        return self._active.history
+
+    @property
+    def model(self) -> Model | None:
+        loop = self._active.loop
+        return loop.dialogue.model if loop else None
+
+    @property
+    def model_name(self) -> str:
+        return self._active.model_name
+
+    @property
+    def _ready(self) -> Started:
+        if self._started is None:
+            raise RuntimeError("the runtime is not started: `await runtime.initialize()` first")
+        return self._started
+
+    @property
+    def _active(self) -> WorkerRun:
+        return self._ready.run
+
+    # ---- what commands do
+
+    def switch_model(self, name: str) -> None:
+        """From the next request on. Raises ConfigError or ModelError."""
+        self._ready.crew.equip_with_model(self._active, name)
+
+    async def refresh(self) -> None:
+        """Tool modules that were edited count from now on, for a person's own call too. Raises ForgeError."""
+        try:
+            await self._ready.crew.refresh(self._active)
+        except Interrupted:
+            raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED) from None
+
+    def clear_history(self) -> None:
+        self.history.clear()
+
+    def interrupt(self, reason: str = "interrupted", worker_id: str = "") -> None:
+        """The whole tree, or one branch of it."""
+        if not worker_id or worker_id == self._active.station.id:
+            self.signal.interrupt(reason)
+        elif (run := self._ready.crew.runs.get(worker_id)) is not None:
+            run.station.signal.interrupt(reason)
+
+    def _on_interrupt(self, event: Event) -> None:
+        self.interrupt(str(event.wire.get("reason") or "interrupted"), str(event.wire.get("workerId") or ""))
+
+    # ---- inside
+
+    def _tell(self, status: str, task: str) -> None:
+        run = self._active
+        run.station.emit(
+            "workerUpdate",
+            {
+                "workerId": run.station.id,
+                "name": run.worker.name,
+                "task": task.strip().splitlines()[0][:200] if task.strip() else "",
+                "status": status,
+                "depth": 0,
+                "model": run.model_name,
+            },
+        )

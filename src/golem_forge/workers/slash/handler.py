@@ -1,0 +1,126 @@
+"""SlashCommands: hears what UIs ask for (`command`, `manualToolInvoke`) and does it, each in a task of its own.
+
+What a command says is a `status` event with code `command`, of type `info` or `error`. Nothing a command does raises:
+what goes wrong is told to the person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from golem_forge.core.call import Caller, ToolCall
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.nearest import nearest
+from golem_forge.core.visible import visible
+from golem_forge.events.envelope import Event
+from golem_forge.workers.slash.builtins import BUILT_INS
+from golem_forge.workers.slash.decisions import Decisions
+from golem_forge.workers.slash.host import Invocation, SlashHost
+from golem_forge.workers.slash.parsing import Classified, callable_names, classify_command, parse_command
+from golem_forge.workers.slash.running import only_for_models, run_tool
+from golem_forge.workers.slash.tokens import CommandError
+
+CODE: Final = "command"
+_ABOUT_TOOLS: Final = frozenset({"tool", "t", "tools", "help"})
+"""Built-ins that a tool's code, edited meanwhile, matters to."""
+_MOST_AT_ONCE: Final = 100
+_MOST_SAID: Final = 100_000
+_log = logging.getLogger(__name__)
+
+
+class SlashCommands:
+    def __init__(self, host: SlashHost, *, leave: Callable[[], None] = lambda: None) -> None:
+        """`leave` ends the conversation, for `/exit`."""
+        self._host = host
+        self._leave = leave
+        self._decisions = Decisions(host.bus)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._forget = [
+            host.bus.on("command", lambda event: self._start(self.run(str(event.wire["text"])))),
+            host.bus.on("manualToolInvoke", lambda event: self._start(self._invoke(event))),
+        ]
+
+    async def run(self, text: str) -> None:
+        """One typed line, to its end."""
+        try:
+            said = await self._done(text)
+        except (CommandError, ConfigError) as error:
+            self._say("error", str(error))
+        except ForgeError as error:
+            self._say("error", error.message)
+        except Exception as error:  # a command's own mistake must not end the session
+            _log.exception("a command failed")
+            self._say("error", f"The command failed ({type(error).__name__}).")
+        else:
+            if said:
+                self._say("info", said)
+
+    async def settled(self) -> None:
+        """Returns when no command runs any more."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def aclose(self) -> None:
+        """Hears no more, and ends what still runs."""
+        for forget in self._forget:
+            forget()
+        self._decisions.close()
+        for task in set(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _done(self, text: str) -> str:
+        parsed = parse_command(text)
+        if parsed is None:
+            raise CommandError("That is no command: a command is / and a name; /help lists them")
+        if parsed.name.lower() not in BUILT_INS or parsed.name.lower() in _ABOUT_TOOLS:
+            await self._host.refresh()
+        catalog = self._host.path.catalog
+        kind = classify_command(parsed, catalog)
+        if kind.type == "builtin" or parsed.name.lower() in BUILT_INS:
+            call = Invocation(host=self._host, parsed=parsed, decisions=self._decisions, leave=self._leave)
+            return await BUILT_INS[parsed.name.lower()].run(call)
+        if kind.type == "unknown" and kind.name not in catalog.aliases():
+            raise CommandError(
+                only_for_models(catalog, kind.name) or _unknown(kind, [*BUILT_INS, *callable_names(catalog)])
+            )
+        return "" if await run_tool(self._host, kind.name, parsed.tokens) else "Nothing was run."
+
+    async def _invoke(self, event: Event) -> None:
+        """A form was sent, or a UI's button pressed. What is wrong with it, its result says."""
+        wire = event.wire
+        try:
+            await self._host.refresh()
+        except ForgeError as error:
+            self._say("error", error.message)
+            return
+        await self._host.path.call(ToolCall(str(wire["toolName"]), wire["args"], Caller.HUMAN))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._tasks) >= _MOST_AT_ONCE:
+            work.close()
+            self._say("error", f"{_MOST_AT_ONCE} commands run already; wait for one to end.")
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a command failed: %s", type(error).__name__)
+
+    def _say(self, type_: str, text: str) -> None:
+        if len(text) > _MOST_SAID:
+            text = f"{text[:_MOST_SAID]}\n… and {len(text) - _MOST_SAID} more characters"
+        self._host.bus.emit("status", {"type": type_, "message": text, "code": CODE}, self._host.id)
+
+
+def _unknown(kind: Classified, known: list[str]) -> str:
+    close = nearest(kind.name, known)
+    hint = f" (did you mean '/{close}'?)" if close else ""
+    return f"Unknown command '/{visible(kind.name[:100])}'{hint}"

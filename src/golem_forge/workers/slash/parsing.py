@@ -1,0 +1,139 @@
+"""A typed line as a command: `parse_command`, `is_command`, `classify_command`.
+
+Parsing knows no tool, so `options` is only the look of the line (`--key value`, `--flag`, `--no-flag`, `-abc`); what
+runs a tool binds `tokens` by the tool's schema instead. Raises CommandError for quotes that cannot be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from golem_forge.core.call import Caller
+from golem_forge.tools.binding import INTERACTIVE, Token
+from golem_forge.tools.modes import may_call
+from golem_forge.tools.tool import Tool
+from golem_forge.workers.slash.tokens import tokenize
+
+BUILT_INS: Final = (
+    "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "mcp", "sessions",
+    "plan", "output", "trace",
+)  # fmt: skip
+TOOL_RUNNERS: Final = frozenset({"tool", "t"})
+_NEGATIVE: Final = re.compile(r"-(?:[0-9]|\.[0-9])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedCommand:
+    name: str
+    """As it was typed; names ignore case."""
+    args: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    """Text, True or False; a list of them for an option given more than once."""
+    raw: str
+    tokens: tuple[Token, ...] = ()
+    """Every word behind the name, with its place in the line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classified:
+    type: Literal["builtin", "tool", "unknown"]
+    name: str
+    """The canonical name; as typed if it is unknown."""
+    parsed: ParsedCommand
+
+
+def is_command(line: str) -> bool:
+    """`/` and a name. A name has no second `/`: `/workspace/notes.txt` is a path in a sentence."""
+    if not line.startswith("/"):
+        return False
+    word = line[1:].split(maxsplit=1)[:1] if line[1:2].strip() else []
+    return bool(word) and "/" not in word[0]
+
+
+def parse_command(line: str) -> ParsedCommand | None:
+    """None for what is no command: text, `/`, a path."""
+    if not is_command(line):
+        return None
+    name, *rest = tokenize(line, 1)
+    args, options = _sorted_out(rest)
+    return ParsedCommand(name=name.text, args=args, options=options, raw=line, tokens=tuple(rest))
+
+
+def classify_command(parsed: ParsedCommand, tools: Iterable[Tool | str]) -> Classified:
+    """Built-ins win; `/tool NAME` and `/t NAME` reach a tool whatever it is called. `tools`: what a person may run."""
+    known = callable_names(tools)
+    typed = parsed.name.lower()
+    if typed in TOOL_RUNNERS and parsed.tokens:
+        wanted = parsed.tokens[0].text
+        found = find_name(wanted, known)
+        return Classified(type="tool" if found else "unknown", name=found or wanted, parsed=parsed)
+    if typed in BUILT_INS:
+        return Classified(type="builtin", name=typed, parsed=parsed)
+    found = find_name(parsed.name, known)
+    return Classified(type="tool" if found else "unknown", name=found or parsed.name, parsed=parsed)
+
+
+def callable_names(tools: Iterable[Tool | str]) -> list[str]:
+    """Without those that only a model may call: for a person they do not exist."""
+    return [
+        tool if isinstance(tool, str) else tool.name
+        for tool in tools
+        if isinstance(tool, str) or may_call(Caller.HUMAN, tool.mode)
+    ]
+
+
+def find_name(typed: str, known: Sequence[str]) -> str | None:
+    """The name as it is spelled, whatever case was typed; the very same spelling wins."""
+    if typed in known:
+        return typed
+    wanted = typed.lower()
+    return next((name for name in known if name.lower() == wanted), None)
+
+
+def _sorted_out(tokens: Sequence[Token]) -> tuple[list[str], dict[str, Any]]:
+    words = [token.text for token in tokens]
+    args: list[str] = []
+    options: dict[str, Any] = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "--":
+            args += words[at:]
+            break
+        if word == INTERACTIVE:
+            _add(options, word[1:], True)
+        elif _is_option(word):
+            name, equals, text = word.lstrip("-").partition("=")
+            many = not word.startswith("--") and len(name) > 1
+            if many:
+                for letter in name:
+                    _add(options, letter, text if equals and letter == name[-1] else True)
+            elif equals:
+                _add(options, name, text)
+            elif at < len(words) and not _is_option(words[at]) and words[at] != "--":
+                _add(options, name, words[at])
+                at += 1
+            elif word.startswith("--no-"):
+                _add(options, name[3:], False)
+            else:
+                _add(options, name, True)
+        else:
+            args.append(word)
+    return args, options
+
+
+def _is_option(word: str) -> bool:
+    return len(word) > 1 and word.startswith("-") and not _NEGATIVE.match(word)
+
+
+def _add(options: dict[str, Any], name: str, value: Any) -> None:
+    if name not in options:
+        options[name] = value
+    elif isinstance(options[name], list):
+        options[name].append(value)
+    else:
+        options[name] = [options[name], value]

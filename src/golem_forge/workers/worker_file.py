@@ -1,0 +1,234 @@
+"""Reading a `.worker` file. Gives a Worker, or every problem found: nothing is raised and nothing is run.
+
+Each problem is `file:line: key: message`, with the nearest known key for an unknown one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.config import shape
+from golem_forge.config.run_block import BUDGET
+from golem_forge.config.run_settings import BudgetLimits
+from golem_forge.config.shape import Shape, check, dotted, flag, list_of, one_of, refuse, text
+from golem_forge.config.walls import whole
+from golem_forge.config.yaml_file import Path as Place
+from golem_forge.config.yaml_file import YamlFile, read_bytes
+from golem_forge.config.zones import VERDICT
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.verdict import Verdict
+from golem_forge.tools.jsonschema import SchemaCheck
+from golem_forge.tools.validation import ToolDefinitionError
+from golem_forge.workers.front_matter import split_front_matter
+from golem_forge.workers.worker import AttachmentPolicy, BatchSettings, Worker, WorkerSandbox, WorkerZone
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_RESERVED: Final = frozenset({"create_custom_tool", "run_custom_tool", "exec_command", "write_stdin", "apply_patch"})
+_NEED_ZONES: Final = frozenset({"filesystem", "coding", "edit", "search"})
+_SUFFIX: Final = re.compile(r"\.[^./\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """Why a file is no worker, one line each."""
+
+    found: tuple[str, ...]
+
+
+def read_worker(path: Path, shown: str) -> Worker | Problems:
+    """`shown` is what messages call the file."""
+    try:
+        data = read_bytes(path, shown)
+    except ConfigError as error:
+        return Problems(tuple(error.problems))
+    return parse_worker(data, shown, path)
+
+
+def parse_worker(data: bytes, shown: str, path: Path | None = None) -> Worker | Problems:
+    """`path`: where the file lies, for what it refers to."""
+    try:
+        parts = split_front_matter(data, shown)
+        file = parts.parsed(shown)
+    except ConfigError as error:
+        return Problems(tuple(error.problems))
+    problems = shape.Problems(file)
+    values = check(_SHAPE, file, problems)
+    _check_zones(values.get("sandbox"), problems)
+    if problems.found:
+        return Problems(tuple(problems.found))
+    worker = _worker(values, file, parts.instructions, shown, path)
+    try:
+        _check_model(worker)
+    except ConfigError as error:
+        return Problems(tuple(error.problems))
+    return worker
+
+
+def missing_sandbox(worker: Worker) -> str:
+    """A warning for a worker whose toolsets need zones while its file names none; empty if all is well."""
+    needing = [name for name in worker.toolsets if name in _NEED_ZONES]
+    if worker.sandbox is not None or not needing:
+        return ""
+    return (
+        f"{worker.at(f'toolsets.{needing[0]}')}: toolset '{needing[0]}' has no file access: the file has no `sandbox`. "
+        "To give it the program's workspace, add:\nsandbox:\n  zones:\n    - {name: workspace}"
+    )
+
+
+def _worker(values: Mapping[str, Any], file: YamlFile, instructions: str, shown: str, path: Path | None) -> Worker:
+    given = {key: values[key] for key in _PLAIN if key in values}
+    said: dict[str, Any] = values.get("attachment_policy", {})
+    policy: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
+    return Worker(
+        **given,
+        instructions=instructions,
+        compatible_models=tuple(values.get("compatible_models", ())),
+        sandbox=_sandbox(values["sandbox"]) if "sandbox" in values else None,
+        attachment_policy=AttachmentPolicy(**policy),
+        batch=BatchSettings(**values.get("batch", {})),
+        budget=BudgetLimits(**values.get("budget", {})),
+        path=path,
+        shown_path=shown,
+        lines={dotted(place): line for place, line in file.lines.items() if place},
+    )
+
+
+def _check_model(worker: Worker) -> None:
+    from golem_forge.workers.models.names import check_compatible, split_model
+
+    if worker.model:
+        split_model(worker.model, where=worker.at("model"))
+        check_compatible(worker, worker.model)
+
+
+def _sandbox(block: Mapping[str, Any]) -> WorkerSandbox:
+    def verdict(zone: Mapping[str, Any], verb: str) -> Verdict | None:
+        word = zone.get("approval", {}).get(verb)
+        return None if word is None else Verdict(word)
+
+    zones = tuple(
+        WorkerZone(
+            name=zone["name"],
+            mode=zone.get("mode"),
+            write=verdict(zone, "write"),
+            delete=verdict(zone, "delete"),
+            subpath=zone.get("subpath", ""),
+        )
+        for zone in block.get("zones", ())
+    )
+    return WorkerSandbox(zones=zones, default_zone=block.get("default_zone", ""))
+
+
+def _check_zones(block: Mapping[str, Any] | None, problems: shape.Problems) -> None:
+    """What holds between the zones of one block; whether the program has them is asked when they are opened."""
+    if block is None:
+        return
+    names: list[str] = []
+    for index, zone in enumerate(block.get("zones", ())):
+        place: Place = ("sandbox", "zones", index)
+        name = zone.get("name")
+        if name in names:
+            problems.add(place, f"zone '{name}' is named twice")
+        if zone.get("mode") == "ro" and zone.get("approval"):
+            problems.add((*place, "approval"), "has no effect on a zone that is mode: ro; remove one of the two")
+        names.append(name)
+    default = block.get("default_zone")
+    if default is not None and default not in names:
+        have = ", ".join(str(name) for name in names) or "none"
+        problems.add(("sandbox", "default_zone"), f"'{default}' is not among this worker's zones ({have})")
+
+
+def _name(value: Any, path: Place, problems: shape.Problems) -> Any:
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or "__" in value:
+        return refuse(
+            problems, path, value, "a name of letters, digits, '-' and '_', starting with a letter, at most 64, no '__'"
+        )
+    if value.lower() in _RESERVED:
+        problems.add(path, f"{value!r} is reserved for a tool; choose another name")
+    return value
+
+
+def _globs(value: Any, path: Place, problems: shape.Problems) -> Any:
+    if value == []:
+        problems.add(path, 'expected at least one glob, like "anthropic:*"')
+    return list_of(text)(value, path, problems)
+
+
+def _toolsets(value: Any, path: Place, problems: shape.Problems) -> Any:
+    """The blocks as they are written, `name:` with nothing as an empty one; `toolset_blocks` reads them again."""
+    from golem_forge.toolsets import TOOLSETS
+    from golem_forge.workers.toolset_blocks import read_blocks
+
+    read_blocks({} if value is None else value, path, problems, TOOLSETS)
+    if not isinstance(value, dict):
+        return {}
+    return {name: {} if block is None else block for name, block in value.items()}
+
+
+def _schema(value: Any, path: Place, problems: shape.Problems) -> Any:
+    if not isinstance(value, dict):
+        return refuse(problems, path, value, "a JSON Schema")
+    try:
+        SchemaCheck(value)
+    except ToolDefinitionError as error:
+        problems.add(path, str(error))
+    return value
+
+
+def _count(value: Any, path: Place, problems: shape.Problems) -> Any:
+    usable = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if usable else refuse(problems, path, value, "a whole number, 0 or more")
+
+
+def _suffix(value: Any, path: Place, problems: shape.Problems) -> Any:
+    if isinstance(value, str) and _SUFFIX.fullmatch(value):
+        return value.lower()
+    return refuse(problems, path, value, "a suffix with its dot, like .pdf")
+
+
+_ZONE: Final = Shape(
+    {
+        "name": text,
+        "mode": one_of("ro", "rw"),
+        "approval": Shape({"write": VERDICT, "delete": VERDICT}),
+        "subpath": text,
+    },
+    required=("name",),
+)
+_SHAPE: Final = Shape(
+    {
+        "name": _name,
+        "description": text,
+        "mode": one_of("single", "chat"),
+        "model": text,
+        "compatible_models": _globs,
+        "toolsets": _toolsets,
+        "sandbox": Shape({"default_zone": text, "zones": list_of(_ZONE)}),
+        "input_schema": _schema,
+        "output_schema": _schema,
+        "attachment_policy": Shape(
+            {
+                "max_attachments": _count,
+                "max_total_bytes": _count,
+                "allowed_suffixes": list_of(_suffix),
+                "denied_suffixes": list_of(_suffix),
+            }
+        ),
+        "allow_empty_input": flag,
+        "max_iterations": whole,
+        "max_context_tokens": whole,
+        "batch": Shape({"mode": one_of("parallel", "sequential"), "on_failure": one_of("collect_all", "fail_fast")}),
+        "budget": BUDGET,
+        "tool_format": one_of("auto", "native", "xml"),
+    },
+    required=("name",),
+)
+_PLAIN: Final = (
+    *("name", "description", "mode", "model", "toolsets", "input_schema", "output_schema"),
+    *("allow_empty_input", "max_iterations", "max_context_tokens", "tool_format"),
+)
+"""Keys whose checked value is the Worker's."""

@@ -1,0 +1,189 @@
+"""A program in a directory and the real `forge` command on it: run to its end, started and left running, looked at.
+
+`desk(files, …)` writes the program; `.forge(…)` gives what a finished command said, `.start(…)` a running one. Journals
+are read as the files they are. No key of the person who runs the tests reaches a command.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+FORGE = str(Path(sys.executable).parent / "forge")
+_KEPT = ("PATH", "HOME", "FORGE_HOME", "LANG", "LC_ALL", "TMPDIR")
+
+
+@dataclass(slots=True)
+class Desk:
+    root: Path
+    home: Path
+    """FORGE_HOME."""
+    environ: dict[str, str]
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def write(self, **texts: str) -> None:
+        """`write(**{"workers/a.worker": "…"})`."""
+        for name, text in texts.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def start(self, *words: str, cwd: Path | None = None, **environ: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [FORGE, *words],
+            cwd=cwd or self.root,
+            env=self.environ | environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def forge(self, *words: str, cwd: Path | None = None, **environ: str) -> Ran:
+        return finished(self.start(*words, cwd=cwd, **environ))
+
+    def trust(self) -> None:
+        ran = self.forge("trust", "--yes")
+        assert ran.code == 0, ran.err
+
+    @property
+    def journals(self) -> list[Path]:
+        return sorted((self.home / "sessions").glob("*.jsonl"))
+
+    def records(self, at: int = -1) -> list[dict[str, Any]]:
+        """Of one session; a line that is being written is left out."""
+        lines = self.journals[at].read_bytes().split(b"\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def calls(self, at: int = -1) -> list[Call]:
+        """In the order they were asked for."""
+        found: dict[str, Call] = {}
+        for record in self.records(at):
+            if record["type"] == "proposed":
+                found[record["call"]] = Call(
+                    id=record["call"], worker=record["worker"], tool=record["tool"], args=record["args"]
+                )
+            elif record["type"] == "started":
+                found[record["call"]].starts += 1
+            elif record["type"] == "finished":
+                found[record["call"]].status = record["status"]
+                found[record["call"]].error = record.get("error", "")
+        return list(found.values())
+
+    def history(self, at: int = -1) -> list[dict[str, Any]]:
+        return [record["message"] for record in self.records(at) if record["type"] == "history"]
+
+    def kept_bytes(self) -> bytes:
+        """Everything Forge left on disk."""
+        return b"\n".join(path.read_bytes() for path in self.home.rglob("*") if path.is_file())
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    id: str
+    worker: str
+    tool: str
+    args: Any
+    starts: int = 0
+    status: str = ""
+    error: str = ""
+
+    @property
+    def told(self) -> tuple[str, str, str, str]:
+        """What must be the same whatever the model speaks."""
+        return (self.worker, self.tool, json.dumps(self.args, sort_keys=True), self.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+def finished(process: subprocess.Popen[str], within: float = 40) -> Ran:
+    out, err = process.communicate(timeout=within)
+    return Ran(code=process.returncode, out=out, err=err)
+
+
+@pytest.fixture
+def finish() -> Callable[..., Ran]:
+    return finished
+
+
+@pytest.fixture
+def desk(tmp_path: Path, own_home: Path) -> Iterator[Callable[..., Desk]]:
+    """`desk({"main.worker": "…"}, name="a", OPENAI_API_KEY="canary-…")`; each has a FORGE_HOME of its own."""
+    made: list[Desk] = []
+
+    def make(files: dict[str, str], name: str = "program", **environ: str) -> Desk:
+        root = tmp_path / name
+        root.mkdir()
+        home = tmp_path / f"{name}-home"
+        kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
+        desk = Desk(root, home, kept | {"FORGE_HOME": str(home)} | environ)
+        desk.write(**files)
+        made.append(desk)
+        return desk
+
+    yield make
+    for process in (process for desk in made for process in desk.started):
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _screens() -> ModuleType:
+    place = Path(__file__).parents[1] / "ui/terminal/screen.py"
+    spec = importlib.util.spec_from_file_location("acceptance_screen", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["acceptance_screen"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Any]]:
+    """`terminal(desk, *words)`: the command on a terminal of its own, a `tests/ui/terminal` screen."""
+    screens = _screens()
+    opened: list[Any] = []
+
+    def start(desk: Desk, *words: str, cwd: Path | None = None, **environ: str) -> Any:
+        env = desk.environ | environ
+        opened.append(screens.Terminal([FORGE, *words], cwd=cwd or desk.root, env=env, columns=120, rows=40))
+        return opened[-1]
+
+    yield start
+    for screen in opened:
+        screen.close()
+
+
+def until(condition: Callable[[], Any], what: str, within: float = 15.0) -> Any:
+    """Polls; gives the first thing that is not empty."""
+    end = time.monotonic() + within
+    while not (found := condition()):
+        assert time.monotonic() < end, f"not within {within} s: {what}"
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Callable[..., Any]:
+    return until

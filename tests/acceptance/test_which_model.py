@@ -1,0 +1,71 @@
+"""Which model answers, seen from outside: who said it last, what a sub-worker has, what a bare `forge` takes (W20)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MAIN = """\
+---
+name: main
+MODEL
+toolsets: {workers: {allow: [helper], approval: {default: preApproved}}}
+---
+Ask the helper.
+"""
+HELPER = "---\nname: helper\nmodel: scripted:own.yaml\n---\nHelp.\n"
+
+
+def script(name: str) -> str:
+    return f"turns:\n  - calls: [{{tool: helper, args: {{input: who}}}}]\n    expect: go\n  - say: answered by {name}\n"
+
+
+def test_w20_the_flag_beats_the_variable_beats_the_worker_beats_the_program(
+    desk: Callable[..., Any], finish: Any
+) -> None:
+    said = ("flag", "variable", "worker", "program")
+    scripts = {f"{name}.yaml": script(name) for name in said}
+    running = {}
+    for at, name in enumerate(said):
+        program = desk(
+            {
+                "forge.yaml": "model: scripted:program.yaml\n",
+                "main.worker": MAIN.replace("MODEL", "model: scripted:worker.yaml" if at <= 2 else "mode: single"),
+                "workers/helper.worker": HELPER,
+                "own.yaml": "turns: [{say: answered by the helper's own}]\n",
+                **scripts,
+            },
+            name=name,
+            **({"FORGE_MODEL": "scripted:variable.yaml"} if at <= 1 else {}),
+        )
+        flag = ("-m", "scripted:flag.yaml") if at == 0 else ()
+        running[name] = (program, program.start("run", *flag, "-i", "go", "-a", "approve_all"))
+    for name, (program, process) in running.items():
+        ran = finish(process)
+        assert (ran.code, ran.out) == (0, f"answered by {name}\n"), ran.err
+        models = {
+            record["data"]["name"]: record["data"]["model"]
+            for record in program.records()
+            if record.get("event") == "workerUpdate"
+        }
+        assert models == {"main": f"scripted:{name}.yaml", "helper": "scripted:own.yaml"}
+        [helped] = [call for call in program.calls() if call.tool == "helper"]
+        assert helped.status == "success"
+
+
+def test_w20_a_bare_forge_takes_the_provider_whose_key_is_there(
+    desk: Callable[..., Any], terminal: Callable[..., Any], own_home: Path
+) -> None:
+    """Nothing is asked of the provider: the person leaves before saying anything."""
+    program = desk({}, OPENAI_API_KEY="canary-key-77e1c05d")
+    with terminal(program) as here, terminal(program, cwd=own_home) as at_home:
+        here.wait_for("default on openai:", within=25)
+        here.wait_for("zones /workspace rw")
+        at_home.wait_for("default on openai:", within=25)
+        at_home.wait_for("no zones")
+        at_home.wait_for("Start forge in a project directory", within=25)
+        for screen in (here, at_home):
+            screen.enter("/exit")
+            assert screen.wait_end(within=25) == 0
+            assert "canary-key" not in screen.text

@@ -1,0 +1,46 @@
+"""What Tab offers (U27): names the root worker could list in its zones, models that somebody named, ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from golem_forge import WorkerRuntime
+from golem_forge.cli.run.offers import model_names, rule_ids, session_ids, zone_names
+from golem_forge.config.home import ForgeHome
+from golem_forge.core.errors import ForgeError
+from golem_forge.workers.models.scripted import FunctionScript
+from golem_forge.workers.trust_cover import trust_store
+
+
+async def test_u27_zones_then_what_is_in_them(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "todo.txt").write_text("x")
+    model = FunctionScript(lambda request: "hello")
+    async with WorkerRuntime(directory=project, model=model, home=tmp_path / "home", journal=False) as runtime:
+        names = zone_names(runtime)
+        assert names("/") == ["workspace/"]
+        assert names("/workspace/") == ["src/", "todo.txt"]
+        with pytest.raises(ForgeError):
+            names("/etc/")
+
+
+async def test_u27_models_that_were_named_then_the_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-key")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    project = tmp_path / "project"
+    (project / "workers").mkdir(parents=True)
+    (project / "forge.yaml").write_text("pricing: {'ollama:priced': {input: 1, output: 1}}\n")
+    (project / "main.worker").write_text("---\nname: main\nmodel: ollama:mine\n---\nHelp.\n")
+    trust_store(ForgeHome(tmp_path / "home")).give(project)
+    model = FunctionScript(lambda request: "hello")
+    async with WorkerRuntime(directory=project, model=model, home=tmp_path / "home") as runtime:
+        offered = model_names(runtime)()
+        assert session_ids(runtime)() == [runtime.session_id]
+        assert rule_ids(runtime)() == []
+    providers = [name for name in offered if name.endswith(":")]
+    assert {"ollama:mine", "ollama:priced"} < set(offered) and "anthropic:" in providers
+    assert [name for name in offered if name.startswith(("openai:g", "anthropic:c"))] == ["openai:gpt-6.1-sol"]
+    assert offered[-len(providers) :] == providers

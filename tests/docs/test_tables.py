@@ -1,0 +1,65 @@
+"""The tables of keys, commands, providers and exit codes name everything there is, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from golem_forge.config.program import _SHAPE as PROGRAM_SHAPE
+from golem_forge.config.run_settings import PROVIDER_NAMES
+from golem_forge.ui.exit_codes import _BY_STATUS
+from golem_forge.ui.terminal.card_words import card_help
+from golem_forge.workers.slash.builtins import BUILT_INS
+from golem_forge.workers.worker import Worker
+from golem_forge.workers.worker_file import _SHAPE as WORKER_SHAPE
+from golem_forge.workers.worker_file import parse_worker
+
+ROOT = Path(__file__).parents[2]
+
+
+def _first_column(page: str, heading: str) -> set[str]:
+    """The words in backticks of the first column of the first table below a heading."""
+    text = (ROOT / "docs" / page).read_text()
+    section = text[text.index(f"\n{heading}\n") :]
+    table = re.search(r"^\|[-|]+\|\n((?:\|.*\n)+)", section, re.MULTILINE)
+    assert table
+    return {word for row in table[1].splitlines() for word in re.findall(r"`([^`]+)`", row.split("|")[1])}
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "there_are"),
+    [
+        ("workers.md", "## Worker files", set(WORKER_SHAPE.keys)),
+        ("workers.md", "## Programs", set(PROGRAM_SHAPE.keys)),
+        ("workers.md", "## Models and keys", set(PROVIDER_NAMES)),
+    ],
+)
+def test_the_table_has_every_key(page: str, heading: str, there_are: set[str]) -> None:
+    assert _first_column(page, heading) == there_are
+
+
+def test_the_table_has_every_command() -> None:
+    listed = {words.split()[0][1:] for words in _first_column("terminal.md", "## Slash commands")}
+    assert listed - {"NAME"} == set(BUILT_INS) - {"mcp"}  # which only says that there are no servers yet
+
+
+def test_the_table_has_every_key_of_a_card() -> None:
+    choices = [{"id": "a", "scope": "session"}]
+    keys = {line[0][1].strip() for line in card_help({"choices": choices})}
+    listed = _first_column("terminal.md", "## Cards")
+    assert {key for key in keys if len(key) == 1} | {"1", "?"} == {key for key in listed if len(key) == 1}
+
+
+def test_the_table_has_every_exit_code_of_a_run() -> None:
+    text = (ROOT / "docs" / "workers.md").read_text()
+    table = text[text.index("| exit | meaning |") :].split("\n\n")[0]
+    listed = {int(code) for row in table.splitlines()[2:] for code in re.findall(r"\d+", row.split("|")[1])}
+    assert listed == set(_BY_STATUS.values())
+
+
+def test_the_worker_in_the_readme_loads() -> None:
+    found = re.search(r"```yaml\n(---\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found
+    assert isinstance(parse_worker(found[1].encode(), "README.md"), Worker)

@@ -1,0 +1,80 @@
+"""Forms with values in them, and the secrets that are not (ui.md §7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from golem_forge.tools.fields import derive_fields
+from golem_forge.tools.forms import errors_by_field, form_arguments
+from golem_forge.tools.prefill import MASK, masked, prefilled, with_secrets_kept
+
+SECRET = {"type": "string", "format": "password"}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "user": {"type": "string"},
+        "password": SECRET,
+        "nick": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+        "server": {
+            "type": "object",
+            "properties": {"host": {"type": "string"}, "token": SECRET},
+            "required": ["host", "token"],
+        },
+        "others": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"name": {"type": "string"}, "pin": SECRET}},
+        },
+        "version": {"const": 2},
+    },
+    "required": ["user", "password", "server"],
+}
+FIELDS = derive_fields(SCHEMA)
+VALUES: dict[str, Any] = {
+    "user": "ann",
+    "password": "canary-1",
+    "nick": "a",
+    "server": {"host": "h", "token": "canary-2"},
+    "others": [{"name": "x", "pin": "canary-3"}, {"name": "y", "pin": "canary-4"}],
+    "version": 2,
+}
+
+
+def test_values_are_filled_in_at_every_level_and_secrets_at_none() -> None:
+    filled = {field["name"]: field for field in prefilled(FIELDS, VALUES)}
+    assert filled["user"]["default"] == "ann"
+    assert filled["server"]["fields"][0]["default"] == "h"
+    assert "canary" not in repr(filled)
+    assert filled["version"] == next(field for field in FIELDS if field["name"] == "version")
+    assert "canary" not in repr(FIELDS) and "default" not in FIELDS[0]  # the form itself is left as it was
+
+
+def test_a_field_that_may_be_null_still_may() -> None:
+    fields = prefilled(FIELDS, {"nick": "a"})
+    assert form_arguments(fields, {"nick": ""})["nick"] is None
+    assert form_arguments(fields, {"nick": "b"})["nick"] == "b"
+
+
+def test_secrets_are_masked_at_every_level() -> None:
+    shown = masked(FIELDS, VALUES)
+    assert "canary" not in repr(shown)
+    assert shown["password"] == shown["server"]["token"] == shown["others"][1]["pin"] == MASK
+    assert shown["others"][1]["name"] == "y" and VALUES["password"] == "canary-1"
+
+
+def test_what_was_left_empty_or_masked_stays_what_it_was() -> None:
+    edited = {
+        "user": "bob",
+        "password": "",
+        "server": {"host": "other"},
+        "others": [{"name": "x", "pin": MASK}, {"name": "y", "pin": "canary-new"}],
+    }
+    kept = with_secrets_kept(FIELDS, edited, VALUES)
+    assert (kept["user"], kept["password"]) == ("bob", "canary-1")
+    assert kept["server"] == {"host": "other", "token": "canary-2"}
+    assert [each["pin"] for each in kept["others"]] == ["canary-3", "canary-new"]
+    assert with_secrets_kept(FIELDS, {"user": "c"}, {"user": "d"}) == {"user": "c"}
+
+
+def test_problems_go_to_the_field_they_are_in() -> None:
+    problems = [("n", "too big"), ("tags[0].name", "too long"), ("n", "odd"), ("", "as a whole")]
+    assert errors_by_field(problems) == {"n": "too big; odd", "tags": "tags[0].name: too long", "": "as a whole"}

@@ -1,0 +1,341 @@
+"""A small runtime over the real bus, RuntimeUI and terminal adapter: each line the person types is a scene to play.
+
+Every action the UI sends is noted, one JSON line each, in the file NOTES names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from golem_forge.events.bus import create_ui_event_bus
+from golem_forge.events.questions import InputUnavailable, create_runtime_ui
+from golem_forge.ui.terminal import create_event_cli_adapter
+
+ACTIONS = ("userInput", "approvalResponse", "formResponse", "command", "interrupt", "manualToolInvoke")
+BRANCH_FIELDS = [
+    {"name": "branch", "label": "Branch", "type": "text", "required": True, "description": "Target branch"},
+    {
+        "name": "remote",
+        "label": "Remote",
+        "type": "select",
+        "required": False,
+        "description": "",
+        "default": "origin",
+        "options": [{"value": "origin", "label": "origin"}, {"value": "upstream", "label": "upstream"}],
+    },
+    {"name": "force", "label": "Force", "type": "boolean", "required": False, "description": "", "default": False},
+]
+TOOLS = [
+    {"name": "git_push", "label": "Push", "description": "Push commits", "fields": BRANCH_FIELDS},
+    {
+        "name": "log_in",
+        "label": "Log in",
+        "description": "Log in",
+        "fields": [{"name": "pin", "label": "Pin", "type": "secret", "required": True, "description": ""}],
+    },
+]
+NESTED_FIELDS = [
+    {
+        "name": "tags",
+        "label": "Tags",
+        "type": "list",
+        "required": False,
+        "description": "",
+        "item": {"name": "tags", "label": "Tags", "type": "text", "required": True, "description": ""},
+    },
+    {
+        "name": "owner",
+        "label": "Owner",
+        "type": "group",
+        "required": True,
+        "description": "",
+        "fields": [
+            {"name": "name", "label": "Name", "type": "text", "required": True, "description": ""},
+            {
+                "name": "age",
+                "label": "Age",
+                "type": "number",
+                "required": False,
+                "description": "",
+                "min": 0,
+                "max": 150,
+            },
+        ],
+    },
+    {"name": "pin", "label": "Pin", "type": "secret", "required": True, "description": ""},
+]
+
+
+class Runtime:
+    def __init__(self) -> None:
+        self.bus = create_ui_event_bus("session-1")
+        self.ui = create_runtime_ui(self.bus)
+        self.signal = asyncio.Event()
+        self.notes = Path(os.environ["NOTES"])
+        self.adapter: Any = create_event_cli_adapter(
+            self.bus,
+            trace_level=os.environ.get("TRACE", "normal"),
+            home=Path(os.environ["DRIVER_HOME"]),
+            zone_listing=lambda directory: {"/": ["work/", "scratch/"], "/work/": ["notes.md", "src/"]}.get(
+                directory, []
+            ),
+            session_ids=lambda: ["20260101-abc"],
+            model_names=lambda: ["test:model", "openai:", "openai-compatible:"],
+            rule_ids=lambda: ["0123abcd"],
+        )
+
+    def note(self, kind: str, **data: Any) -> None:
+        with self.notes.open("a") as file:
+            file.write(json.dumps({"type": kind, "at": time.time(), **data}) + "\n")
+
+    async def converse(self) -> int:
+        for kind in ACTIONS:
+            self.bus.on(kind, lambda event: self.note(event.type, source=event.source, **dict(event.wire)))
+        self.bus.on("interrupt", lambda event: self.signal.set())
+        self.bus.on("command", lambda event: self.command(str(event.wire["text"])))
+        await self.adapter.initialize()
+        try:
+            if os.environ.get("SLOW_START"):
+                await self.gate()
+            self.bus.emit(
+                "sessionStarted",
+                {
+                    "worker": "main",
+                    "model": "test:model",
+                    "mode": "x",
+                    "approvalMode": "ask",
+                    "zones": [],
+                    "resumed": False,
+                },
+            )
+            self.bus.emit("manualToolsAvailable", {"tools": TOOLS})
+            for scene in sys.argv[1:]:
+                await self.play(scene)
+            while True:
+                try:
+                    said = await self.ui.get_user_input("you>")
+                except InputUnavailable:
+                    break
+                self.signal = asyncio.Event()
+                self.ui.show_message(role="user", content=said.content)
+                await self.play(said.content)
+            return int(self.adapter.exit_code)
+        finally:
+            await self.adapter.shutdown()
+
+    async def play(self, text: str) -> None:
+        name, _, rest = text.partition(" ")
+        scene = getattr(self, f"scene_{name}", None)
+        if scene is None:
+            self.ui.show_message(role="assistant", content=f"heard: {text}")
+            return
+        playing = asyncio.ensure_future(scene(rest))
+        stopped = asyncio.ensure_future(self.signal.wait())
+        await asyncio.wait({playing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not playing.done():
+            playing.cancel()
+            leaving = asyncio.ensure_future(self.adapter.exit_requested.wait())
+            await asyncio.wait({playing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            playing.cancel()
+            await asyncio.wait({playing})
+            self.ui.show_status(type="warning", message="turn interrupted")
+        elif playing.exception() is not None:
+            raise playing.exception()  # type: ignore[misc]
+        stopped.cancel()
+
+    def command(self, text: str) -> None:
+        if text == "/boom":
+            os._exit(3)
+        if text == "/form":
+            self.later = asyncio.ensure_future(self.scene_form("", source="command"))
+            return
+        if text == "/run":
+            self.ui.show_tool_started("c2", "own_tool", {}, "human")
+            self.result("c2", "own_tool", "success", value={"kind": "text", "content": "the person's own"})
+            return
+        self.ui.show_status(type="info", message=f"command done: {text}", code="command")
+
+    def stream(self, delta: str, *, done: bool = False, channel: str = "text", id: str = "r1", **more: Any) -> None:
+        self.bus.emit("streaming", {"requestId": id, "delta": delta, "done": done, "channel": channel, **more})
+
+    # ---- scenes
+
+    async def scene_stream(self, rest: str) -> None:
+        id = f"r{time.monotonic_ns()}"
+        self.stream("I wonder", channel="thinking", id=id)
+        self.stream("", channel="thinking", id=id, done=True)
+        self.note("streamed", at_wall=time.time())
+        self.stream("# Heading\n\nFirst **bold** par", id=id)
+        await self.gate()
+        self.stream("agraph.\n\n- one\n- two\n\n```python\nprint('hi')\n", id=id)
+        self.stream("```\n\nThe last 界 line", id=id)
+        self.stream("", done=True, id=id)
+        whole = (
+            "# Heading\n\nFirst **bold** paragraph.\n\n- one\n- two\n\n```python\nprint('hi')\n```\n\nThe last 界 line"
+        )
+        self.ui.show_message(role="assistant", content=whole)
+
+    async def gate(self) -> None:
+        """Until the test makes the file NOTES.go."""
+        go = Path(f"{self.notes}.go")
+        while not go.exists():
+            await asyncio.sleep(0.01)
+        go.unlink()
+
+    async def scene_discard(self, rest: str) -> None:
+        self.stream("One block.\n\nHalf of anoth", id="gone")
+        await self.gate()
+        self.stream("", done=True, discarded=True, id="gone")
+        self.stream("The real answer.", id="kept")
+        self.stream("", done=True, id="kept")
+
+    async def scene_forever(self, rest: str) -> None:
+        self.stream("streaming on and on", id=f"r{time.monotonic_ns()}")
+        await asyncio.Event().wait()
+
+    async def scene_tool(self, rest: str) -> None:
+        self.ui.show_tool_started("c1", "slow_tool", {"n": 1})
+        self.ui.show_progress("c1", 3, 10, "copying")
+        self.bus.emit("toolOutput", {"toolCallId": "c1", "stream": "stdout", "delta": "line one\nline two\x1b[31m\n"})
+        await self.gate()
+        self.result("c1", "slow_tool", "success", value={"kind": "text", "content": "tool said so"})
+
+    def result(self, id: str, tool: str, status: str, **more: Any) -> None:
+        wire = {"toolCallId": id, "toolName": tool, "args": {}, "status": status, "durationMs": 12.0, "decision": None}
+        self.bus.emit("toolResult", {**wire, "truncated": False, **more})
+
+    async def scene_flood(self, rest: str) -> None:
+        for number in range(200):
+            self.ui.show_status(type="info", message=f"flood {number}")
+        print("printed by other code")
+        logging.getLogger("other").warning("logged by other code")
+
+    def card(self, **more: Any) -> dict[str, Any]:
+        return {
+            "type": "command",
+            "description": "Run: a command",
+            "tool": "exec_command",
+            "args": {"cmd": "echo hello"},
+            "payload": "echo hello",
+            "effects": ["exec echo"],
+            "risk": "high",
+            "riskReasons": [],
+            "why": "rule r1 asks",
+            "choices": [
+                {"id": "exact:session", "label": "this exact command", "scope": "session"},
+                {
+                    "id": "prefix:always",
+                    "label": "echo",
+                    "scope": "always",
+                    "rule": "argv [echo]",
+                    "file": "remembered.yaml",
+                },
+            ],
+            "fingerprint": os.urandom(8).hex(),
+            "argsKey": "k",
+            "previouslyDenied": 0,
+            "waiting": 1,
+            "warnings": [],
+            "workerPath": [],
+            **more,
+        }
+
+    async def ask(self, **more: Any) -> None:
+        check = more.pop("check_edit", None)
+        answer = await self.ui.request_approval(self.card(**more), cancel=self.signal, check_edit=check)
+        self.note("answered", **answer)
+        self.ui.show_message(role="assistant", content=f"card: {json.dumps(answer, sort_keys=True)}")
+
+    async def scene_card(self, rest: str) -> None:
+        await self.ask()
+
+    async def scene_own(self, rest: str) -> None:
+        await self.ask(caller="human")
+
+    async def scene_long(self, rest: str) -> None:
+        words = " ".join(f"word{number}" for number in range(60))
+        await self.ask(payload=f"echo {words}; rm -rf the_end", args={"cmd": "x"})
+
+    async def scene_diff(self, rest: str) -> None:
+        diff = "--- /work/a\n+++ /work/a\n@@ -1,100 +1,100 @@\n" + "\n".join(f"+line {n}" for n in range(100))
+        await self.ask(diff=diff, type="file_write", tool="write_file")
+
+    async def scene_three(self, rest: str) -> None:
+        await asyncio.gather(
+            *(self.ask(payload=f"echo number {n}", args={"cmd": f"echo number {n}"}) for n in (1, 2, 3))
+        )
+
+    async def scene_denied(self, rest: str) -> None:
+        await asyncio.gather(self.ask(), self.scene_form(""))
+
+    async def scene_chatty(self, rest: str) -> None:
+        """What the first call prints pushes the second card out of sight."""
+
+        async def first() -> None:
+            await self.ask(payload="echo number 1", args={"cmd": "echo number 1"})
+            await self.scene_flood("")
+
+        await asyncio.gather(first(), self.ask(payload="echo number 2", args={"cmd": "echo number 2"}))
+
+    async def scene_elsewhere(self, rest: str) -> None:
+        asking = asyncio.ensure_future(self.ask(requestId="fixed"))
+        await self.gate()
+        self.bus.emit("approvalResponse", {"requestId": "fixed", "approved": True}, source="browser")
+        await asking
+
+    async def scene_late(self, rest: str) -> None:
+        """The loop is busy while the person types; the card comes after."""
+        self.note("busy")
+        time.sleep(1.0)
+        await self.ask()
+
+    async def scene_soon(self, rest: str) -> None:
+        await asyncio.sleep(0.3)
+        await self.ask()
+
+    async def scene_edit(self, rest: str) -> None:
+        def check(args: Any) -> dict[str, str]:
+            return {"branch": "no such branch"} if args.get("branch") == "bad" else {}
+
+        args = {"branch": "main", "remote": "origin", "force": False}
+        await self.ask(tool="git_push", args=args, payload=json.dumps(args), fields=BRANCH_FIELDS, check_edit=check)
+
+    async def scene_json_edit(self, rest: str) -> None:
+        await self.ask()
+
+    async def scene_form(self, rest: str, source: str = "tool") -> None:
+        fields = NESTED_FIELDS if rest == "nested" else BRANCH_FIELDS
+        form = {"source": source, "title": "Push", "message": "Where to?", "fields": fields, "workerPath": []}
+        answer = await self.ui.request_form(form)
+        self.note("filled", **answer)
+        self.ui.show_message(role="assistant", content="form is over")
+
+    async def scene_crash(self, rest: str) -> None:
+        raise RuntimeError("the runtime crashed")
+
+    async def scene_hang(self, rest: str) -> None:
+        """Ignores interrupts."""
+        while True:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                if self.adapter.exit_requested.is_set():
+                    raise
+
+    async def scene_child(self, rest: str) -> None:
+        child = await asyncio.create_subprocess_exec("sleep", "30", stdin=asyncio.subprocess.DEVNULL)
+        self.note("child", pid=child.pid)
+        await child.wait()
+        self.ui.show_message(role="assistant", content="child is gone")
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(Runtime().converse()))

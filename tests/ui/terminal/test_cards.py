@@ -1,0 +1,280 @@
+"""U24 and ui.md §4: a card is answered by the keys it names and by nothing else, and every answer says what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Play = Callable[..., Any]
+ESC, ENTER, TAB, CTRL_D, CTRL_L = "\x1b", "\r", "\t", "\x04", "\x0c"
+ASKED = "Approve? [y/N]"
+READY = "(y once"
+"""The keys are named once they count."""
+
+
+def ask(play: Play, *scenes: str, **size: int) -> Any:
+    """Plays scenes and waits until the first card has the keyboard."""
+    played = play(*(scenes or ("card",)), prompt=False, **size)
+    ready(played.terminal)
+    return played
+
+
+def ready(terminal: Any, card: int = 0) -> None:
+    """Until a card has the keyboard; `card`: the one that was drawn as the so-manieth."""
+    terminal.wait_for(re.compile(rf"(?s)(wants to run.*?){{{card}}}"))
+    terminal.wait_for(READY, anywhere=False)
+    terminal.settle(0.03)
+
+
+def answers(played: Any) -> list[dict[str, Any]]:
+    return [{key: note[key] for key in note if key not in ("type", "at")} for note in played.noted("answered")]
+
+
+def test_u24_y_approves_once_n_denies_with_a_reason_enter_denies_and_others_ask_again(play: Play) -> None:
+    played = ask(play, *["card"] * 6)
+    terminal = played.terminal
+    assert "why asked: rule r1 asks" in terminal.text and "remembered.yaml" in terminal.text
+    terminal.send("x")
+    terminal.wait_for("'x' is no answer")
+    terminal.wait_for(ASKED, anywhere=False)
+    terminal.settle(0.03)
+    terminal.send("y")
+    played.wait_noted("answered", 1)
+    ready(terminal, card=2)
+    terminal.send("n")
+    terminal.wait_for("Reason for the model")
+    terminal.enter("use main instead")
+    played.wait_noted("answered", 2)
+    for count, key in enumerate((ENTER, "s", "2", "q"), 3):
+        ready(terminal, card=count)
+        terminal.send(key)
+        played.wait_noted("answered", count)
+    assert answers(played) == [
+        {"approved": True, "by": "terminal"},
+        {"approved": False, "by": "terminal", "reason": "use main instead"},
+        {"approved": False, "by": "terminal"},
+        {"approved": True, "by": "terminal", "choice": "exact:session"},
+        {"approved": True, "by": "terminal", "choice": "prefix:always"},
+        {"approved": False, "by": "terminal", "stop": True},
+    ]
+
+
+def test_u24_d_shows_the_whole_diff_w_why_and_help_without_answering(play: Play) -> None:
+    played = ask(play, "diff")
+    terminal = played.terminal
+    assert "+line 50" not in terminal.text and "+line 99" in terminal.text
+    terminal.send("d")
+    terminal.wait_for("+line 50")
+    terminal.settle(0.05)
+    terminal.send("w")
+    terminal.settle(0.05)
+    terminal.send("?")
+    terminal.wait_for("deny and end the turn")
+    assert terminal.text.count("why asked: rule r1 asks") >= 2
+    terminal.send(ESC + "y")  # Alt+y is not y
+    terminal.settle(0.2)
+    assert played.noted("approvalResponse") == []
+    assert played.noted("interrupt") == []
+
+
+def test_u24_a_card_is_whole_again_after_the_window_became_narrow(play: Play) -> None:
+    played = ask(play, "long", columns=120)
+    terminal = played.terminal
+    terminal.resize(40, 30)
+    terminal.wait_for("word59; rm", anywhere=True)
+    terminal.settle(0.4)
+    command = "echo" + "".join(f"word{number}" for number in range(60)) + ";rm-rfthe_end"
+    assert command in terminal.unwrapped.replace("│", "")
+    assert max(len(row) for row in terminal.visible.split("\n")) <= 40
+    terminal.send("y")
+    assert played.wait_noted("answered")["approved"] is True
+
+
+def test_a_key_that_came_with_a_paste_or_with_the_terminals_own_words_is_no_answer(play: Play) -> None:
+    played = ask(play)
+    terminal = played.terminal
+    for sent in ("\x1b[200~text\x1b[201~y", "\x1b[1;1Ry", "\x1b[?1;2cy"):
+        terminal.send(sent)
+        terminal.settle(0.3)
+    assert played.noted("approvalResponse") == []
+    terminal.send("y")
+    assert played.wait_noted("answered")["approved"] is True
+
+
+def test_keys_pressed_before_the_card_was_drawn_and_pastes_never_answer_it(play: Play) -> None:
+    played = play()
+    terminal = played.terminal
+    played.say("late")
+    played.wait_noted("busy")
+    terminal.send("y")  # the loop is busy: it lies in the terminal's buffer when the card comes
+    terminal.wait_for(READY)
+    assert played.noted("approvalResponse") == []
+    terminal.paste("y\ny\n")
+    terminal.send("yyy")  # a paste by a terminal that does not mark it
+    terminal.settle(0.3)
+    assert played.noted("approvalResponse") == []
+    terminal.send("n")
+    terminal.wait_for("Reason for the model")
+    terminal.send(ESC)
+    terminal.wait_for(ASKED, anywhere=False)
+    terminal.settle(0.1)
+    terminal.send("y")
+    assert played.wait_noted("answered")["approved"] is True
+    terminal.wait_for("you> yy")  # what was typed and pasted is the draft's
+
+
+def test_a_draft_that_is_being_typed_when_the_card_comes_goes_on_and_does_not_answer_it(play: Play) -> None:
+    played = play()
+    terminal = played.terminal
+    played.say("soon")
+    played.wait_noted("userInput")
+    sentence = "yes, you may say so, but why not yet"
+    terminal.type(sentence, pause=0.03)
+    terminal.wait_for(ASKED)
+    terminal.wait_for(f"you> {sentence}")
+    terminal.wait_for(READY)
+    assert played.noted("approvalResponse") == []
+    terminal.send("y")
+    assert played.wait_noted("answered")["approved"] is True
+    terminal.wait_for(f"you> {sentence}")
+
+
+def test_u5_several_cards_queue_with_their_place_and_one_key_pressed_twice_answers_one(play: Play) -> None:
+    played = ask(play, "three")
+    terminal = played.terminal
+    terminal.wait_for("1 of 3")
+    assert "echo number 1" in terminal.text and "echo number 3" not in terminal.text
+    for place in ("2 of 3", "3 of 3"):
+        terminal.send(TAB)
+        terminal.wait_for(place)
+        ready(terminal)
+    assert "echo number 3" in terminal.text
+    terminal.send("y")
+    terminal.settle(0.15)
+    terminal.send("y")  # the same key again before the next card can have been read
+    terminal.wait_for("1 of 2")
+    ready(terminal)
+    assert len(answers(played)) == 1
+    terminal.send("q")
+    played.wait_noted("answered", 2)
+    terminal.wait_gone("1 of 2")
+    ready(terminal)
+    terminal.send("y")
+    played.wait_noted("answered", 3)
+    assert [answer["approved"] for answer in answers(played)] == [True, False, True]
+    assert len({note["requestId"] for note in played.noted("approvalResponse")}) == 3
+
+
+def test_tab_and_ctrl_l_draw_the_only_card_again_without_answering_it(play: Play) -> None:
+    played = ask(play)
+    terminal = played.terminal
+    for count, key in enumerate((TAB, CTRL_L, TAB), 2):
+        terminal.send(key)
+        ready(terminal, card=count)
+    assert terminal.text.count("echo hello\n") == 4
+    assert played.noted("approvalResponse") == []
+
+
+def test_a_card_that_was_pushed_away_by_output_is_drawn_again_before_it_can_be_answered(play: Play) -> None:
+    played = ask(play, "chatty")
+    terminal = played.terminal
+    terminal.send("y")
+    terminal.wait_for("logged by other code")
+    ready(terminal, card=3)
+    assert "echo number 2" in terminal.visible
+    first, second, again = (match.start() for match in re.finditer("wants to run", terminal.text))
+    assert first < terminal.text.index("approved") < second < terminal.text.index("flood 199") < again
+    terminal.send("y")
+    played.wait_noted("answered", 2)
+
+
+def test_what_was_typed_for_one_question_is_not_seen_at_the_next(play: Play) -> None:
+    played = ask(play, "denied")
+    terminal = played.terminal
+    terminal.send("n")
+    terminal.wait_for("Reason for the model")
+    terminal.enter("use main instead")
+    terminal.wait_for(re.compile(r"A form is to be filled in[^\n]*\n\?\n"), anywhere=False)
+    terminal.wait_for("Target branch", anywhere=False)
+    assert "? use main" not in terminal.visible
+
+
+def test_u4_a_card_answered_in_another_ui_closes_and_says_who_answered(play: Play) -> None:
+    played = ask(play, "elsewhere")
+    terminal = played.terminal
+    Path(f"{played.notes}.go").touch()
+    terminal.wait_for("approved by browser")
+    terminal.wait_gone(ASKED)
+    terminal.enter("y")
+    terminal.wait_for("heard: y")
+    assert played.noted("approvalResponse")[0]["source"] == "browser"
+    assert len(played.noted("approvalResponse")) == 1
+
+
+def test_u8_e_edits_as_a_form_an_invalid_value_keeps_the_card_and_shows_the_error(play: Play) -> None:
+    played = ask(play, "edit")
+    terminal = played.terminal
+    terminal.send("e")
+    terminal.wait_for("Target branch")
+    terminal.wait_for("? main")
+    terminal.enter("bad")
+    terminal.wait_for("one of origin, upstream")
+    terminal.send(ENTER)
+    terminal.wait_for("Force")
+    terminal.settle(0.05)
+    terminal.send(ENTER)
+    terminal.wait_for("These will be sent:")
+    terminal.settle(0.1)
+    terminal.send("y")
+    terminal.wait_for("✗ branch: no such branch")
+    assert answers(played) == []
+    ready(terminal)
+    terminal.send("e")
+    terminal.wait_for("✗ no such branch")
+    terminal.enter("dev")
+    terminal.wait_for("one of origin, upstream")
+    terminal.settle(0.05)
+    terminal.enter("upstream")
+    terminal.settle(0.05)
+    terminal.send(ENTER)
+    terminal.wait_for('branch = "dev"')
+    terminal.settle(0.1)
+    terminal.send("y")
+    answer = played.wait_noted("answered")
+    assert answer["args"] == {"branch": "dev", "remote": "upstream", "force": False}
+
+
+def test_without_fields_the_edit_is_the_arguments_as_json_and_must_be_an_object(play: Play) -> None:
+    played = ask(play)
+    terminal = played.terminal
+    terminal.send("e")
+    terminal.wait_for('? {"cmd": "echo hello"}')
+    terminal.enter("[1]")
+    terminal.wait_for("These will be sent:")
+    terminal.settle(0.1)
+    terminal.send("y")
+    terminal.wait_for("the arguments are one JSON object")
+    terminal.settle(0.05)
+    terminal.send("\x15")
+    terminal.enter('{"cmd": "ls"}')
+    terminal.wait_for('cmd": "ls"')
+    terminal.wait_for("Send? [y/N]", anywhere=False)
+    terminal.settle(0.1)
+    terminal.send("y")
+    assert played.wait_noted("answered")["args"] == {"cmd": "ls"}
+
+
+def test_who_denies_a_call_of_their_own_is_asked_for_no_reason(play: Play) -> None:
+    played = ask(play, "own")
+    played.terminal.send("n")
+    answer = played.wait_noted("answered")
+    assert answer["approved"] is False and "reason" not in answer
+    assert "Reason for the model" not in played.terminal.text
+
+
+def test_a_remembered_choice_is_said_where_the_card_ended(play: Play) -> None:
+    played = ask(play, "card")
+    played.terminal.send("2")
+    played.terminal.wait_for("approved · remembered (always for this project, in remembered.yaml): echo")

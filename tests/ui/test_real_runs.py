@@ -1,0 +1,72 @@
+"""The real command into a pipe: a scripted model, a real process, every level (U11, U28, U37; W45)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from golem_forge.events.envelope import Event
+
+FORGE = Path(sys.executable).with_name("forge")
+SCRIPT = """
+turns:
+  - think: hm
+    say: "I will look.\\x1b[2J"
+    calls:
+      - {tool: file_exists, args: {path: /workspace/a}}
+      - {tool: write_file, args: {path: /workspace/a, content: x}}
+  - say: "All\\ndone."
+    chunks: 3
+"""
+DENIED = "✗ write_file - approval_denied: Auto-deny mode: write_file requires approval"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "demo.yaml").write_text(SCRIPT)
+    return tmp_path
+
+
+def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(FORGE), "run", "-m", "scripted:demo.yaml", "-i", "go", *words],
+        cwd=project,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize("level", ["quiet", "summary", "normal", "debug"])
+def test_u11_the_answer_on_stdout_the_rows_of_the_level_on_stderr(project: Path, level: str) -> None:
+    ran = run(project, "--trace", level)
+    assert (ran.returncode, ran.stdout) == (0, "All\ndone.\n"), ran.stderr
+    assert "\x1b" not in ran.stderr
+    lines = ran.stderr.splitlines()
+    from_summary = ["> go", DENIED]
+    from_normal = ["hm", "I will look.\\x1b[2J", "session completed"]
+    expected = {"quiet": [], "summary": from_summary}.get(level, from_summary + from_normal)
+    assert [line for line in lines if line in from_summary + from_normal] == sorted(expected, key=lines.index)
+    assert any(line.startswith("total: ") for line in lines) == (level != "quiet")
+    assert any(line.startswith("✓ file_exists") for line in lines) == (level in ("normal", "debug"))
+    assert any(line.startswith("event {") for line in lines) == (level == "debug")
+    assert level != "quiet" or lines == []
+    assert not (project / "a").exists()
+
+
+def test_u37_json_lines_are_envelopes_and_recorded_ones_gapless(project: Path) -> None:
+    ran = run(project, "--json", "--trace", "quiet")
+    events = [Event.from_json(line) for line in ran.stdout.splitlines()]
+    assert [event.type for event in events][-2:] == ["sessionEnd", "runResult"]
+    assert events[-1].wire["response"] == "All\ndone."
+    seqs = [event.seq for event in events]
+    assert seqs == sorted(seqs)
+    recorded = [event.seq for event in events if event.type not in ("streaming", "toolOutput", "toolProgress")]
+    assert recorded == list(range(1, len(recorded) + 1))
+    assert ran.stderr == ""

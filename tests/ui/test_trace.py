@@ -1,0 +1,541 @@
+"""The rows of ui.md §5 at each level, by their exact texts (U11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+from golem_forge.ui.rendering.lines import plain_text
+from golem_forge.ui.trace import TraceFormatter, TraceLevel, create_trace_formatter
+
+LEVELS = ["quiet", "summary", "normal", "debug"]
+DECISION = {
+    "verdict": "ask",
+    "decidedBy": {"source": "rule", "verdict": "ask", "id": "no-push", "reason": "pushes", "file": "f.yaml", "line": 3},
+    "risk": "high",
+    "answeredBy": "person",
+    "fingerprint": "abc123",
+    "remembered": "session",
+}
+
+
+def started(call: str = "c1", **fields: Any) -> tuple[str, dict[str, Any]]:
+    base = {"toolCallId": call, "toolName": "git_push", "args": {"branch": "m" * 80}, "caller": "llm"}
+    return "toolStarted", {**base, **fields}
+
+
+def ended(call: str = "c1", **fields: Any) -> tuple[str, dict[str, Any]]:
+    base = {
+        "toolCallId": call,
+        "toolName": "git_push",
+        "args": {},
+        "status": "success",
+        "durationMs": 12,
+        "decision": DECISION,
+        "truncated": False,
+        "value": {"kind": "text", "content": "pushed"},
+    }
+    return "toolResult", {**base, **fields}
+
+
+def failed(**fields: Any) -> tuple[str, dict[str, Any]]:
+    kind, data = ended(status="execution_failed", error="rejected", **fields)
+    return kind, {name: value for name, value in data.items() if name != "value"}
+
+
+def said(role: str, content: str) -> tuple[str, dict[str, Any]]:
+    return "message", {"message": {"role": role, "content": content}}
+
+
+def stream(delta: str, done: bool = False, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "streaming", {"requestId": "r1", "delta": delta, "done": done, "channel": "text", **fields}
+
+
+CARD = {
+    "requestId": "q1",
+    "type": "tool_call",
+    "description": "git_push: Push.",
+    "tool": "git_push",
+    "args": {},
+    "payload": "git push",
+    "effects": [],
+    "risk": "high",
+    "riskReasons": [],
+    "why": "rule no-push",
+    "choices": [],
+    "fingerprint": "f",
+    "argsKey": "k",
+    "previouslyDenied": 0,
+    "waiting": 1,
+    "warnings": [],
+    "workerPath": [],
+}
+FORM = {"requestId": "q2", "source": "server x", "title": "Sign in", "message": "Who?", "fields": [{"name": "user"}]}
+USED = {"input": 1234, "output": 56, "cached": 200, "cost": 0.0123}
+
+TITLE = "── git_push wants to run · risk high " + "─" * 20
+TOTAL = "total: 1,234 in (200 cached) · 56 out · $0.0123 · 1 tool call"
+DECIDED = (
+    "  decision: ask by rule no-push: pushes (f.yaml:3) · risk high · answered by person"
+    " · remembered: session · fingerprint abc123"
+)
+END = ("sessionEnd", {"reason": "completed"})
+ROWS: dict[str, tuple[list[tuple[str, dict[str, Any]]], str, str, str, str]] = {
+    # what happens: quiet, summary, normal, debug (raw events left out)
+    "final answer": ([said("assistant", "Done.\n"), END], "Done.", "Done.", "Done.|session completed", "="),
+    "an answer on the way to another": (
+        [
+            said("assistant", "First I push."),
+            started(args={}),
+            said("assistant", "Done."),
+            ("inputPrompt", {"requestId": "i", "prompt": ">"}),
+        ],
+        "Done.",
+        "Done.",
+        "First I push.|▸ git_push|Done.",
+        "First I push.|▸ git_push|  {}|Done.",
+    ),
+    "approval": (
+        [
+            ("approvalRequired", CARD),
+            (
+                "approvalResolved",
+                {
+                    "requestId": "q1",
+                    "approved": False,
+                    "by": "timeout",
+                    "edited": False,
+                    "reason": "No answer within 1 s.",
+                },
+            ),
+        ],
+        f"{TITLE}|│ git push|  why asked: rule no-push|denied by timeout: No answer within 1 s.",
+        "=",
+        "=",
+        "=",
+    ),
+    "approval that is remembered": (
+        [
+            ("approvalRequired", {**CARD, "choices": [{"id": "c", "label": "every call", "scope": "session"}]}),
+            (
+                "approvalResolved",
+                {"requestId": "q1", "approved": True, "by": "terminal", "edited": False, "choice": "c"},
+            ),
+        ],
+        f"{TITLE}|│ git push|  why asked: rule no-push|  1  approve and remember (session): every call"
+        "|approved · remembered (session): every call",
+        "=",
+        "=",
+        "=",
+    ),
+    "form": (
+        [("formRequired", {**FORM, "workerPath": []}), ("formResolved", {"requestId": "q2", "action": "cancel"})],
+        "── server x asks: Sign in|  Who?|  user|form: cancel",
+        "=",
+        "=",
+        "=",
+    ),
+    "error status": ([("status", {"type": "error", "message": "no key"})], "error: no key", "=", "=", "="),
+    "answer to a slash command": (
+        [("status", {"type": "info", "message": "two\nlines", "code": "command"})],
+        "two|lines",
+        "=",
+        "=",
+        "=",
+    ),
+    "end by error": (
+        [("sessionEnd", {"reason": "error", "message": "it broke"})],
+        "session ended with an error: it broke",
+        "=",
+        "=",
+        "=",
+    ),
+    "an error that was told is not told again": (
+        [
+            said("user", "hi"),
+            ("status", {"type": "error", "message": "it broke"}),
+            ("sessionEnd", {"reason": "error", "message": "it broke"}),
+        ],
+        "error: it broke|session ended with an error",
+        "> hi|error: it broke|session ended with an error",
+        "=",
+        "=",
+    ),
+    "an error before anything ran": (
+        [("status", {"type": "error", "message": "no key"}), ("sessionEnd", {"reason": "error", "message": "no key"})],
+        "error: no key|nothing was run",
+        "=",
+        "=",
+        "=",
+    ),
+    "end by interrupt": ([("sessionEnd", {"reason": "interrupted"})], "session interrupted", "=", "=", "="),
+    "user text": ([said("user", "hi\nthere")], "", "> hi|> there", "=", "="),
+    "long user text": (
+        [said("user", "\n".join(f"row {number}" for number in range(3000)))],
+        "",
+        "|".join(f"> row {number}" for number in range(20))
+        + "|… 2,975 lines …|"
+        + "|".join(f"> row {number}" for number in range(2995, 3000)),
+        "=",
+        "=",
+    ),
+    "warning": ([("status", {"type": "warning", "message": "old file"})], "", "warning: old file", "=", "="),
+    "failed call": (
+        [failed()],
+        "",
+        "✗ git_push - execution_failed: rejected",
+        "=",
+        f"✗ git_push - execution_failed: rejected|{DECIDED}",
+    ),
+    "what a person ran": (
+        [started(caller="human", args={}), ended(decision=None)],
+        "✓ git_push (text) (12 ms)|  pushed",
+        "=",
+        "▸ git_push [human]|✓ git_push (text) (12 ms)|  pushed",
+        "▸ git_push [human]|  {}|✓ git_push (text) (12 ms)|  pushed",
+    ),
+    "what a person ran and was refused": (
+        [failed(decision=None), ("status", {"type": "error", "message": "rejected", "code": "command"})],
+        "rejected",
+        "✗ git_push - execution_failed: rejected",
+        "=",
+        "=",
+    ),
+    "totals at the end": (
+        [
+            (
+                "usageUpdated",
+                {
+                    "requestId": "r",
+                    "workerId": "w",
+                    "input": 1,
+                    "output": 2,
+                    "cached": 0,
+                    "cost": None,
+                    "session": USED,
+                },
+            ),
+            ended(decision=None, value={"kind": "text", "content": ""}),
+            END,
+        ],
+        "",
+        TOTAL,
+        f"✓ git_push (text) (12 ms)|session completed|{TOTAL}",
+        f"usage: 1 in · 2 out · cost unknown|✓ git_push (text) (12 ms)|session completed|{TOTAL}",
+    ),
+    "streaming": (
+        [
+            stream("one\ntw"),
+            stream("o"),
+            stream("", done=True),
+            said("assistant", "one\ntwo"),
+            ("inputPrompt", {"requestId": "i", "prompt": ">"}),
+        ],
+        "one|two",
+        "one|two",
+        "one|two",
+        "one|two",
+    ),
+    "tool started": (
+        [started(label="Push", caller="human")],
+        "",
+        "",
+        '▸ git_push (Push) [human] branch="' + "m" * 58 + "…",
+        '▸ git_push (Push) [human]|  {|    "branch": "' + "m" * 80 + '"|  }',
+    ),
+    "result": (
+        [ended(decision={"verdict": "preApproved", "risk": "low", "answeredBy": "nobody"})],
+        "",
+        "",
+        "✓ git_push (text) (12 ms)|  pushed",
+        "✓ git_push (text) (12 ms)|  pushed|  decision: preApproved · risk low",
+    ),
+    "progress": (
+        [started(args={}), ("toolProgress", {"toolCallId": "c1", "progress": 3, "total": 10, "message": "objects"})],
+        "",
+        "",
+        "▸ git_push|  git_push 3/10 objects",
+        "▸ git_push|  {}|  git_push 3/10 objects",
+    ),
+    "live output is not repeated by the result": (
+        [
+            started(args={}),
+            ("toolOutput", {"toolCallId": "c1", "stream": "stdout", "delta": "compil"}),
+            ("toolOutput", {"toolCallId": "c1", "stream": "stdout", "delta": "ing\nlin"}),
+            ended(decision=None, value={"kind": "exec.result", "exit_code": 0, "output": "compiling\nlin"}),
+        ],
+        "",
+        "",
+        "▸ git_push|  │ compiling|  │ lin|✓ git_push - exit 0 (12 ms)",
+        "▸ git_push|  {}|  │ compiling|  │ lin|✓ git_push - exit 0 (12 ms)",
+    ),
+    "worker tree": (
+        [
+            (
+                "workerUpdate",
+                {"workerId": "w2", "name": "analyzer", "task": "count", "status": "running", "depth": 1, "model": "m"},
+            )
+        ],
+        "",
+        "",
+        "  ● analyzer - count (m)",
+        "=",
+    ),
+    "plan": (
+        [
+            (
+                "planUpdated",
+                {
+                    "plan": [
+                        {"step": "a", "status": "completed"},
+                        {"step": "b", "status": "in_progress"},
+                        {"step": "c", "status": "pending"},
+                    ],
+                    "explanation": "why",
+                },
+            )
+        ],
+        "",
+        "",
+        "why|[x] a|[>] b|[ ] c",
+        "=",
+    ),
+    "diffs": (
+        [
+            (
+                "diffSummary",
+                {
+                    "requestId": "d",
+                    "summaries": [{"path": "/w/a", "operation": "update", "additions": 1, "deletions": 0}],
+                },
+            ),
+            ("diffContent", {"requestId": "d", "path": "/w/a", "modified": "x\n\n", "original": "x\n", "isNew": False}),
+        ],
+        "",
+        "",
+        "/w/a: +1 −0|/w/a: +1 −0|--- a/w/a|+++ b/w/a|@@ -1 +1,2 @@| x|+",
+        "=",
+    ),
+    "manual tools": (
+        [("manualToolsAvailable", {"tools": [{"name": "x"}, {"name": "git_push", "category": "Git"}]})],
+        "",
+        "",
+        "Git: /git_push|Other: /x",
+        "=",
+    ),
+    "info": ([("status", {"type": "info", "message": "loaded"})], "", "", "loaded", "="),
+    "system message": ([said("system", "be good")], "", "", "", "system: be good"),
+    "context": (
+        [("contextUsage", {"tokensUsed": 10, "tokenLimit": 1000, "exceeded": False})],
+        "",
+        "",
+        "",
+        "context: 10 of 1,000 tokens",
+    ),
+    "compaction": (
+        [("contextCompacted", {"before": 9000, "after": 100})],
+        "",
+        "",
+        "context compacted: 9,000 → 100 tokens",
+        "=",
+    ),
+    "walls": (
+        [
+            (
+                "wallsReport",
+                {"level": "none", "guarantees": [], "missing": ["G1"], "cause": "no bwrap", "fix": "install it"},
+            )
+        ],
+        "",
+        "",
+        "walls: none; without G1; no bwrap; install it",
+        "=",
+    ),
+    "start": (
+        [
+            (
+                "sessionStarted",
+                {
+                    "worker": "main",
+                    "model": "m:x",
+                    "mode": "chat",
+                    "approvalMode": "interactive",
+                    "zones": [{"name": "w", "mode": "rw"}],
+                    "resumed": True,
+                },
+            )
+        ],
+        "",
+        "",
+        "main on m:x · approval interactive · zones /w rw · resumed",
+        "=",
+    ),
+}
+
+
+def run(level: str, events: list[tuple[str, dict[str, Any]]], worker: str = "root") -> list[str]:
+    formatter = create_trace_formatter(level)
+    shown: list[str] = []
+    bus = EventBus("s")
+    bus.on("*", lambda event: shown.extend(plain_text(formatter.format(event)).splitlines()))
+    for kind, data in events:
+        bus.emit(kind, data, worker)
+    return shown
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("row", ROWS)
+def test_u11_each_row_at_each_level(row: str, level: str) -> None:
+    events, *texts = ROWS[row]
+    wanted = ""
+    for text in texts[: LEVELS.index(level) + 1]:
+        wanted = wanted if text == "=" else text
+    shown = run(level, events)
+    raw = [line for line in shown if line.startswith("event {")]
+    assert "|".join(line for line in shown if line not in raw) == wanted
+    assert len(raw) == (len(events) if level == "debug" else 0)
+
+
+def test_u11_a_whole_run_at_quiet_is_the_answer_and_a_newline() -> None:
+    events = [
+        said("user", "push it"),
+        stream("I will"),
+        stream("", done=True),
+        said("assistant", "I will"),
+        started(),
+        failed(),
+        stream("Done", requestId="r2"),
+        stream("", done=True, requestId="r2"),
+        said("assistant", "Done\n\n"),
+        (
+            "usageUpdated",
+            {"requestId": "r", "workerId": "w", "input": 1, "output": 2, "cached": 0, "cost": None, "session": USED},
+        ),
+        END,
+    ]
+    assert run("quiet", events) == ["Done"]
+    summary = run("summary", events)
+    assert summary == [
+        "> push it",
+        "✗ git_push - execution_failed: rejected",
+        "Done",
+        f"{TOTAL}, 1 failed",
+    ]
+
+
+def test_words_before_a_request_that_failed_are_no_answer() -> None:
+    events = [said("assistant", "Let me see"), stream("Hm", requestId="r2"), ("sessionEnd", {"reason": "interrupted"})]
+    assert run("quiet", events) == ["session interrupted"]
+
+
+def test_sub_workers_speak_under_their_name_and_never_the_final_answer() -> None:
+    child = {"workerId": "w2", "name": "analyzer", "task": "t", "status": "running", "depth": 1}
+    for level, wanted in (
+        ("quiet", ["mine"]),
+        ("normal", ["  ● analyzer - t", "analyzer │ theirs", "mine", "session completed"]),
+    ):
+        formatter = create_trace_formatter(level)
+        shown = ""
+        for kind, data, worker in (
+            ("workerUpdate", child, "w2"),
+            (*said("assistant", "theirs"), "w2"),
+            (*said("assistant", "mine"), "root"),
+            (*said("assistant", "theirs"), "w2") if level == "quiet" else ("status", {"type": "x"}, ""),
+            (*END, "root"),
+        ):
+            shown += plain_text(formatter.format(Event(kind, data, worker_id=worker)))
+        assert shown.splitlines() == wanted
+    assert create_trace_formatter("normal").worker_tree() == []
+
+
+def test_the_calls_of_a_sub_worker_carry_its_name() -> None:
+    child = {"workerId": "w2", "name": "analyzer", "task": "t", "status": "running", "depth": 1}
+    output = {"toolCallId": "c1", "stream": "stdout", "delta": "half\n"}
+    events = (
+        ("workerUpdate", child),
+        started(args={}),
+        ("toolProgress", {"toolCallId": "c1", "progress": 1}),
+        ("toolOutput", output),
+        ended(decision=None),
+        failed(decision=None),
+    )
+    for level, wanted in (
+        ("quiet", []),
+        ("summary", ["analyzer │ ✗ git_push - execution_failed: rejected"]),
+        (
+            "normal",
+            [
+                "  ● analyzer - t",
+                "analyzer │ ▸ git_push",
+                "analyzer │   git_push 1",
+                "analyzer │   │ half",
+                "analyzer │ ✓ git_push (text) (12 ms)",
+                "analyzer │   pushed",
+                "analyzer │ ✗ git_push - execution_failed: rejected",
+            ],
+        ),
+    ):
+        formatter = create_trace_formatter(level)
+        shown = "".join(plain_text(formatter.format(Event(kind, data, worker_id="w2"))) for kind, data in events)
+        assert shown.splitlines() == wanted
+
+
+def test_withdrawn_text_is_called_so_and_replaced_text_continues() -> None:
+    cut = [stream("wrong\nhalf"), stream("", discarded=True), stream("right\n"), stream("", done=True)]
+    assert run("normal", cut) == ["wrong", "(withdrawn: the text above does not count)", "right"]
+    again = [stream("one\ntw"), stream("", whole="one\ntwo\nthree"), stream("", done=True)]
+    assert run("normal", again) == ["one", "two", "three"]
+
+
+def test_thinking_ends_where_the_text_begins_and_an_interrupted_message_is_not_repeated() -> None:
+    events = [
+        stream("let me\nsee", channel="thinking"),
+        stream("half"),
+        stream("", done=True),
+        said("assistant", "half\n[interrupted]"),
+    ]
+    assert run("normal", events) == ["let me", "see", "half", "[interrupted]"]
+    formatter = create_trace_formatter("normal")
+    assert formatter.format(Event(*events[0])) == [[("thinking", "let me")]]
+    assert run("normal", [stream("hm", channel="thinking"), stream("", done=True)]) == ["hm"]
+    both = [stream("a\n", channel="thinking"), stream("b\n"), stream("", done=True, discarded=True)]
+    assert run("normal", both) == ["a", "b", "(withdrawn: the text above does not count)"]
+
+
+def test_what_still_waits_can_be_had_without_an_end() -> None:
+    quiet, normal = create_trace_formatter("quiet"), create_trace_formatter("normal")
+    quiet.format(Event(*said("assistant", "so far")))
+    normal.format(Event(*stream("half a line")))
+    assert plain_text(quiet.rest()) == "so far\n"
+    assert plain_text(normal.rest()) == "half a line\n"
+
+
+def test_the_level_is_one_of_four_and_can_be_changed_on_the_way() -> None:
+    with pytest.raises(ValueError, match="loud"):
+        create_trace_formatter("loud")
+    formatter = create_trace_formatter(TraceLevel.QUIET)
+    assert isinstance(formatter, TraceFormatter)
+    info = Event("status", {"type": "info", "message": "hello"})
+    assert formatter.format(info) == []
+    formatter.level = TraceLevel.NORMAL
+    assert formatter.format(info) == [[("dim", "hello")]]
+
+
+def test_with_a_width_words_of_ours_are_broken_between_words_and_text_of_others_stays_as_it_is() -> None:
+    formatter = create_trace_formatter("normal", lambda: 30)
+    notice = Event("status", {"type": "warning", "message": "the file forge.yaml is older than the program itself"})
+    table = Event("status", {"type": "info", "code": "command", "message": "  --to  text  where the branch is to go"})
+    asked = Event("message", {"message": {"role": "user", "content": "word " * 20}})
+    assert plain_text(formatter.format(notice)).splitlines() == [
+        "warning: the file forge.yaml",
+        "  is older than the program",
+        "  itself",
+    ]
+    assert plain_text(formatter.format(table)).splitlines() == [
+        "  --to  text  where the",
+        "              branch is to go",
+    ]
+    assert plain_text(formatter.format(asked)) == "> " + "word " * 20 + "\n"

@@ -1,0 +1,203 @@
+"""Tools run by slash commands and forms: ui.md §6, cases U12 to U16."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from golem_forge import tool
+
+ONLY_MODELS = 'is a tool for models only; @tool(mode="both") lets people call it too'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/tool git_push --branch=main --force",
+        "/t git_push --branch main --force",
+        "/git_push --branch main --force",
+        "/GIT_PUSH -b main -f",
+        "/Tool Git_Push --force --branch 'main'",
+    ],
+)
+async def test_u12_every_way_runs_the_same_tool(host: Any, ran: Any, line: str) -> None:
+    assert await host.type(line) == ""
+    assert ran == [{"branch": "main", "remote": "origin", "force": True}]
+    (started,), (result,) = host.of("toolStarted"), host.of("toolResult")
+    assert (started["caller"], result["status"], result["value"]["content"]) == ("human", "success", "pushed main")
+
+
+async def test_a_call_that_was_not_let_run_says_so_to_the_person(make_host: Any, ran: Any) -> None:
+    """No UI can tell by the events alone whose call it was that never started."""
+    host = make_host(approval="auto_deny")
+    assert await host.type("/write_file --path a --content b") == (
+        "error: Auto-deny mode: write_file requires approval"
+    )
+    assert host.of("toolStarted") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('/say --msg ""', {"msg": ""}),
+        ("/say --n 5", {"n": 5}),
+        ("/say --msg -hello", {"msg": "-hello"}),
+        ("/say --count -5", {"count": -5}),
+        ("/say -abc", {"a": True, "b": True, "c": True}),
+        ("/say --no-a", {"a": False}),
+        ("/say --tag x --tag y", {"tag": ["x", "y"]}),
+        ("/say --msg 007", {"msg": "007"}),
+    ],
+)
+async def test_u14_the_schema_decides(host: Any, ran: Any, line: str, expected: dict[str, Any]) -> None:
+    assert await host.type(line) == ""
+    assert {name: ran[0][name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/say --n abc", "error: '--n' at position 5: expected integer, got \"abc\""),
+        ("/git_push --brnach x", "error: Unknown option '--brnach' at position 10 (did you mean '--branch'?)"),
+        ("/git_push --branch", "error: Missing value for '--branch' at position 10"),
+        ("/git_push", "error: Missing required: branch"),
+        ("/git_push --remote x", "error: '--remote' at position 10: must be one of origin, upstream"),
+        ("/git_push main", "error: Unexpected argument 'main' at position 10"),
+        ("/tool   git_push  main", "error: Unexpected argument 'main' at position 18"),
+        ("/stauts", "error: Unknown command '/stauts' (did you mean '/status'?)"),
+        ("/git_pusch", "error: Unknown command '/git_pusch' (did you mean '/git_push'?)"),
+        ('/tool "x', "error: Unclosed double quote at position 6"),
+        ("/secret_plan", f"error: 'secret_plan' {ONLY_MODELS}"),
+        ("/Secret_Plan now", f"error: 'secret_plan' {ONLY_MODELS}"),
+        ("/tool secret_plan", f"error: 'secret_plan' {ONLY_MODELS}"),
+        ("/tool secret_plans", "error: Unknown tool 'secret_plans'."),
+        ("/secret_plans", "error: Unknown command '/secret_plans'"),
+        ("hello", "error: That is no command: a command is / and a name; /help lists them"),
+    ],
+)
+async def test_u13_u14_u15_what_is_wrong_is_said_where_it_is(host: Any, ran: Any, line: str, said: str) -> None:
+    assert await host.type(line) == said
+    assert ran == [] and host.of("toolStarted") == []
+
+
+async def test_u15_a_built_in_wins_and_tool_reaches_the_other(host: Any, ran: Any) -> None:
+    assert "/status" in await host.type("/help") and ran == []
+    assert await host.type("/tool help --word x") == ""
+    assert ran == [{"help": "x"}]
+
+
+async def test_u16_missing_values_open_a_form_with_the_given_ones(host: Any, ran: Any) -> None:
+    host.ui.attach("terminal")
+    command = asyncio.create_task(host.type("/git_push --remote upstream"))
+    await host.until(lambda: host.of("formRequired"))
+    (form,) = host.of("formRequired")
+    assert (form["title"], form["source"]) == ("Push to Remote", "command")
+    by_name = {each["name"]: each for each in form["fields"]}
+    assert [each["value"] for each in by_name["remote"]["options"]] == ["origin", "upstream"]
+    assert (by_name["remote"]["type"], by_name["remote"]["default"]) == ("select", "upstream")
+    assert (by_name["force"]["type"], by_name["branch"]["required"]) == ("boolean", True)
+    values = {"branch": "dev", "remote": "upstream", "force": True}
+    host.bus.emit("formResponse", {"requestId": form["requestId"], "action": "accept", "values": values})
+    assert await command == "" and ran == [{"branch": "dev", "remote": "upstream", "force": True}]
+
+
+async def test_u16_i_opens_the_form_although_nothing_is_missing(host: Any, ran: Any) -> None:
+    host.ui.attach("terminal")
+    command = asyncio.create_task(host.type("/git_push --branch main -i"))
+    await host.until(lambda: host.of("formRequired"))
+    (form,) = host.of("formRequired")
+    values = {each["name"]: each.get("default", "") for each in form["fields"]}
+    host.bus.emit("formResponse", {"requestId": form["requestId"], "action": "accept", "values": values})
+    assert await command == "" and ran == [{"branch": "main", "remote": "origin", "force": False}]
+
+
+async def test_a_form_that_is_wrong_comes_back_with_its_error(host: Any, ran: Any) -> None:
+    host.ui.attach("terminal")
+    command = asyncio.create_task(host.type("/say -i"))
+    await host.until(lambda: host.of("formRequired"))
+    first = host.of("formRequired")[0]
+    values = {"msg": "kept", "n": "many"}
+    host.bus.emit("formResponse", {"requestId": first["requestId"], "action": "accept", "values": values})
+    await host.until(lambda: len(host.of("formRequired")) == 2)
+    again = host.of("formRequired")[1]
+    by_name = {each["name"]: each for each in again["fields"]}
+    assert "error" in by_name["n"] and "error" not in by_name["msg"] and by_name["msg"]["default"] == "kept"
+    host.bus.emit("formResponse", {"requestId": again["requestId"], "action": "accept", "values": {"n": 3}})
+    assert await command == "" and ran[0]["n"] == 3
+
+
+async def test_a_closed_form_runs_nothing(host: Any, ran: Any) -> None:
+    host.ui.attach("terminal")
+    command = asyncio.create_task(host.type("/git_push"))
+    await host.until(lambda: host.of("formRequired"))
+    answer = {"requestId": host.of("formRequired")[0]["requestId"], "action": "cancel"}
+    host.bus.emit("formResponse", answer)
+    assert await command == "Nothing was run." and ran == []
+
+
+async def test_u16_the_ui_goes_while_the_form_is_open(host: Any, ran: Any) -> None:
+    gone = host.ui.attach("terminal")
+    command = asyncio.create_task(host.type("/git_push"))
+    await host.until(lambda: host.of("formRequired"))
+    gone()
+    assert await command == "error: Missing required: branch" and ran == []
+
+
+async def test_u16_without_a_ui_i_says_what_to_do(host: Any) -> None:
+    assert await host.type("/git_push --branch x -i") == (
+        "error: No form can be shown here: give the values as options instead of -i"
+    )
+
+
+async def test_a_secret_typed_as_an_option_is_not_shown_in_the_form(make_host: Callable[..., Any]) -> None:
+    got: list[str] = []
+
+    @tool(mode="manual")
+    def login(user: str, password: SecretStr) -> str:
+        got.append(f"{user} {password.get_secret_value()}")
+        return "in"
+
+    host = make_host(login)
+    host.ui.attach("terminal")
+    command = asyncio.create_task(host.type("/login --password canary-word"))
+    await host.until(lambda: host.of("formRequired"))
+    (form,) = host.of("formRequired")
+    assert "canary" not in repr(form)
+    answer = {"requestId": form["requestId"], "action": "accept", "values": {"user": "ann", "password": ""}}
+    host.bus.emit("formResponse", answer)
+    assert await command == "" and got == ["ann canary-word"]
+    assert "canary" not in repr([event.wire for event in host.events])
+
+
+async def test_commands_and_forms_come_over_the_bus(host: Any, ran: Any) -> None:
+    host.bus.emit("command", {"requestId": "1", "text": "/git_push --branch a"})
+    host.bus.emit("manualToolInvoke", {"toolName": "git_push", "args": {"branch": "b"}})
+    host.bus.emit("manualToolInvoke", {"toolName": "secret_plan", "args": {}})
+    host.bus.emit("manualToolInvoke", {"toolName": "git_push", "args": ["b"]})
+    host.bus.emit("command", {"requestId": "2", "text": "/nothing_like_it"})
+    await asyncio.wait_for(host.commands.settled(), 5)
+    assert sorted(each["branch"] for each in ran) == ["a", "b"]
+    ends = sorted(each["status"] for each in host.of("toolResult"))
+    assert ends == ["input_invalid", "success", "success", "tool_not_found"]
+    assert [each["type"] for each in host.of("status")] == ["error"]
+    assert {event.worker_id for event in host.events if event.type == "status"} == {"run-1"}
+
+
+async def test_after_the_end_nothing_is_heard_and_nothing_runs_on(make_host: Callable[..., Any]) -> None:
+    @tool(mode="manual")
+    async def wait() -> str:
+        await asyncio.sleep(60)
+        return "too late"
+
+    host = make_host(wait)
+    host.bus.emit("command", {"requestId": "1", "text": "/wait"})
+    await host.until(lambda: host.of("toolStarted"))
+    await asyncio.wait_for(host.commands.aclose(), 2)
+    assert [each["status"] for each in host.of("toolResult")] == ["interrupted"]
+    host.bus.emit("command", {"requestId": "2", "text": "/status"})
+    await asyncio.sleep(0.02)
+    assert host.of("status") == []
