@@ -15,7 +15,7 @@ from golem_forge import WorkerRuntime
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.ui.exit_codes import exit_code
 from golem_forge.ui.line_asking import card_data
-from golem_forge.ui.plain import create_plain_adapter
+from golem_forge.ui.plain import PlainAdapter
 from golem_forge.ui.rendering.card import card
 from golem_forge.ui.rendering.lines import plain_text
 
@@ -27,7 +27,7 @@ def answer(request: ApprovalRequest) -> dict[str, Any]:
 
 
 async def run(text: str) -> int:
-    runtime = WorkerRuntime(approval_callback=answer, ui_adapter=create_plain_adapter)
+    runtime = WorkerRuntime(approval_callback=answer, ui_adapter=PlainAdapter)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, runtime.interrupt)
     async with runtime:
         return exit_code(await runtime.run(text))

@@ -6,12 +6,14 @@ are read as the files they are. No key of the person who runs the tests reaches 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,3 +189,25 @@ def until(condition: Callable[[], Any], what: str, within: float = 15.0) -> Any:
 @pytest.fixture(name="until")
 def until_fixture() -> Callable[..., Any]:
     return until
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    """Part of a command line; whatever still holds it when the test is over was left behind."""
+    value = f"forge-test-{uuid.uuid4().hex}"
+    yield value
+    assert marked(value, 3) == [], "a process outlived its test"
+
+
+def marked(marker: str, within: float) -> list[str]:
+    """Command lines that hold the marker, once that stays so."""
+    end = time.monotonic() + within
+    while True:
+        found = []
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if marker.encode() in (line := place.read_bytes()):
+                    found.append(line.decode(errors="replace"))
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.02)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.conftest import marked
 
 from golem_forge import open_session
 from golem_forge.config.home import forge_home
@@ -30,27 +28,6 @@ def project(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "a.txt").write_text("alpha\n")
     return folder
-
-
-@pytest.fixture
-def marker() -> Iterator[str]:
-    value = f"agent-{uuid.uuid4().hex}"
-    yield value
-    assert _running(value, 3) == [], "a process outlived its test"
-
-
-def _running(marker: str, within: float) -> list[str]:
-    """Command lines that hold the marker, once that stays so."""
-    end = time.monotonic() + within
-    while True:
-        found = []
-        for place in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                if marker.encode() in (line := place.read_bytes()):
-                    found.append(line.decode(errors="replace"))
-        if not found or time.monotonic() > end:
-            return found
-        time.sleep(0.05)
 
 
 class Person:
@@ -174,7 +151,7 @@ async def test_forge_is_killed_and_nothing_stays(project: Path, marker: str, scr
         await asyncio.sleep(0.02)
     forge.send_signal(signal.SIGKILL)
     await forge.wait()
-    assert _running(marker, 1) == []
+    assert marked(marker, 1) == []
 
 
 async def test_an_interrupt_ends_the_whole_tree_and_keeps_what_was_said(project: Path, marker: str) -> None:
@@ -189,7 +166,7 @@ async def test_an_interrupt_ends_the_whole_tree_and_keeps_what_was_said(project:
         assert time.monotonic() - began < 1
         assert outcome.status == "interrupted"
         assert "so far" in outcome.text
-        assert _running(marker, 1) == []
+        assert marked(marker, 1) == []
 
 
 async def test_t24_sixty_four_sessions_at_once_and_none_is_left(project: Path, marker: str) -> None:

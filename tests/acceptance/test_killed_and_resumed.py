@@ -6,19 +6,18 @@ is left. The effects are counted where nobody who is killed can lie about them: 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 import signal
 import subprocess
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.conftest import marked
 
 MAIN = """\
 ---
@@ -64,27 +63,6 @@ MAY_HAVE_RUN = "may have run before the crash"
 NEVER_RAN = "interrupted before it started"
 ROUNDS, CALLS = 8, 400
 GO_ON = "turns: [{expect: go on, say: I went on.}]\n"
-
-
-@pytest.fixture
-def marker() -> Iterator[str]:
-    value = f"crash-{uuid.uuid4().hex}"
-    yield value
-    assert marked(value, 3) == [], "a process outlived its test"
-
-
-def marked(marker: str, within: float) -> list[str]:
-    """Command lines that hold the marker, once that stays so."""
-    end = time.monotonic() + within
-    while True:
-        found = []
-        for place in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                if marker.encode() in (line := place.read_bytes()):
-                    found.append(line.decode(errors="replace"))
-        if not found or time.monotonic() > end:
-            return found
-        time.sleep(0.02)
 
 
 @pytest.fixture

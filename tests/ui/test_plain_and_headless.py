@@ -12,7 +12,7 @@ from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.questions import InputUnavailable, create_runtime_ui
 from golem_forge.ui.headless import HeadlessAdapter, run_result_data
-from golem_forge.ui.plain import PlainAdapter, create_plain_adapter
+from golem_forge.ui.plain import PlainAdapter
 from golem_forge.workers.models.layer import Usage
 from golem_forge.workers.run_result import RunResult, RunStatus
 
@@ -180,7 +180,7 @@ async def test_u28_nobody_is_asked_and_no_prompt_is_printed(kind: str) -> None:
 
 async def test_u28_plain_lines_have_no_escape_byte() -> None:
     bus, out = EventBus("s"), io.StringIO()
-    adapter = create_plain_adapter(bus, output=out, trace_level="normal")
+    adapter = PlainAdapter(bus, output=out, trace="normal")
     await adapter.initialize()
     await adapter.initialize()
     told(bus)

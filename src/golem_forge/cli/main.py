@@ -1,6 +1,7 @@
 """`forge`: finds the verb and hands the rest over. Starts like a small program: only the verb that runs is imported.
 
-Exit codes: 0 done, 1 it failed, 2 usage or configuration, 3 denied, 4 no such thing, 124 timed out, 130 interrupted.
+Exit codes: 0 done, 1 it failed, 2 usage or configuration, 3 denied, 4 no such thing, 124 timed out, 130 interrupted;
+`forge run` has its own (`ui.exit_codes`).
 """
 
 from __future__ import annotations

@@ -49,9 +49,3 @@ class PlainAdapter:
     def _show(self, event: Event) -> None:
         if not self._output.gone:
             self._output.write(plain_text(self.formatter.format(event)))
-
-
-def create_plain_adapter(
-    bus: EventBus, output: TextIO | None = None, trace_level: TraceLevel | str = TraceLevel.NORMAL
-) -> PlainAdapter:
-    return PlainAdapter(bus, output=output, trace=trace_level)

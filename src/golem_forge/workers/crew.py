@@ -27,7 +27,7 @@ from golem_forge.workers.loop import Loop
 from golem_forge.workers.models.layer import Model
 from golem_forge.workers.models.names import check_compatible, key_variable, split_model
 from golem_forge.workers.models.opening import open_model
-from golem_forge.workers.models.usage import Meter
+from golem_forge.workers.models.usage import ASSUMED_CONTEXT_WINDOW, Meter
 from golem_forge.workers.prompting import PromptState, system_prompt
 from golem_forge.workers.roster import Roster
 from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
@@ -44,8 +44,6 @@ NOT_TRUSTED_NOW: Final = (
     "not trusted, so the tools of the changed code stay out of use; `forge trust` in the program's directory brings "
     "them back, and so does undoing the change"
 )
-_ASSUMED_WINDOW: Final = 128_000
-"""Tokens, where nobody knows a model's window."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -259,7 +257,7 @@ class Crew:
 
     def _loop(self, run: WorkerRun, model: Model) -> Loop:
         station, worker = run.station, run.worker
-        window = worker.max_context_tokens or model.context_window or _ASSUMED_WINDOW
+        window = worker.max_context_tokens or model.context_window or ASSUMED_CONTEXT_WINDOW
         dialogue = Dialogue(
             station=station,
             model=model,

@@ -8,6 +8,7 @@ appears at the root with the path of workers that led to it.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from golem_forge.tools.tool import Tool
 from golem_forge.workers.attachments import Attached, check_attachments, read_zone_attachments
 from golem_forge.workers.crew import Crew, WorkerRun
 from golem_forge.workers.messages import Attachment
+from golem_forge.workers.models.names import choose_child_model
 from golem_forge.workers.run_result import RunResult, RunStatus
 from golem_forge.workers.worker import Worker
 from golem_forge.workers.worker_zones import sandbox_for
@@ -144,7 +146,7 @@ async def _answered(
     if instructions:
         together = f"{worker.instructions}\n\n## Additional Instructions\n\n{instructions}"
         worker = replace(worker, instructions=together)
-    run = await crew.place(worker, model=worker.model or caller.model_name, caller=caller, task=task)
+    run = await crew.place(worker, model=choose_child_model(worker, caller.model_name).model, caller=caller, task=task)
     _tell(run, "running")
     result: RunResult | None = None
     try:
@@ -197,6 +199,4 @@ def _why(worker: Worker, result: RunResult) -> str:
 
 def _as_text(given: Any) -> str:
     """A typed input goes to the child as the JSON it is."""
-    import json
-
     return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
