@@ -16,7 +16,7 @@ BENCH  := build/bench-venv
 DOJO   := build/agentdojo-venv
 
 # System packages the tests need, by the names in scripts/system_packages.py.
-TEST_PARTS := bubblewrap
+TEST_PARTS := bubblewrap git
 
 # A caller's settings must not reach the tests or distort a measurement. Without byte-code files every
 # import is compiled anew, which makes start-up two to four times slower.
@@ -44,7 +44,7 @@ $(DOJO)/.stamp: pyproject.toml benchmarks/agentdojo/requirements.txt scripts/mak
 	@touch $@
 
 demo: $(VENV)/.stamp
-	@$(VENV)/bin/python scripts/system_packages.py bubblewrap
+	@$(VENV)/bin/python scripts/system_packages.py bubblewrap git
 	@$(VENV)/bin/python -m examples.demo
 
 test: $(VENV)/.stamp

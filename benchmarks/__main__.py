@@ -15,7 +15,10 @@ from importlib.metadata import version
 from benchmarks.harness import FULL, QUICK, Pace
 from benchmarks.rows import BENCH_JSON, Row, save, table, verdict
 
-TOPICS = ("startup", "terminal", "walls", "files", "bus", "search", "dispatch", "batch", "define", "loop")
+TOPICS = (
+    *("startup", "terminal", "walls", "warm", "user_tools", "registry"),
+    *("files", "bus", "search", "dispatch", "batch", "define", "loop"),
+)
 COMPARED = ("golem-forge", "pydantic-ai-slim", "openai-agents", "fastmcp", "mcp", "langchain-core", "llm")
 
 

@@ -32,6 +32,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     # name of the Debian package → is it there?
     "bubblewrap": command("bwrap"),
     "chromium": command("chromium", "chromium-browser"),
+    "git": command("git"),
     "golang-go": command("go"),
     "python3-venv": lambda: find_spec("ensurepip") is not None,
 }

@@ -1,1 +1,1 @@
-"""The guided demo: examples/repair on a copy, from trust to resume. `make demo` runs it."""
+"""The guided demo: examples/repair from trust to resume, then examples/toolmaker; on copies. `make demo` runs it."""

@@ -1,28 +1,29 @@
-"""A worker, its sub-worker, a question, an interrupt and a resume, in ten seconds and without a key.
+"""A worker, its sub-worker, a question, an interrupt, a resume, and a tool that a worker forges; without a key.
 
-Run it with `make demo`. On a terminal it hands you the real `forge run` and you answer the question; without one it
-answers itself and says so. Exit: 0 if everything came out as it must, 1 if not, 130 if you stopped it.
+Run it with `make demo`. On a terminal it hands you the real `forge run` and you answer the questions; without one it
+answers itself and says so, in ten seconds. Exit: 0 if everything came out as it must, 1 if not, 130 if you stopped it.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
-from pathlib import Path
 
+from examples.demo.forging import forge_a_tool, show_the_tool
 from examples.demo.interrupting import Interrupt, interrupt_during, records
-from examples.demo.stage import FORGE, Stage, set_up
+from examples.demo.repository import is_git_there
+from examples.demo.stage import FORGE, UNATTENDED, Stage, set_up
+from examples.demo.telling import Failed, command, expect, title
 
-UNATTENDED = Path(__file__).with_name("unattended.py")
 TASK = "Is the shop all right? Mend what is not."
 GO_ON = "Go on, without the soak test."
 
 OPENING = """\
 Golem Forge: a demo. There is no model behind it: what the model "says" is
-written down in examples/repair/scripts, so it needs no key and no network.
-All the rest is real: forge, its tools, walls, questions and journal. It plays
-in a copy, {place}; nothing of yours is changed."""
-NOBODY = "There is no terminal, so the demo answers the question itself and says so."
+written down in the scripts of examples/repair and examples/toolmaker, so it
+needs no key and no network. All the rest is real: forge, its tools, walls,
+questions and journal. It plays in copies, in {place}, with
+a FORGE_HOME there; nothing of yours is changed."""
+NOBODY = "There is no terminal, so the demo answers the questions itself and says so."
 PERSON = "You are asked once, with the diff: y allows it, n does not, ? tells the rest."
 BEFORE_THE_RUN = """\
 The worker runs the shop's tests and sends for its fixer, who asks before it
@@ -30,50 +31,48 @@ writes. Then comes a soak test of ten minutes; a second into that, the demo
 presses Ctrl+C."""
 CLOSING = """
 That was all. To go on by yourself: copy examples/repair, put a real model into
-its forge.yaml, then `forge trust` and `forge run` there."""
-
-
-class Failed(Exception):
-    """Something did not come out as it must."""
+its forge.yaml, then `forge trust` and `forge run` there. `forge tools new NAME`
+makes a tool of your own."""
 
 
 def main() -> int:
     person = sys.stdin.isatty() and sys.stdout.isatty()
     with set_up() as stage:
-        print(OPENING.format(place=stage.program))
+        print(OPENING.format(place=stage.program.parent))
         if not person:
             print(NOBODY)
         trust(stage)
         work_until_interrupted(stage, person)
         resume(stage)
+        forge_a_tool(stage, person)
         show_what_is_left(stage)
     print(CLOSING)
     return 0
 
 
 def trust(stage: Stage) -> None:
-    _title("1. A program with code of its own is trusted first, or it does not start")
-    _command("forge trust --yes")
+    title("1. A program with code of its own is trusted first, or it does not start")
+    command("forge trust --yes")
     code, said = stage.last_line(FORGE, "trust", "--yes")
     print(said)
-    _expect("forge trust", code, 0)
+    expect("forge trust", code, 0)
 
 
 def work_until_interrupted(stage: Stage, person: bool) -> None:
-    _title("2. A worker, its sub-worker, a question, an interrupt")
+    title("2. A worker, its sub-worker, a question, an interrupt")
     print(BEFORE_THE_RUN)
     if person:
         print(PERSON)
-        _command(f'forge run "{TASK}"')
-        command = [FORGE, "run", TASK]
+        command(f'forge run "{TASK}"')
+        words = [FORGE, "run", TASK]
     else:
-        _command(f'python examples/demo/unattended.py "{TASK}"')
-        command = [sys.executable, str(UNATTENDED), TASK]
-    with stage.running(command) as process:
+        command(f'python examples/demo/unattended.py "{TASK}"')
+        words = [sys.executable, UNATTENDED, TASK]
+    with stage.running(words) as process:
         interrupt = interrupt_during("soak_tests", process, stage.home)
     if interrupt is not None:
         _tell(interrupt)
-        _expect("the interrupted run", process.returncode, 130)
+        expect("the interrupted run", process.returncode, 130)
     elif person and process.returncode in (0, 130):  # left, or stopped, at the card
         print("\nIt ended before the soak test, so there was nothing to interrupt.")
     else:
@@ -99,35 +98,23 @@ def _check_the_change(stage: Stage, person: bool) -> None:
 
 
 def resume(stage: Stage) -> None:
-    _title("3. The session is on disk, and goes on where it was")
+    title("3. The session is on disk, and goes on where it was")
     script = "scripted:scripts/resume.yaml"
-    _command(f'forge run --resume last --model {script} --trace normal "{GO_ON}"')
+    command(f'forge run --resume last --model {script} --trace normal "{GO_ON}"')
     code = stage.run(FORGE, "run", "--resume", "last", "--model", script, "--trace", "normal", GO_ON)
-    _expect("forge run --resume", code, 0)
+    expect("forge run --resume", code, 0)
 
 
 def show_what_is_left(stage: Stage) -> None:
-    _title("4. What is left: one session, a journal nobody altered, and what was allowed")
-    _command("forge sessions list")
-    _expect("forge sessions list", stage.run(FORGE, "sessions", "list"), 0)
-    _command("forge log verify")
-    _expect("forge log verify", stage.run(FORGE, "log", "verify"), 0)
-    if shutil.which("git"):
-        _command("git -C shop diff --stat")
-        _expect("git diff", stage.run("git", "--no-pager", "-C", "shop", "diff", "--stat"), 0)
-
-
-def _title(text: str) -> None:
-    print(f"\n── {text}")
-
-
-def _command(text: str) -> None:
-    print(f"\n$ {text}")
-
-
-def _expect(what: str, code: int, wanted: int) -> None:
-    if code != wanted:
-        raise Failed(f"{what} ended with {code}, not with {wanted}")
+    title("5. What is left: the sessions, journals nobody altered, the tool, and what was allowed")
+    command("forge sessions list")
+    expect("forge sessions list", stage.run(FORGE, "sessions", "list"), 0)
+    command("forge log verify")
+    expect("forge log verify", stage.run(FORGE, "log", "verify"), 0)
+    show_the_tool(stage)
+    if is_git_there():
+        command("git -C shop diff --stat")
+        expect("git diff", stage.run("git", "--no-pager", "-C", "shop", "diff", "--stat"), 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where the demo plays: a copy of examples/repair and a FORGE_HOME of its own, both in a temporary directory.
+"""Where the demo plays: copies of its programs and a FORGE_HOME of their own, all in a temporary directory.
 
 `Stage.run` runs a command there and lets it speak for itself; `Stage.running` leaves it running for a while.
 """
@@ -12,11 +12,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
-REPAIR = Path(__file__).parents[1] / "repair"
+from examples.demo.repository import is_git_there, keep_as_it_is
+
+EXAMPLES = Path(__file__).parents[1]
 FORGE = str(Path(sys.executable).with_name("forge"))
+UNATTENDED = str(Path(__file__).with_name("unattended.py"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,10 @@ class Stage:
     program: Path
     home: Path
     environ: dict[str, str]
+
+    def beside(self, name: str) -> Self:
+        """A copy of another program of the examples, with the same FORGE_HOME."""
+        return replace(self, program=_copied(name, self.program.parent))
 
     def run(self, *command: str) -> int:
         with self.running(command) as process:
@@ -51,17 +59,12 @@ class Stage:
 @contextmanager
 def set_up() -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="forge-demo-") as folder:
-        program, home = Path(folder, "repair"), Path(folder, "forge-home")
-        shutil.copytree(REPAIR, program, ignore=shutil.ignore_patterns("__pycache__"))
+        program, home = _copied("repair", Path(folder)), Path(folder, "forge-home")
         environ = {name: value for name, value in os.environ.items() if not name.startswith("FORGE_")}
-        stage = Stage(program=program, home=home, environ=environ | {"FORGE_HOME": str(home)})
-        _commit(stage)
-        yield stage
+        if is_git_there():
+            keep_as_it_is(program / "shop")
+        yield Stage(program=program, home=home, environ=environ | {"FORGE_HOME": str(home)})
 
 
-def _commit(stage: Stage) -> None:
-    """Makes the shop a repository with one commit, so that its own history can tell at the end what was changed."""
-    git = ["git", "-C", "shop", "-c", "user.name=demo", "-c", "user.email=demo@example.test", "-c", "commit.gpgsign=no"]
-    if shutil.which("git"):
-        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "The shop as it was"]):
-            subprocess.run([*git, *words], cwd=stage.program, env=stage.environ, check=True)
+def _copied(name: str, folder: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLES / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")))

@@ -1,7 +1,8 @@
 """`forge run` for a demo without a person: the same runtime, and a callback that says yes and says that it does.
 
 Without a terminal `forge run` itself denies whatever asks. A program that wants to answer gives WorkerRuntime an
-`approval_callback`; this is one in full: shows the card, prints its answer, stops on Ctrl+C.
+`approval_callback`; this is one in full: says each line to the worker (one with a `/` is a person's command), shows
+the cards, prints its answers, stops on Ctrl+C.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from golem_forge import WorkerRuntime
+from golem_forge import WorkerRuntime, is_command
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.ui.exit_codes import exit_code
 from golem_forge.ui.line_asking import card_data
 from golem_forge.ui.plain import PlainAdapter
 from golem_forge.ui.rendering.card import card
 from golem_forge.ui.rendering.lines import plain_text
+from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.workers.slash.handler import SlashCommands
 
 
 def answer(request: ApprovalRequest) -> dict[str, Any]:
@@ -26,12 +30,30 @@ def answer(request: ApprovalRequest) -> dict[str, Any]:
     return {"approved": True}
 
 
-async def run(text: str) -> int:
+async def run(lines: Sequence[str]) -> int:
     runtime = WorkerRuntime(approval_callback=answer, ui_adapter=PlainAdapter)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, runtime.interrupt)
     async with runtime:
-        return exit_code(await runtime.run(text))
+        last = await talk(runtime, lines)
+        runtime.end(last)
+        return exit_code(last)
+
+
+async def talk(runtime: WorkerRuntime, lines: Sequence[str]) -> RunResult:
+    """Line by line, as long as each is answered."""
+    last = RunResult(success=True, status=RunStatus.COMPLETED)
+    commands = SlashCommands(runtime)
+    try:
+        for line in lines:
+            if is_command(line):
+                print(f"> {line}", flush=True)
+                await commands.run(line)
+            elif (last := await runtime.turn(line)).status is not RunStatus.COMPLETED:
+                break
+    finally:
+        await commands.aclose()
+    return last
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(run(sys.argv[1])))
+    sys.exit(asyncio.run(run(sys.argv[1:])))

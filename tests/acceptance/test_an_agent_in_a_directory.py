@@ -110,7 +110,7 @@ async def test_a_canary_in_the_environment_reaches_nobody(
     (project / "says.py").write_text(f"print('{CANARY[:10]}' + '{CANARY[10:]}')\n")
     seen: list[str] = []
     async with open_session(project, approval="approve_all") as session:
-        session.bus.on("*", lambda event: seen.append(str(event.to_wire())))
+        session.bus.on("*", lambda event: seen.append(str(event.to_json())))
         cmds = ("env", "cat /proc/*/environ", f"cat {tmp_path}/outside.env", "python3 says.py", "set; export -p")
         seen += [(await run(session, cmd)).text for cmd in cmds]
         seen.append((await session.call("grep_files", {"pattern": "canary", "path": "/"})).text)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from examples.demo.forging import forge_a_tool
+from examples.demo.stage import Stage, set_up
+
+from golem_forge import open_session
 
 ROOT = Path(__file__).parents[2]
 DEMO = (sys.executable, "-m", "examples.demo")
+NOT_TYPING_S = 0.7
+"""A card takes no key of somebody who is still typing."""
+ONLY_FORGING = """\
+import os
+from examples.demo.forging import forge_a_tool
+from examples.demo.stage import set_up
+with set_up() as stage:
+    forge_a_tool(stage, person=True)
+    print("tools:", os.listdir(stage.home / "tools"))
+"""
 
 
 def screen_module() -> ModuleType:
@@ -27,9 +45,10 @@ def screen_module() -> ModuleType:
 
 
 @pytest.fixture
-def environ(tmp_path: Path) -> Mapping[str, str]:
-    """With a directory for temporary files that must be empty afterwards, and no key."""
-    place = tmp_path / "tmp"
+def environ(tmp_path: Path, marker: str) -> Mapping[str, str]:
+    """With a directory for temporary files that must be empty afterwards, and no key. Every process of the demo's walls
+    has that directory's name, the marker, on its command line, so that one left behind is found."""
+    place = tmp_path / marker
     place.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY") and name != "NO_COLOR"}
     return kept | {"TMPDIR": str(place)}
@@ -38,6 +57,47 @@ def environ(tmp_path: Path) -> Mapping[str, str]:
 def contents(directory: Path) -> dict[str, bytes]:
     files = (path for path in directory.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+FORGED = (
+    "── 4. The same steps a third time",
+    "toolmaker is trusted: ",
+    "> What happened in the shop in July, August and September?",
+    "✓ exec_command",  # July, in two commands that no rule asks about
+    "  Ada: Round prices to cents",
+    "✓ exec_command",
+    "  Ada: Vouchers expire",
+    "Shall I make them a tool?",
+    "> Yes, please make it.",
+    "── create_custom_tool wants to run",
+    "│ +commits | cut -d: -f1 | uniq -c",
+    "  nobody is here to ask: the demo answers yes, once",
+    "✓ create_custom_tool - Created custom tool 'git-summarize' (draft)",
+    "│ provenance: agent (session ",
+    "│   | commits | cut -d: -f1 | uniq -c",
+    "  nobody is here to ask: the demo answers yes, once",
+    'failed its tests: 1 of 1 FAIL counts by author: stdout: expected to contain "2 Ada"',
+    "The names must be sorted first.",
+    "── Apply patch",
+    "│ +commits | cut -d: -f1 | sort | uniq -c",
+    "✓ apply_patch",
+    "changes since it was trusted: below",
+    "│ +commits | cut -d: -f1 | sort | uniq -c",
+    "✓ git-summarize - exit 0",
+    " 3 Grace",
+    "September: five commits, three of them Grace's.",
+    "> /git-summarize --since 2025-09-01",
+    "▸ git-summarize [human] ",
+    "✓ git-summarize - exit 0",
+    " 3 Grace",
+    "  Ada: Stamps",
+)
+
+
+def in_order(told: Iterable[str], lines: Iterable[str]) -> list[str]:
+    """Those of `told` that no line has after the one before."""
+    rest = iter(lines)
+    return [text for text in told if not any(text in line for line in rest)]
 
 
 def unattended(environ: Mapping[str, str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -52,7 +112,7 @@ def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, 
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
     lines = ran.stdout.splitlines()
     assert "There is no model behind it" in lines[0]
-    assert "There is no terminal, so the demo answers the question itself and says so." in lines[:6]
+    assert "There is no terminal, so the demo answers the questions itself and says so." in lines[:6]
     told = [
         "✓ run_tests - 2 of 3 passed; failed: test_three_mugs",
         "-    return int(price * 100)",
@@ -67,18 +127,23 @@ def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, 
         "$ forge run --resume last",
         "✓ run_tests - 3 of 3 passed",
         "Nothing was changed but what you allowed.",
+        *FORGED,
+        "  closed  main ",
         "  closed  main ",
         "  ok, ",
+        "  ok, ",
+        "$ forge tools log git-summarize",
+        " trusted, now ",
+        " trusted ",
         " cart.py | 2 +-",
     ]
-    missing = iter(lines)
-    assert [text for text in told if not any(text in line for line in missing)] == [], ran.stdout
+    assert in_order(told, lines) == [], ran.stdout
     assert contents(ROOT / "examples") == before, "the checkout is never changed"
     assert list(Path(environ["TMPDIR"]).iterdir()) == []
 
 
 def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str]) -> None:
-    with screen_module().Terminal(DEMO, cwd=ROOT, env=environ, columns=110, rows=40) as terminal:
+    with screen_module().Terminal(DEMO, cwd=ROOT, env=environ, columns=220, rows=40) as terminal:
         terminal.wait_for("+    return round(price * 100)", 20)
         terminal.wait_for("[y/N]", anywhere=False)
         assert "y allows it, n does not" in terminal.text
@@ -86,12 +151,82 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str]) -
         assert "✓ apply_patch" not in terminal.text, "nothing is written before the answer"
         terminal.send("y")
         terminal.wait_for("The demo pressed Ctrl+C", 20)
+
+        terminal.wait_for("It would only read /shop.", 20)
+        terminal.settle()
+        assert "create_custom_tool wants to run" not in terminal.text, "it asks in words before it proposes anything"
+        terminal.enter("yes")
+        for tool in ("create_custom_tool", "git-summarize", "apply_patch", "git-summarize"):
+            answer(terminal, tool, "y")
+        terminal.wait_for("The tool passed its test and stays", 20)
+        terminal.enter("/git-summarize --since 2025-09-01")
+        answer(terminal, "git-summarize", "y")
+        terminal.wait_for(re.compile(r"▸ git-summarize \[human\][\s\S]*✓ git-summarize - exit 0"), 20)
+        terminal.enter("/exit")
         code = terminal.wait_end(20)
         shown = terminal.text
     assert code == 0, shown
     assert "✓ apply_patch" in shown and "✗ soak_tests - interrupted" in shown and "; 0 are left." in shown
     assert "resumed" in shown and "Nothing was changed but what you allowed." in shown and "cart.py | 2 +-" in shown
+    by_a_person = (line for line in FORGED if "Yes, please" not in line and "nobody is here" not in line)
+    assert in_order(by_a_person, shown.splitlines()) == [], shown
     assert "the demo answers" not in shown and "Traceback" not in shown
+
+
+def answer(terminal: Any, tool: str, key: str) -> None:
+    terminal.wait_for(re.compile(rf"^{tool}: .*Approve\? \[y/N\]", re.MULTILINE), 20, anywhere=False)
+    terminal.settle(NOT_TYPING_S)
+    terminal.send(key)
+
+
+def test_at_a_terminal_a_tool_that_nobody_wants_is_not_made(environ: Mapping[str, str]) -> None:
+    command = (sys.executable, "-c", ONLY_FORGING)
+    with screen_module().Terminal(command, cwd=ROOT, env=environ, columns=110, rows=40) as terminal:
+        terminal.wait_for("It would only read /shop.", 20)
+        terminal.enter("well")
+        answer(terminal, "create_custom_tool", "n")
+        terminal.wait_for("Reason for the model")
+        terminal.settle(NOT_TYPING_S)
+        terminal.send("\r")
+        terminal.wait_for("expected 'Created custom tool'", 20)
+        terminal.settle()
+        terminal.enter("/exit")
+        code = terminal.wait_end(20)
+        shown = terminal.text
+    assert code == 0, shown
+    assert "git-summarize did not come to run" in shown and "tools: []" in shown
+
+
+def test_the_tool_that_was_forged_is_active_in_the_demos_own_home(
+    environ: Mapping[str, str], own_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", environ["TMPDIR"])
+    with set_up() as stage:
+        forge_a_tool(stage, person=False)
+        folder = stage.home / "tools" / "git-summarize"
+        assert sorted(path.name for path in folder.iterdir()) == ["git-summarize.sh", "tool.yaml"]
+        assert "| sort | uniq -c\n" in (folder / "git-summarize.sh").read_text()
+        assert asyncio.run(active(stage)) == ["git-summarize"]
+        (folder / "git-summarize.sh").write_text("echo other\n")
+        assert asyncio.run(active(stage)) == [], "what is active is exactly what was allowed"
+    assert not (own_home / ".forge").exists(), "the person's own home is not touched"
+    assert "FAIL counts by author" in capfd.readouterr().out
+
+
+async def active(stage: Stage) -> list[str]:
+    async with open_session(stage.program, home=stage.home) as session:
+        return [tool.name for tool in session.catalog.list(source="custom")]
+
+
+def test_without_git_it_says_what_it_leaves_out(
+    environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", environ["TMPDIR"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with set_up() as stage:
+        forge_a_tool(stage, person=False)
+        assert not (stage.home / "tools").exists()
+    assert "There is no git on this machine, so the demo leaves this out." in capfd.readouterr().out
 
 
 def test_what_goes_wrong_is_said_and_is_the_exit_code(environ: Mapping[str, str], tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def test_w20_a_bare_forge_takes_the_provider_whose_key_is_there(
         here.wait_for("default on openai:", within=25)
         here.wait_for("zones /workspace rw")
         at_home.wait_for("default on openai:", within=25)
-        at_home.wait_for("no zones")
+        at_home.wait_for("zones /user_tools rw")
+        at_home.wait_for("No zone here")
         at_home.wait_for("Start forge in a project directory", within=25)
         for screen in (here, at_home):
             screen.enter("/exit")

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from .conftest import Shell
+
 READ = ("call", "read_file", "--args-json", '{"path": "a.txt"}')
 WRITE = ("call", "write_file", "--args-json", '{"path": "a.txt", "content": "two words"}')
 
 
-@pytest.fixture
-def recorded(shell):
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
     """A session with one read, one with a denied write, one with an approved write."""
+    place = tmp_path_factory.mktemp("recording")
+    shell = Shell(place / "home", place / "project")
+    shell.home.mkdir()
+    shell.project.mkdir()
     shell.write("a.txt", "one\n")
     assert shell(*READ).code == 0
     assert shell(*WRITE).code == 3
     assert shell(*WRITE, "--approval", "approve_all").code == 0
+    return shell
+
+
+@pytest.fixture
+def recorded(shell, recording):
+    """A copy of it: some tests spoil what is recorded."""
+    shutil.copytree(recording.home, shell.home, dirs_exist_ok=True)
+    shutil.copytree(recording.project, shell.project, dirs_exist_ok=True)
     return shell
 
 

@@ -21,7 +21,7 @@ async def test_u27_zones_then_what_is_in_them(tmp_path: Path) -> None:
     model = FunctionScript(lambda request: "hello")
     async with WorkerRuntime(directory=project, model=model, home=tmp_path / "home", journal=False) as runtime:
         names = zone_names(runtime)
-        assert names("/") == ["workspace/"]
+        assert names("/") == ["user_tools/", "workspace/"]
         assert names("/workspace/") == ["src/", "todo.txt"]
         with pytest.raises(ForgeError):
             names("/etc/")

@@ -41,13 +41,19 @@ def test_listing_loads_nothing_heavy(shell):
     assert not [name for name in loaded if name.split(".")[0] in HEAVY]
 
 
-def test_what_cannot_be_offered_is_listed_with_its_reason(capsys, monkeypatch):
+def test_what_cannot_be_offered_is_listed_with_its_reason(capsys, monkeypatch, tmp_path):
     from golem_forge.cli import tools as verb
     from golem_forge.workers import catalog as catalogs
 
-    catalog = catalogs.build_catalog()
-    catalog.quarantine("weather", "custom", "schema_invalid: parameter 'when' has no type")
-    monkeypatch.setattr(catalogs, "build_catalog", lambda: catalog)
+    build = catalogs.build_catalog
+
+    def with_weather():
+        catalog = build()
+        catalog.quarantine("weather", "custom", "schema_invalid: parameter 'when' has no type")
+        return catalog
+
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path))
+    monkeypatch.setattr(catalogs, "build_catalog", with_weather)
     assert verb.run(["list"]) == 0
     assert "weather  custom  schema_invalid: parameter 'when' has no type" in capsys.readouterr().out
     assert verb.run(["list", "--source", "native"]) == 0

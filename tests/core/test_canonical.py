@@ -65,6 +65,11 @@ def test_ids_are_128_random_bits() -> None:
         ("\x7f\x9b", "\\x7f\\x9b"),
         ("\U000e0041", "\\U000e0041"),
         ("\ud800", "\\ud800"),
+        ("''\ufe00\ufe0e", "''\\ufe00\\ufe0e"),
+        ("x\ufe0f", "x\\ufe0f"),
+        ("❤\ufe0f\ufe0f", "❤\ufe0f\\ufe0f"),
+        ("❤\ufe0f ✔\ufe0f 1\ufe0f\u20e3", "❤\ufe0f ✔\ufe0f 1\ufe0f\u20e3"),
+        ("\U0001d173", "\\U0001d173"),
         ("é→😀", "é→😀"),
     ],
 )

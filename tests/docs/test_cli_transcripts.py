@@ -11,7 +11,9 @@ import pytest
 from golem_forge.cli.main import VERBS
 
 HERE = Path(__file__).parent
-DOCS = HERE.parent.parent / "docs"
+ROOT = HERE.parent.parent
+DOCS = ROOT / "docs"
+FORGE = Path(sys.executable).with_name("forge")
 
 _spec = importlib.util.spec_from_file_location("transcripts", HERE / "transcripts.py")
 assert _spec and _spec.loader
@@ -26,18 +28,44 @@ def test_every_verb_is_shown():
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["cli.md", "sandbox.md", "tools.md", "workers.md"])
+@pytest.mark.parametrize("page", ["cli.md", "custom-tools.md", "sandbox.md", "tools.md", "workers.md"])
 def test_the_page_shows_what_forge_prints(page, tmp_path):
-    steps = transcripts.steps_of((DOCS / page).read_text())
-    printed = transcripts.run_steps(steps, tmp_path, Path(sys.executable).with_name("forge"))
+    assert_shown(page, (DOCS / page).read_text(), tmp_path)
+
+
+def test_the_readme_shows_what_forge_prints_of_a_tool_that_stays(tmp_path):
+    _, section = (ROOT / "README.md").read_text().split("\n## Tools that stay\n")
+    assert_shown("README.md, Tools that stay", section.split("\n## ")[0], tmp_path)
+
+
+def assert_shown(page, text, folder):
+    steps = transcripts.steps_of(text)
+    assert steps
+    printed = transcripts.run_steps(steps, folder, FORGE)
     wrong = [
-        f"docs/{page}:{step.line}: $ {step.command}\n--- the page says\n"
+        f"{page}:{step.line}: $ {step.command}\n--- the page says\n"
         + "\n".join(step.expected)
         + f"\n--- printed\n{said}"
         for step, said in zip(steps, printed, strict=True)
         if not transcripts.matches(step.expected, said)
     ]
     assert not wrong, "\n\n".join(wrong)
+
+
+def test_the_forge_that_runs_the_pages_is_the_one_people_have(tmp_path):
+    commands = [
+        "forge --version; echo $?",
+        "forge trust 2>/dev/null; echo $?",
+        "forge tools show 2>&1 >/dev/null; echo $?",
+        "FORGE_HOME=$PWD/other forge tools new x --description y",
+        """echo hello > a.txt; echo '{"path": "a.txt"}' | forge call read_file --args-json -; echo $?""",
+        "forge tools list --json | head -1",
+    ]
+    real = [command.replace("forge ", "command forge ") for command in commands]
+    lines = ["mkdir here && cd here", *commands, "cd .. && rm -r here && mkdir here && cd here", *real]
+    _, *printed = transcripts.run_steps([transcripts.Step(1, line, ()) for line in lines], tmp_path, FORGE)
+    assert printed[: len(commands)] == printed[len(commands) + 1 :]
+    assert all(printed[: len(commands)])
 
 
 def test_what_a_command_prints_may_look_like_a_line_of_it():

@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.cli.tools import VERBS as TOOL_VERBS
 from golem_forge.config.program import _SHAPE as PROGRAM_SHAPE
 from golem_forge.config.run_settings import PROVIDER_NAMES
+from golem_forge.custom.building.script_block import script_block
+from golem_forge.custom.diagnostic import Code
+from golem_forge.custom.entry import Entry
+from golem_forge.custom.manifest import Manifest
+from golem_forge.custom.manifest.cases_reading import _EXPECTED
+from golem_forge.custom.manifest.cases_reading import _KNOWN as TEST_KEYS
+from golem_forge.custom.manifest.parameter_reading import _KNOWN as PARAMETER_KEYS
+from golem_forge.custom.manifest.reading import _READERS as MANIFEST_KEYS
+from golem_forge.custom.running.surroundings import Place, environment
 from golem_forge.ui.exit_codes import _BY_STATUS
 from golem_forge.ui.terminal.card_words import card_help
 from golem_forge.workers.slash.builtins import BUILT_INS
@@ -34,10 +44,37 @@ def _first_column(page: str, heading: str) -> set[str]:
         ("workers.md", "## Worker files", set(WORKER_SHAPE.keys)),
         ("workers.md", "## Programs", set(PROGRAM_SHAPE.keys)),
         ("workers.md", "## Models and keys", set(PROVIDER_NAMES)),
+        ("custom-tools.md", "## `tool.yaml`", {*MANIFEST_KEYS, "tests"}),
+        ("custom-tools.md", "### Parameters", set(PARAMETER_KEYS)),
+        ("custom-tools.md", "## Tests", set(TEST_KEYS)),
+        ("custom-tools.md", "## `forge tools`", set(TOOL_VERBS)),
+        ("custom-tools.md", "## Why a folder is no tool", {code.value for code in Code}),
     ],
 )
 def test_the_table_has_every_key(page: str, heading: str, there_are: set[str]) -> None:
     assert _first_column(page, heading) == there_are
+
+
+def test_the_table_of_tests_has_every_expectation() -> None:
+    text = (ROOT / "docs" / "custom-tools.md").read_text()
+    [row] = re.findall(r"^\| `expect` \|(.*)$", text, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == list(_EXPECTED)
+
+
+def test_the_table_has_every_variable_of_a_run() -> None:
+    manifest = Manifest(name="x", description="x", version="1", entrypoint="x")
+    entry = Entry(name="x", folder=Path(), manifest=manifest, digest="", files=())
+    place = Place(workspace="/workspace", tool_dir="/forge/tool", timeout=1)
+    listed = _first_column("custom-tools.md", "## What a run finds")
+    assert listed == {*environment(entry, place, {}), "FORGE_SOCKET", "FORGE_CALL_TOKEN"}
+
+
+def test_the_script_with_dependencies_is_read() -> None:
+    found = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "custom-tools.md").read_text(), re.DOTALL)
+    assert found
+    block = script_block(found[1].encode(), "x.py")
+    assert block is not None
+    assert block.dependencies == ("httpx>=0.28",)
 
 
 def test_the_table_has_every_command() -> None:

@@ -15,11 +15,15 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)")
+_READY = Path(__file__).with_name("ready_forge.py")
 _END = "\x1eend of command\x1e"
 
 _DIFFERS = (
@@ -70,9 +74,6 @@ def run_steps(steps: list[Step], folder: Path, forge: Path) -> list[str]:
     """What each command printed."""
     home, project = folder / "home", folder / "home" / "notes"
     project.mkdir(parents=True)
-    script = "exec 2>&1\n" + "".join(
-        f"{step.command}\nforge_status=$?; printf '%s' '{_END}'; (exit $forge_status)\n" for step in steps
-    )
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_", "PYTHON"))}
     environ = kept | {
         "HOME": str(home),
@@ -81,11 +82,32 @@ def run_steps(steps: list[Step], folder: Path, forge: Path) -> list[str]:
         "PYTHONUNBUFFERED": "1",  # so that both streams come in the order a terminal would show
         "TZ": "UTC",
     }
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=project, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=250
-    )
+    with _ready(forge.with_name("python"), project, environ) as function:
+        script = f"{function}\nexec 2>&1\n" + "".join(
+            f"{step.command}\nforge_status=$?; printf '%s' '{_END}'; (exit $forge_status)\n" for step in steps
+        )
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=project, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=250
+        )
     printed = done.stdout.decode().split(_END)
     return printed[: len(steps)]
+
+
+@contextmanager
+def _ready(python: Path, project: Path, environ: dict[str, str]) -> Iterator[str]:
+    """A shell function `forge` that starts at once; see ready_forge."""
+    with tempfile.TemporaryDirectory(prefix="forge-") as short:  # the address of a socket has little room
+        place = Path(short) / "ready"
+        server = subprocess.Popen(
+            [python, _READY, "serve", place], cwd=project, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            yield f'forge() {{ {quote(str(python))} -IS {quote(str(_READY))} call {quote(str(place))} "$@"; }}'
+        finally:
+            server.kill()
+            server.communicate()
 
 
 def matches(expected: tuple[str, ...], printed: str) -> bool:

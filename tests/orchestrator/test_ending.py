@@ -32,7 +32,7 @@ def blocks() -> str:
 
 @tool(needs_approval=False, timeout=0.2)
 async def ignores_cancel() -> str:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 2.5
     while time.monotonic() < end:
         try:
             await asyncio.sleep(1)

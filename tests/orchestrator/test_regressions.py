@@ -290,4 +290,6 @@ async def test_the_forge_home_is_for_its_owner_alone(own_home: Path, tmp_path: P
         ".forge": "0o700",
         "sessions": "0o700",
         "output": "0o700",
+        "state": "0o700",
+        "tools": "0o700",
     }

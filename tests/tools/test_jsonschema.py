@@ -122,6 +122,11 @@ def test_usable_schemas(schema: Any, fits: Any, does_not: Any) -> None:
         ({"exclusiveMaximum": 3}, 3, [("", "must be less than 3")]),
         ({"maxLength": 3}, "x" * 100_000, [("", "must have at most 3 characters")]),
         ({"pattern": "^a"}, "b" * 100_000, [("", "must match the pattern ^a")]),
+        (
+            {"properties": {"a": {"pattern": "^(a|a)*(?!x)$"}}},
+            {"a": "a" * 40 + "b"},
+            [("a", "cannot be held against its pattern within bounds")],
+        ),
         ({"multipleOf": 2}, 3, [("", "must be a multiple of 2")]),
         ({"uniqueItems": True}, [1, 1], [("", "must not contain the same item twice")]),
         ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, [("b", "field required")]),

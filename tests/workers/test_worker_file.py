@@ -81,10 +81,21 @@ def test_toolsets_W3() -> None:
     assert wrong == "main.worker:6: toolsets.coding.exec.walld: unknown key; did you mean 'walled'?"
 
 
-@pytest.mark.parametrize("later", ["user_tools", "mcp"])
-def test_toolsets_of_later_are_not_known_yet(later: str) -> None:
-    [said] = problems(f"name: g\ntoolsets: {{{later}: {{}}}}")
-    assert f"toolsets.{later}: no such toolset" in said
+def test_toolsets_of_later_are_not_known_yet() -> None:
+    [said] = problems("name: g\ntoolsets: {mcp: {}}")
+    assert "toolsets.mcp: no such toolset" in said
+
+
+def test_the_block_of_the_persons_own_tools() -> None:
+    block = worker_blocks(worker("name: g\ntoolsets: {user_tools: {}}")).user_tools
+    assert block is not None and (block.tools, block.create) == (("*",), True)
+    block = worker_blocks(worker("name: g\ntoolsets: {user_tools: {tools: [git-*], create: false}}")).user_tools
+    assert block is not None and (block.tools, block.create) == (("git-*",), False)
+    assert worker_blocks(worker("name: g\ntoolsets: {coding: {}}")).user_tools is None
+    [said] = problems("name: g\ntoolsets:\n  user_tools: {creat: true}")
+    assert said == "main.worker:4: toolsets.user_tools.creat: unknown key 'creat'; did you mean 'create'?"
+    [said] = problems("name: g\ntoolsets:\n  user_tools: {create: maybe}")
+    assert said.startswith("main.worker:4: toolsets.user_tools.create: expected true or false")
 
 
 def test_compatible_models_W3() -> None:
@@ -186,6 +197,10 @@ def test_a_toolset_that_needs_zones_without_any_is_a_warning_that_prints_the_blo
 
 
 def test_the_built_in_worker() -> None:
-    assert (BUILT_IN.name, BUILT_IN.mode, set(BUILT_IN.toolsets)) == ("default", "chat", {"filesystem", "coding"})
+    assert (BUILT_IN.name, BUILT_IN.mode, set(BUILT_IN.toolsets)) == (
+        "default",
+        "chat",
+        {"filesystem", "coding", "user_tools"},
+    )
     assert is_built_in(BUILT_IN) and not is_built_in(worker("name: main"))
     assert worker_blocks(BUILT_IN).native.keys() == {"filesystem", "coding"}

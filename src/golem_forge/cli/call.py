@@ -10,15 +10,22 @@ import json
 import signal
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.call import Caller, Outcome
+from golem_forge.core.effects import Mark
+from golem_forge.core.outcome_json import EXIT, outcome_json
 from golem_forge.core.verdict import Status
 from golem_forge.core.visible import visible
 
+if TYPE_CHECKING:
+    from golem_forge.core.decision import Decision
+    from golem_forge.policy.request import ApprovalRequest
+    from golem_forge.workers.session import Session
+
 HELP: Final = """usage: forge call NAME [--param value …] [--args-json JSON] [--json] [--approval MODE] [-p DIR]
 
-Runs one tool as the built-in worker of the program around this directory (or of the directory itself).
+Runs one tool as the entry worker of the program around this directory, else as the built-in worker here.
 `forge call NAME --help` lists the tool's parameters.
 
   --param value     an argument of the tool (--param=value, --flag, --no-flag; repeat for lists)
@@ -30,26 +37,15 @@ Runs one tool as the built-in worker of the program around this directory (or of
 Without a terminal nobody can be asked, so a call that asks is denied.
 Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 124 timed out, 130 interrupted."""
 
-EXIT: Final = {
-    Status.SUCCESS: 0,
-    Status.EXECUTION_FAILED: 1,
-    Status.INPUT_INVALID: 2,
-    Status.APPROVAL_DENIED: 3,
-    Status.POLICY_DENIED: 3,
-    Status.SANDBOX_DENIED: 3,
-    Status.TOOL_NOT_FOUND: 4,
-    Status.TIMEOUT: 124,
-    Status.INTERRUPTED: 130,
-    Status.SKIPPED: 130,
-}
-
 
 class UsageError(Exception):
     pass
 
 
 @dataclass(slots=True)
-class _Command:
+class Command:
+    """What was asked for, its arguments still unread."""
+
     name: str = ""
     words: list[str] = field(default_factory=list)
     """The tool's own options, still unread."""
@@ -62,7 +58,7 @@ class _Command:
 
 def run(words: list[str]) -> int:
     try:
-        command = _parse(words)
+        command = parse(words)
         if command.help and command.name:
             from golem_forge.cli.tools import run as run_tools
 
@@ -76,8 +72,8 @@ def run(words: list[str]) -> int:
         return 2
 
 
-def _parse(words: list[str]) -> _Command:
-    command = _Command()
+def parse(words: list[str]) -> Command:
+    command = Command()
     rest = iter(words)
     for word in rest:
         flag, equals, value = word.partition("=")
@@ -99,7 +95,7 @@ def _parse(words: list[str]) -> _Command:
     return command
 
 
-def _set(command: _Command, flag: str, value: str) -> None:
+def _set(command: Command, flag: str, value: str) -> None:
     from golem_forge.config.modes import ApprovalMode
 
     if flag == "--args-json":
@@ -112,32 +108,43 @@ def _set(command: _Command, flag: str, value: str) -> None:
         raise UsageError(f"--approval must be one of {', '.join(ApprovalMode)}, got {visible(value)!r}")
 
 
-async def _call(command: _Command) -> int:
+async def _call(command: Command) -> int:
     from golem_forge.cli.plain import can_ask
-    from golem_forge.workers.session import open_session
+    from golem_forge.workers.entry_session import entry_session
+    from golem_forge.workers.trusting import NotTrusted
 
-    callback = _ask if can_ask() else None
-    async with open_session(command.program, approval=command.approval, approval_callback=callback) as session:
-        for notice in session.notices:
-            print(f"forge: {visible(notice)}", file=sys.stderr)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _interrupt, session)
-        outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
-        if _runs_on(outcome):
-            outcome = await _to_the_end(session, outcome, command)
-        else:
-            _print(outcome, command.json, session.id)
-        _note_denials(outcome, command.json)
+    callback = ask if can_ask() else None
+    opened = entry_session(command.program, approval=command.approval, approval_callback=callback)
+    try:
+        async with opened as session:
+            return await call_in(session, command)
+    except NotTrusted as refused:
+        print(f"forge call: {refused}", file=sys.stderr)
+        return EXIT[Status.POLICY_DENIED]
+
+
+async def call_in(session: Session, command: Command) -> int:
+    """The call in an open session, to its end: what is printed, and the exit code."""
+    for notice in session.notices_for_one_command:
+        print(f"forge: {visible(notice)}", file=sys.stderr)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _interrupt, session)
+    outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
+    if _runs_on(outcome):
+        outcome = await _to_the_end(session, outcome, command)
+    else:
+        _print(outcome, command.json, session.id)
+    _note_denials(outcome, command.json)
     return EXIT[outcome.status]
 
 
-def _ask(request: Any) -> dict[str, Any]:
+def ask(request: ApprovalRequest) -> dict[str, Any]:
     """Nobody is asked in most calls, so the card is loaded with the first question."""
     from golem_forge.cli.ask import ask_for_one_call
 
     return ask_for_one_call(request)
 
 
-def _interrupt(session: Any) -> None:
+def _interrupt(session: Session) -> None:
     if sys.stderr.isatty():
         print(file=sys.stderr)  # what is said next does not go on behind `^C`
     session.interrupt()
@@ -148,7 +155,7 @@ def _runs_on(outcome: Outcome) -> bool:
     return isinstance(value, dict) and value.get("kind") == "exec.result" and "session_id" in value
 
 
-async def _to_the_end(session: Any, first: Outcome, command: _Command) -> Outcome:
+async def _to_the_end(session: Session, first: Outcome, command: Command) -> Outcome:
     """A session would end with this process, so the call lasts as long as its command."""
     from golem_forge.cli.following import followed, last_lines
 
@@ -196,7 +203,7 @@ def _note_denials(outcome: Outcome, as_json: bool) -> None:
         print(f"forge: note: {visible(blocked_line(outcome.denials))}", file=sys.stderr)
 
 
-def _arguments(command: _Command, catalog: Any) -> Any:
+def _arguments(command: Command, catalog: Any) -> Any:
     """Binding uses the tool's schema; a tool that does not exist is left to the path to refuse."""
     if command.args_json is not None:
         if command.words:
@@ -217,7 +224,7 @@ def _arguments(command: _Command, catalog: Any) -> Any:
 
 def _print(outcome: Outcome, as_json: bool, session_id: str) -> None:
     if as_json:
-        print(json.dumps(_as_json(outcome, session_id), ensure_ascii=sys.stdout.isatty(), default=str))
+        print(json.dumps(outcome_json(outcome, session_id), ensure_ascii=sys.stdout.isatty(), default=str))
         return
     if outcome.ok:
         sys.stdout.write(_for_stdout(outcome.text))
@@ -242,6 +249,10 @@ def _for_stdout(text: str) -> str:
     return text if text.endswith("\n") or not text else text + "\n"
 
 
+def _is_about_trust(decision: Decision) -> bool:
+    return any(source.id == Mark.DEFINITION_CHANGED for source in decision.sources)
+
+
 def _next_step(outcome: Outcome) -> str:
     if outcome.status is Status.TOOL_NOT_FOUND:
         return "`forge tools list` shows the tools there are."
@@ -251,27 +262,9 @@ def _next_step(outcome: Outcome) -> str:
         outcome.status is Status.APPROVAL_DENIED
         and outcome.decision
         and not outcome.decision.message.startswith("Denied")
+        and not _is_about_trust(outcome.decision)  # no rule lifts that, and its text says what does
     ):
         return "run it on a terminal to be asked, or use --approval approve_all, or add a rule (`forge rules --help`)."
     if outcome.status is Status.POLICY_DENIED:
         return "`forge rules explain` shows which rule or zone decides."
     return ""
-
-
-def _as_json(outcome: Outcome, session_id: str) -> dict[str, Any]:
-    result = outcome.result
-    return {
-        "status": outcome.status.value,
-        "tool": outcome.tool,
-        "callId": outcome.call.id,
-        "sessionId": session_id,
-        "args": outcome.args,
-        "text": outcome.text,
-        "value": result.value if result else None,
-        "error": outcome.error or None,
-        "code": outcome.code or None,
-        "durationMs": round(outcome.duration_ms, 3),
-        "truncated": outcome.truncated,
-        "outputHandle": outcome.output_handle or None,
-        "decision": outcome.decision.to_json() if outcome.decision else None,
-    }

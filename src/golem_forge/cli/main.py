@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 it failed, 2 usage or configuration, 3 denied, 4 no such t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -16,7 +17,7 @@ VERBS: Final = {
     "init": "write a first program here: forge.yaml, main.worker, tools.py",
     "sessions": "earlier sessions: list, show, export, delete; `forge run --resume` goes on with one",
     "call": "run one tool: forge call NAME --arg value",
-    "tools": "list, show and search the tools there are",
+    "tools": "list, show and search the tools there are; make, test, trust and share your own",
     "sandbox": "run a command inside this directory's walls; explain what they allow",
     "rules": "check, explain, list and revoke approval rules",
     "log": "what was called, decided and done; verify the journal",
@@ -30,6 +31,7 @@ _ELSEWHERE: Final = {"exec": "sandbox exec", "explain": "rules explain"}
 
 
 def main(argv: list[str] | None = None) -> int:
+    _open_streams()
     words = sys.argv[1:] if argv is None else argv
     verb, rest = (words[0], words[1:]) if words else ("run", [])
     if verb in ("-h", "--help", "help"):
@@ -67,12 +69,26 @@ def unknown_verb(verb: str) -> int:
     return 2
 
 
+def _open_streams() -> None:
+    """Whoever closed a standard stream (`>&-`) reads nothing. Threat: the next file that is opened would be that
+    stream, and whatever a child prints would be written into it."""
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+
+
 def _guarded(run: Callable[[list[str]], int], words: list[str]) -> int:
     from golem_forge.core.errors import ConfigError, ForgeError
     from golem_forge.core.visible import visible  # what is wrong may quote a file of nobody's trust
 
     try:
-        return run(words)
+        code = run(words)
+        sys.stdout.flush()  # what cannot be written is found out here, and not while exiting
+        return code
     except ConfigError as error:
         for problem in error.problems:
             print(f"forge: {visible(problem)}", file=sys.stderr)
@@ -85,6 +101,19 @@ def _guarded(run: Callable[[list[str]], int], words: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away; nothing more to say, and no second error while exiting
         return 0
+    except OSError as error:  # a disk that is full or read-only, a file where a folder must be: nothing Forge can mend
+        from golem_forge.cli.plain import os_problem
+
+        _drop_unwritten()
+        print(f"forge: {visible(os_problem(error))}", file=sys.stderr)
+        return 1
+
+
+def _drop_unwritten() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:  # it would be tried again, and told again, while exiting
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

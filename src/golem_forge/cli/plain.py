@@ -68,6 +68,15 @@ def print_json(value: Any) -> None:
     print(text)
 
 
+def os_problem(error: OSError) -> str:
+    """What the system refused, with the file's name alone: texts of Forge carry no host path."""
+    import os
+
+    name = error.filename if isinstance(error.filename, str | bytes) else ""  # it may be the number of a handle
+    named = f"'{os.path.basename(os.fsdecode(name))}': " if name else ""
+    return f"{named}{error.strerror or type(error).__name__}"
+
+
 def complain(verb: str, text: str) -> None:
     """One line (or more) for the person, on standard error, so that standard output stays the answer."""
     print(f"forge {verb}: {visible(text)}", file=sys.stderr)

@@ -6,6 +6,7 @@ owner alone (0700).
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,10 +36,10 @@ class ForgeHome:
     def ensure(self, *parts: str) -> Path:
         """The directory below the home, made 0700 with everything above it that is missing."""
         directory = self.path
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(directory, parents=True)
         for part in parts:
             directory = directory / part
-            directory.mkdir(mode=0o700, exist_ok=True)
+            _make(directory, parents=False)
         return directory
 
     def shown(self, path: Path) -> str:
@@ -48,6 +49,13 @@ class ForgeHome:
             return f"~/{(self.path / relative).relative_to(Path.home())}"
         except (ValueError, RuntimeError):
             return f"$FORGE_HOME/{relative}"
+
+
+def _make(directory: Path, *, parents: bool) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=parents, exist_ok=True)
+    except FileExistsError:  # for whoever asks, that is not "it is there already"
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(directory)) from None
 
 
 def forge_home(environ: Mapping[str, str] = os.environ) -> ForgeHome:

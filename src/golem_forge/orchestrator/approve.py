@@ -7,7 +7,7 @@ for exactly that call, unless its risk is higher than the one they saw. Refuses 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -84,9 +84,12 @@ class Approval:
         decision.answered_at = iso_now()
         travel.asked = travel.asked or answer.by is AnsweredBy.PERSON
         if not answer.approved:
-            decision.answered_by, decision.message = answer.by, answer.message
+            text = answer.message
+            if answer.by is AnsweredBy.MODE and travel.plan is not None and travel.plan.unasked:
+                text = travel.plan.unasked
+            decision.answered_by, decision.message = answer.by, text
             travel.stop_turn = answer.stop
-            raise ForgeError(answer.message, status=answer.status, code="DENIED")
+            raise ForgeError(text, status=answer.status, code="DENIED")
         return answer
 
     async def _edit(self, travel: Travel, args: dict[str, Any], replan: Replan) -> None:
@@ -154,7 +157,7 @@ class Approval:
             redactor=self._redactor,
             choices=self._offers(travel),
             previously_denied=self._controller.memory.denials(_judged(travel).decision.fingerprint),
-            describe_path=self._describe_path,
+            describe_path=lambda worker: (*self._describe_path(worker), *_calling_tools(travel)),
         )
         return Waiting(
             request=request,
@@ -223,6 +226,12 @@ class Approval:
 def _judged(travel: Travel) -> Judged:
     assert travel.judged is not None  # only calls that were judged at length come to this stage
     return travel.judged
+
+
+def _calling_tools(travel: Travel) -> Iterator[dict[str, Any]]:
+    """The tools between the worker and this call, for `worker › a › b`."""
+    for depth, (call_id, name) in enumerate(travel.callers):
+        yield {"id": call_id, "name": name, "depth": depth, "task": "", "tool": True}
 
 
 def _restored(

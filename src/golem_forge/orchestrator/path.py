@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.signal import InterruptSignal
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Walls
 
 MAX_DEPTH: Final = 5
+"""Tools that call each other, the first one included."""
+OnEffects = Callable[[ToolCall, tuple[Effect, ...]], None]
 MAX_REPLANS: Final = 3
 _MOST_ERROR_READ: Final = 1 << 20
 
@@ -89,12 +92,14 @@ class Orchestrator:
         ceilings: tuple[Ceiling, ...] = (),
         grants: dict[str, set[str]] | None = None,
         on_kept: OnKept | None = None,
+        on_effects: OnEffects | None = None,
     ) -> None:
         """`walls`: where its processes run; `home`: FORGE_HOME; `parts`: what tools keep for the session.
 
         `worker` is the worker's path, which policy and memory go by; `worker_id` its run, for events (default: the
         path). `describe_path` tells a person who asks: `{id, name, depth, task}` for each worker on the path.
-        `grants` is shared by the workers of a session; `on_kept` hears what a person kept for it.
+        `grants` is shared by the workers of a session; `on_kept` hears what a person kept for it; `on_effects` what
+        each planned call is about to touch.
         """
         self.catalog = tools if isinstance(tools, Catalog) else _catalog_of(tools)
         self.session_id = session_id or new_id()
@@ -108,7 +113,8 @@ class Orchestrator:
         self.parts = parts or SessionParts()
         self._home = home
         self._project = project
-        self._must_not_be_blocked = partial(self.judge.must_not_be_blocked, worker)
+        self._said_of_handover = partial(self.judge.said_of_handover, worker)
+        self._on_effects = on_effects
         self._gate = gate or Gate()
         self._under_way: set[str] = set()
         """The ids of calls that have no Outcome yet."""
@@ -192,13 +198,15 @@ class Orchestrator:
     async def _travel(self, travel: Travel, order: BatchOrder | None, index: int) -> Outcome:
         if travel.waiting.reason is not None:
             return travel.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
-        tool, args = resolve(travel.call, self.catalog, self._must_not_be_blocked)
+        tool, args, handed = resolve(travel.call, self.catalog, self._said_of_handover)
         travel.tool = tool
+        if handed:
+            travel.handed = handed
         travel.arguments = validate(tool, args)
         if tool.wants_context:
             travel.ctx = self._context(travel)
         for _ in range(MAX_REPLANS):
-            if tool.planner is not None or not self._decide_at_once(travel):
+            if tool.planner is not None or handed or not self._decide_at_once(travel):
                 await self._plan_in_order(travel, order, index)
             if travel.judged is not None and travel.judged.decision.verdict is not Verdict.PRE_APPROVED:
                 self._recorder.before_waiting(travel)
@@ -243,7 +251,8 @@ class Orchestrator:
             travel.close()
             travel.plan = await make_plan(travel, self._context_of(travel), self._gate)
         keys = partial(call_keys, tool, arguments, travel.plan, self.worker)
-        travel.judged = await self.judge.judge(tool, arguments, travel.plan, self._context_of(travel), keys)
+        ctx = self._context_of(travel)
+        travel.judged = await self.judge.judge(tool, arguments, travel.plan, ctx, keys, travel.handed)
         travel.decision = travel.judged.decision
 
     async def _enter(self, travel: Travel, read_only: bool, order: BatchOrder | None, index: int) -> None:
@@ -301,6 +310,8 @@ class Orchestrator:
         travel.started = perf_counter()  # how long it took is how long it ran, not how long a person thought
         if travel.judged is not None:
             self.judge.count(travel.judged)
+            if self._on_effects is not None and travel.judged.facts.effects:
+                self._on_effects(travel.call, travel.judged.facts.effects)
         self._recorder.started(travel)
 
     def _context_of(self, travel: Travel) -> ToolContext:
@@ -321,6 +332,7 @@ class Orchestrator:
             cancel=travel.signal,
             progress=partial(self._recorder.progress, call_id),
             call=partial(self._nested, travel),
+            find=self._found_for_tools,
             loop=asyncio.get_running_loop(),
             walls=self.walls,
             parts=self.parts,
@@ -330,6 +342,12 @@ class Orchestrator:
             host_rule=self._host_rule,
             path_rules=self.path_rules,
         )
+
+    def _found_for_tools(self, name: str) -> Tool | None:
+        try:
+            return self.catalog.resolve(name, Caller.TOOL)
+        except ForgeError:
+            return None
 
     def path_rules(self) -> tuple[PathRule, ...]:
         """What rules say about paths, for tools that walk trees and for walls. Raises RulesUnusable."""
@@ -350,16 +368,17 @@ class Orchestrator:
         blocked = any(host_permission(current, worker, self._project, host, port).blocked for worker in above)
         return said._replace(blocked=True) if blocked else said
 
-    async def _nested(self, parent: Travel, name: str, args: dict[str, Any]) -> Outcome:
+    async def _nested(self, parent: Travel, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
         travel = Travel(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), self.signal, self.signal)
         travel.depth = parent.depth + 1
+        travel.callers = (*parent.callers, (parent.call.id, parent.tool.name))
         if parent.tool.gated:  # one that holds no slot has none to share: what it calls goes to the gate itself
             travel.parent = parent
-        refused = ""
+        refused = refuse
         if parent.ended:
             refused = f"'{parent.tool.name}' has ended and can call no more tools."
-        elif travel.depth > MAX_DEPTH:
+        elif travel.depth >= MAX_DEPTH:
             refused = f"Tools may call each other at most {MAX_DEPTH} levels deep."
         if refused:
             return self._recorder.finished(travel, travel.outcome(Status.POLICY_DENIED, error=refused))

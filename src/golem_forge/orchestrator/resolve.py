@@ -8,35 +8,51 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from golem_forge.core.call import ToolCall
-from golem_forge.tools.catalog import Catalog
+from golem_forge.core.call import Caller, ToolCall
+from golem_forge.core.decision import Source
+from golem_forge.tools.catalog import Catalog, ToolNotFound
+from golem_forge.tools.modes import may_call
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import InputInvalid
 
-RefuseHandover = Callable[[Tool, dict[str, Any]], None]
+SaidOfHandover = Callable[[Tool, dict[str, Any]], tuple[Source, ...]]
+"""What policy says of a tool that hands its call on; raises where it may not be called at all."""
 
 _MAX_HANDOVERS: Final = 3
 _MAX_JSON_CHARS: Final = 16 << 20
 
 
-def resolve(call: ToolCall, catalog: Catalog, refuse: RefuseHandover) -> tuple[Tool, dict[str, Any]]:
-    """`refuse` raises where a tool may not be called at all: then it may not hand a call on either."""
+class Resolved(NamedTuple):
+    tool: Tool
+    args: dict[str, Any]
+    handed: tuple[Source, ...] = ()
+    """What tightens the call because of the tools that handed it on."""
+
+
+def resolve(call: ToolCall, catalog: Catalog, said_of: SaidOfHandover) -> Resolved:
     if call.problem:
         raise InputInvalid(call.problem)
     tool = catalog.resolve(call.name, call.caller)
     args = call.args
     if type(args) is not dict:
         args = _as_object(tool, args)
+    said: tuple[Source, ...] = ()
     for _ in range(_MAX_HANDOVERS):
         handed = None if tool.redirect is None else tool.redirect(args)
         if handed is None:
-            return tool, args
-        refuse(tool, _in_real_names(tool, args))
-        name, args = handed
-        tool = catalog.resolve(name, call.caller)
+            return Resolved(tool, args, said)
+        said += said_of(tool, _in_real_names(tool, args))
+        meant, args = handed
+        tool = _for_caller(meant, call.caller) if isinstance(meant, Tool) else catalog.resolve(meant, call.caller)
     raise InputInvalid(f"{call.name}: handed on more than {_MAX_HANDOVERS} times")
+
+
+def _for_caller(tool: Tool, caller: Caller) -> Tool:
+    if not may_call(caller, tool.mode):
+        raise ToolNotFound(tool.name)
+    return tool
 
 
 def _in_real_names(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 from golem_forge.core.call import Outcome, ToolCall
-from golem_forge.core.decision import Decision
+from golem_forge.core.decision import Decision, Source
 from golem_forge.core.effects import Mark
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.result import ToolResult
@@ -42,6 +42,10 @@ class Travel:
     stop_turn = False
     executed = False
     ended = False
+    handed: tuple[Source, ...] = ()
+    """What is said of the tools that handed this call on."""
+    callers: tuple[tuple[str, str], ...] = ()
+    """(call id, tool) of the tools that call each other down to this one, outermost first."""
     parent: Travel | None = None
     """The running call whose tool makes this one; it runs under that call's slot at the gate."""
     depth = 0

@@ -42,7 +42,7 @@ def ui_asker(ui: RuntimeUI, timeout: float | None = None) -> Asker:
 
         question.withdrawn = withdraw
         question.more_wait = lambda waiting: ui.change_approval(request.id, waiting=waiting)
-        asked_by = str(request.worker_path[-1]["id"]) if request.worker_path else ""
+        asked_by = next((str(link["id"]) for link in reversed(request.worker_path) if not link.get("tool")), "")
         return await ui.request_approval(request.to_wire(), timeout=timeout, check_edit=check, worker_id=asked_by)
 
     return ask

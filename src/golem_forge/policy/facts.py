@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from golem_forge.core.decision import Source
 from golem_forge.core.effects import Effect
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.shell import CommandWorld, Parsed
@@ -39,6 +40,8 @@ class CallFacts:
     """None: the tool does not say."""
     command: CommandFacts | None = None
     mcp: McpName | None = None
+    handed: tuple[Source, ...] = ()
+    """What is said of tools that handed this call on: it can only tighten."""
     project: str = ""
     """Host directory of the program, for rules scoped to it."""
 

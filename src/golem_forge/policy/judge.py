@@ -132,10 +132,17 @@ class Judge:
         return _Standing((base,), Risk.HIGH if tool.effects is None else Risk.LOW, tool.needs_approval)
 
     async def judge(
-        self, tool: Tool, arguments: Arguments, plan: Plan | None, ctx: ToolContext, keys: Keys | None = None
+        self,
+        tool: Tool,
+        arguments: Arguments,
+        plan: Plan | None,
+        ctx: ToolContext,
+        keys: Keys | None = None,
+        handed: tuple[Source, ...] = (),
     ) -> Judged:
         keys = keys or partial(call_keys, tool, arguments, plan, ctx.worker)
         facts = _facts(tool, arguments, plan, ctx.worker, self.project)
+        facts.handed = handed
         base = await self._base(tool, arguments, facts, ctx)
         return self.weigh(tool, facts, base, keys)
 
@@ -178,15 +185,16 @@ class Judge:
             sources += said
             if outcome.verdict is not Verdict.PRE_APPROVED:
                 lifted = strictest((base.verdict, outcome.verdict))
-            elif base.verdict is not Verdict.BLOCKED and outcome.covers and not self._by_a_strange_name(outcome):
+            elif base.verdict is not Verdict.BLOCKED and self._may_lift(tool, outcome):
                 lifted = Verdict.PRE_APPROVED
                 lifting = said[0]
         config = self.blocks.named(tool.name) if decides_for_itself(tool) else []
         config = [source for source in config if source.verdict is not Verdict.PRE_APPROVED]
         floors, reasons = _floors(tool, effects, outcome.accepted if outcome else frozenset())
         above = list(blocked_above(self.ceilings, facts, partial(self._blocking_rules, bases))) if self.ceilings else []
-        sources += config + above + floors
-        verdict = strictest((lifted, *(source.verdict for source in (*config, *above, *floors))))
+        stricter = (*config, *facts.handed, *above, *floors)
+        sources += stricter
+        verdict = strictest((lifted, *(source.verdict for source in stricter)))
         decision = Decision(
             verdict=verdict,
             sources=tuple(sources),
@@ -214,6 +222,10 @@ class Judge:
             return Verdict.ASK
         return base
 
+    def _may_lift(self, tool: Tool, outcome: RuleOutcome) -> bool:
+        """A rule that names a built-in tool was not written for what stands in its place."""
+        return outcome.covers and not tool.shadows and not self._by_a_strange_name(outcome)
+
     def _by_a_strange_name(self, outcome: RuleOutcome) -> bool:
         touched = (hit.effect.target for hit in outcome.hits if hit.effect is not None)
         return any(target.startswith("/") and target.split("/")[1] in self.strange_zones for target in touched)
@@ -232,13 +244,16 @@ class Judge:
         blocked = outcome is not None and outcome.verdict is Verdict.BLOCKED
         return _rule_sources(outcome) if outcome is not None and blocked else []
 
-    def must_not_be_blocked(self, worker: str, tool: Tool, args: dict[str, Any]) -> None:
-        """For a tool that hands its call on to another one: `blocked` on either of them blocks. Raises ForgeError."""
-        if source := self._blocked_by_name(worker, tool, args):
-            blocked = Decision(Verdict.BLOCKED, (source,), source)
-            raise ForgeError(refusal(tool.name, blocked), status=Status.POLICY_DENIED, code="BLOCKED")
+    def said_of_handover(self, worker: str, tool: Tool, args: dict[str, Any]) -> tuple[Source, ...]:
+        """Of a tool that hands its call on to another one: what asks there asks here, what blocks there raises."""
+        said = self._said_by_name(worker, tool, args)
+        for source in said:
+            if source.verdict is Verdict.BLOCKED:
+                blocked = Decision(Verdict.BLOCKED, (source,), source)
+                raise ForgeError(refusal(tool.name, blocked), status=Status.POLICY_DENIED, code="BLOCKED")
+        return tuple(source for source in said if source.verdict is Verdict.ASK)
 
-    def _blocked_by_name(self, worker: str, tool: Tool, args: dict[str, Any]) -> Source | None:
+    def _said_by_name(self, worker: str, tool: Tool, args: dict[str, Any]) -> tuple[Source, ...]:
         facts = CallFacts(
             tool=tool.name,
             source=tool.source,
@@ -248,10 +263,9 @@ class Judge:
             command=_command_of(tool, args),
             project=self.project,
         )
-        rules = partial(self._blocking_rules, ())
-        own = (*self.blocks.named(tool.name), *rules(facts))
-        said = (*own, *(blocked_above(self.ceilings, facts, rules)))
-        return next((source for source in said if source.verdict is Verdict.BLOCKED), None)
+        outcome = self._rules_say(facts, (), ())
+        own = (*self.blocks.named(tool.name), *(_rule_sources(outcome) if outcome is not None else ()))
+        return (*own, *(blocked_above(self.ceilings, facts, partial(self._blocking_rules, ()))))
 
     def count(self, judged: Judged) -> None:
         """The call is about to run: the rules that spoke about it were used."""

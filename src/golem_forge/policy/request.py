@@ -22,7 +22,7 @@ from golem_forge.policy.offers import Offer
 from golem_forge.tools.fields import derive_fields
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.prefill import masked, prefilled
-from golem_forge.tools.tool import Tool
+from golem_forge.tools.tool import Definition, Tool
 
 _TYPES = {Verb.WRITE: "file_write", Verb.DELETE: "file_write", Verb.EXEC: "command", Verb.SPAWN: "worker"}
 
@@ -127,7 +127,7 @@ def build_request(
     by = decision.decided_by
     definition = tool.definition
     return ApprovalRequest(
-        type=next((_TYPES[e.verb] for e in effects or () if e.verb in _TYPES), "tool_call"),
+        type=_type_of(effects, definition),
         description=visible(f"{tool.label or tool.name}: {tool.description.splitlines()[0][:200]}"),
         tool=tool.name,
         label=tool.label,
@@ -149,12 +149,18 @@ def build_request(
         ),
         choices=tuple(replace(choice, label=clean(choice.label), rule=clean(choice.rule)) for choice in choices),
         previously_denied=previously_denied,
-        changed="" if definition.approved else visible(definition.diff),
+        changed="" if definition.approved else clean(definition.diff),
         model_note=clean(plan.model_note) if plan else "",
         warnings=tuple(warnings),
         fields=tuple(prefilled(fields, own_copy(shown))),
         worker_path=describe_path(worker),
     )
+
+
+def _type_of(effects: tuple[Effect, ...] | None, definition: Definition) -> str:
+    if not definition.approved:
+        return "definition"
+    return next((_TYPES[e.verb] for e in effects or () if e.verb in _TYPES), "tool_call")
 
 
 def _literal(args: dict[str, Any]) -> str:

@@ -31,6 +31,14 @@ class Quarantined(NamedTuple):
     reason: str
 
 
+class Aside(NamedTuple):
+    """A tool that is offered to nobody and can be called by its name all the same."""
+
+    tool: Tool
+    by_models: bool
+    """Whether a model that names it may call it; a person always may."""
+
+
 class Catalog:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self.version = 0
@@ -40,6 +48,7 @@ class Catalog:
         self._for_models: dict[str, Tool] = {}
         self._aliases: dict[str, str] = {}
         self._quarantined: dict[str, Quarantined] = {}
+        self._aside: dict[str, Aside] = {}
         self._native_places: dict[str, int] = {}
         self._cached: dict[Any, Any] = {}
         self._index = SearchIndex()
@@ -114,11 +123,28 @@ class Catalog:
             self._changed()
         return entry
 
+    def quarantine_beside(self, name: str, source: SourceKind | str, reason: str) -> Quarantined:
+        """The same for a name that another tool of that source has: this one stays, the other is told of."""
+        entry = Quarantined(name, SourceKind(source), reason)
+        self._quarantined[name] = entry
+        self._changed()
+        return entry
+
     def release(self, name: str) -> None:
         if self._quarantined.pop(name, None) is not None:
             self._changed()
 
+    def set_aside(self, tool: Tool, *, by_models: bool) -> None:
+        """Never listed or searched; a tool in the catalog of that name comes first."""
+        self._aside[tool.name] = Aside(tool, by_models)
+
+    def no_longer_aside(self, name: str) -> None:
+        self._aside.pop(name, None)
+
     # What can be asked of it
+
+    def aside(self) -> Tools:
+        return [one.tool for one in self._aside.values()]
 
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)
@@ -196,10 +222,18 @@ class Catalog:
         real = self._aliases.get(name)
         if real is not None and name not in self._tools and real in names:
             return names[real]
+        if name not in self._tools and (aside := self._set_aside_for(name, person=names is self._for_people)):
+            return aside
         kept_out = self._quarantined.get(name)
         if kept_out is not None:
             raise ToolNotFound(name, reason=kept_out.reason)
         raise ToolNotFound(name, names)
+
+    def _set_aside_for(self, name: str, *, person: bool) -> Tool | None:
+        found = self._aside.get(name)
+        if found is None or not (person or found.by_models):
+            return None
+        return found.tool if may_call(Caller.HUMAN if person else Caller.LLM, found.tool.mode) else None
 
     def _ordered(self) -> tuple[Tool, ...]:
         if "order" not in self._cached:

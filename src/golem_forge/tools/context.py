@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
     from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.walls.walls import Walls
+    from golem_forge.tools.tool import Tool
 
 Progress = Callable[[float, float | None, str], None]
 """(progress, total or None, message)"""
-NestedCall = Callable[[str, dict[str, Any]], Awaitable[Outcome]]
-"""(tool name, arguments): re-enters the one path as caller `tool`."""
+
+
+class NestedCall(Protocol):
+    """Re-enters the one path as caller `tool`. `refuse`: the calling tool itself says no; that is recorded too."""
+
+    def __call__(self, name: str, args: dict[str, Any], *, refuse: str = "") -> Awaitable[Outcome]: ...
 
 
 class KeptText(Protocol):
@@ -53,6 +58,10 @@ class HostPermission(NamedTuple):
     """A rule refuses it: for what is reached on the way (a redirect) without being judged by itself."""
 
 
+def _no_tools(name: str) -> None:
+    return None
+
+
 def _no_host_rule(host: str, port: int) -> HostPermission:
     return HostPermission()
 
@@ -73,7 +82,7 @@ async def _awaited(call: Awaitable[Outcome]) -> Outcome:
     return await call
 
 
-async def _no_calls(name: str, args: dict[str, Any]) -> Outcome:
+async def _no_calls(name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
     raise RuntimeError("this context cannot call other tools")
 
 
@@ -90,6 +99,8 @@ class ToolContext:
     cancel: InterruptSignal = field(default_factory=InterruptSignal)
     progress: Progress = _nobody_listens
     call: NestedCall = _no_calls
+    find: Callable[[str], Tool | None] = _no_tools
+    """A tool that `call` would reach, to see what it takes; None: there is none for it."""
     loop: AbstractEventLoop | None = None
     walls: Walls | None = None
     """Where processes run on this worker's behalf."""

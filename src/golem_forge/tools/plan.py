@@ -35,6 +35,8 @@ class Plan:
     """After a wait: raises if a target is no longer the one that was judged."""
     close: Callable[[], None] | None = None
     """Releases held descriptors; called at least once, however the call ends."""
+    unasked: str = ""
+    """What to say where nobody can be asked: how a person may agree beforehand."""
     model_note: str = ""
     """What the model says about this call; shown as its words."""
     warnings: tuple[str, ...] = field(default=())

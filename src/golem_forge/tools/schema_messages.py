@@ -86,7 +86,7 @@ def _message(name: str, kind: Any, error: ValidationError) -> str:
         "enum": lambda: f"must be one of {_options(kind.options)}",
         "const": lambda: f"must be {short(kind.expected_value)}",
         "multipleOf": lambda: f"must be a multiple of {short(kind.multiple_of)}",
-        "pattern": lambda: f"must match the pattern {short(kind.pattern)}",
+        "pattern": lambda: _pattern(kind),
         "falseSchema": lambda: "is not allowed here",
     }.get(name)
     if write is not None:
@@ -94,6 +94,15 @@ def _message(name: str, kind: Any, error: ValidationError) -> str:
     if name in _LIMITS:
         return _LIMITS[name].format(short(kind.limit))
     return _FIXED.get(name) or f"does not match the schema ({name})"
+
+
+def _pattern(kind: Any) -> str:
+    pattern = getattr(kind, "pattern", None)  # without one the engine gave up: it would have searched for ever
+    return (
+        "cannot be held against its pattern within bounds"
+        if pattern is None
+        else f"must match the pattern {short(pattern)}"
+    )
 
 
 def _types(wanted: list[str], value: Any) -> str:

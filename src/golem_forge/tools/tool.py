@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.call import Outcome
 from golem_forge.core.canonical import digest
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.finished import Finished
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 Approval = bool | str | Verdict
 NeedsApproval = Approval | Callable[..., Approval | Awaitable[Approval]]
 Planner = Callable[[dict[str, Any], ToolContext], Plan | Awaitable[Plan]]
-Redirect = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
+Redirect = Callable[[dict[str, Any]], "tuple[str | Tool, dict[str, Any]] | None"]
+"""Raw arguments → the tool that is really meant (or its name) and its arguments; None: this one."""
+OnOutcome = Callable[[Outcome], None]
 
 MAX_ARGUMENT_BYTES: Final = 1 << 20
 _PLAIN: Final = (str, int, float, bool, bytes, type(None))
@@ -92,6 +95,8 @@ class Tool:
         definition: Callable[[], Definition] | None = None,
         pin: Callable[[], None] | None = None,
         takes_mapping: bool = True,
+        shadows: bool = False,
+        on_outcome: OnOutcome | None = None,
     ) -> None:
         if (execute is None) == (planner is None):
             raise TypeError(f"tool {name!r} needs either execute= or planner=")
@@ -123,6 +128,10 @@ class Tool:
         self.redirect = redirect
         self._definition = definition
         self.pin = pin
+        self.shadows = shadows
+        """It stands in the place of another tool: what rules allow that one does not count for it."""
+        self.on_outcome = on_outcome
+        """Told what became of each call of it, once that is recorded."""
         self._takes_mapping = takes_mapping
         """True: the function gets one mapping (`execute(args)`); False: one keyword per argument."""
 

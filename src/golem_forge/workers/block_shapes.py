@@ -1,4 +1,4 @@
-"""What the blocks `custom`, `external`, `workers` and every block's `approval` may look like.
+"""What the blocks `custom`, `external`, `workers`, `user_tools` and every block's `approval` may look like.
 
 Each function takes a value, its place and the file's Problems, adds every problem with its line, and gives the checked
 block, or None where it cannot be used.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from golem_forge.config.modes import Setting
-from golem_forge.config.shape import Check, Problems, Shape, list_of, map_of, refuse, text
+from golem_forge.config.shape import Check, Problems, Shape, flag, list_of, map_of, refuse, text
 from golem_forge.config.yaml_file import Path as Place
 from golem_forge.config.zones import VERDICT
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.walls.environment import env_block
-from golem_forge.workers.blocks import CustomBlock, ExternalBlock, WorkersBlock
+from golem_forge.workers.blocks import CustomBlock, ExternalBlock, UserToolsBlock, WorkersBlock
 
 _APPROVAL: Final = Shape({"default": VERDICT, "tools": map_of(VERDICT)})
 
@@ -66,6 +66,21 @@ _EXTERNAL: Final = Shape(
     {"package": text, "import": text, "entry_point": text, "tools": _names, **_SHARED}, required=("package",)
 )
 _WORKERS: Final = Shape({"allow": _names, "approval": approval_block}, required=("allow",))
+
+
+_USER_TOOLS: Final = Shape({"tools": _names, "create": flag, "approval": approval_block})
+
+
+def user_tools_block(value: Any, path: Place, problems: Problems) -> UserToolsBlock | None:
+    checked = _checked(_USER_TOOLS, {} if value is None else value, path, problems)
+    if checked is None:
+        return None
+    return UserToolsBlock(
+        tools=tuple(checked.get("tools", ("*",))),
+        create=checked.get("create", True),
+        approval=checked.get("approval") or ApprovalBlock(),
+        origin=problems.file.at(path),
+    )
 
 
 def custom_blocks(value: Any, path: Place, problems: Problems) -> tuple[CustomBlock, ...]:

@@ -58,6 +58,19 @@ class WorkersBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserToolsBlock:
+    """`user_tools: {tools, create, approval}`: the person's own tools it sees, and whether it may make some."""
+
+    tools: tuple[str, ...] = ("*",)
+    """Globs of names."""
+    create: bool = True
+    """False: neither `create_custom_tool` nor the zone `/user_tools`."""
+    approval: ApprovalBlock = field(default_factory=ApprovalBlock)
+    origin: str = ""
+    key: str = "user_tools"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerBlocks:
     """All blocks of one worker."""
 
@@ -66,5 +79,6 @@ class WorkerBlocks:
     custom: tuple[CustomBlock, ...] = ()
     external: tuple[ExternalBlock, ...] = ()
     workers: WorkersBlock | None = None
+    user_tools: UserToolsBlock | None = None
     approval: Mapping[str, ApprovalBlock] = field(default_factory=dict)
     """Key of a block (`coding`, `custom[0]`) → its `approval`, where it says anything."""

@@ -31,13 +31,16 @@ from golem_forge.workers.models.usage import ASSUMED_CONTEXT_WINDOW, Meter
 from golem_forge.workers.prompting import PromptState, system_prompt
 from golem_forge.workers.roster import Roster
 from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
+from golem_forge.workers.suggesting import suggesting_in
 from golem_forge.workers.toolset_blocks import approval_now, approval_of, native_tools, worker_blocks
 from golem_forge.workers.tree import SessionTree
 from golem_forge.workers.trusting import ask_for_trust
+from golem_forge.workers.user_tools import noting_writes, opening_notices, told, user_tools_for, with_zone
 from golem_forge.workers.worker import Worker
 from golem_forge.workers.worker_zones import sandbox_for
 
 if TYPE_CHECKING:
+    from golem_forge.custom.offering import UserTools
     from golem_forge.workers.modules.module_tools import ModuleTools, Refreshed
 
 NOT_TRUSTED_NOW: Final = (
@@ -61,6 +64,7 @@ class WorkerRun:
     """Every model opened for it, closed with it: a turn may still run on one that was switched away from."""
     meter: Meter = field(default_factory=Meter)
     modules: ModuleTools | None = None
+    user_tools: UserTools | None = None
     caller: WorkerRun | None = None
     exposed: dict[str, list[str]] = field(default_factory=dict)
     """Block of its file → names of the tools it has from there."""
@@ -122,6 +126,8 @@ class Crew:
             parent=parent.sandbox if parent else None,
             parent_name=parent.worker.name if parent else "",
         )
+        if blocks.user_tools is not None:
+            sandbox = with_zone(sandbox, blocks.user_tools, tree)
         if caller is None:
             notices += mend_edits(tree, sandbox)
         station = open_station(
@@ -133,6 +139,7 @@ class Crew:
             parent=parent,
             task=task,
             worker_id=worker_id,
+            on_effects=noting_writes(tree, lambda: station.path.worker) if blocks.user_tools is not None else None,
         )
         limits = worker.budget
         run = WorkerRun(
@@ -253,6 +260,10 @@ class Crew:
             tools += delegations
             exposed["workers"] = [tool.name for tool in delegations]
         run.notices += station.admit(tools, approval_of(run.worker, exposed))
+        if blocks.user_tools is not None:
+            run.user_tools = user_tools_for(station, blocks.user_tools)
+            run.notices += opening_notices(run.user_tools)
+            suggesting_in(tree).begin(station)
         check_program_block(station, run.notices)
 
     def _loop(self, run: WorkerRun, model: Model) -> Loop:
@@ -270,10 +281,17 @@ class Crew:
             attachment=self.attachments.read,
         )
 
-        return Loop(dialogue=dialogue, before_turn=partial(self.refresh, run))
+        return Loop(dialogue=dialogue, before_turn=partial(self._before_request, run))
+
+    async def _before_request(self, run: WorkerRun) -> None:
+        await self.refresh(run)
+        if run.user_tools is not None:
+            await suggesting_in(self.tree).before_request(run.station, run.history)
 
     async def refresh(self, run: WorkerRun) -> None:
-        """Puts tool modules that changed on disk in force; called before whatever may use them. Raises Interrupted."""
+        """Puts tools that changed on disk in force; called before whatever may use them. Raises Interrupted."""
+        if run.user_tools is not None and (news := run.user_tools.refresh()) is not None:
+            told(run.station, news)
         if run.modules is not None:
             await unless_interrupted(run.station.signal, self._refresh(run, run.modules))
 

@@ -1,6 +1,7 @@
 """The built-in worker `default`: what runs where no program names a worker.
 
-Its zones are those of the directory it is started in (`worker_zones.sandbox_for`), its tools the native ones.
+Its zones are those of the directory it is started in (`worker_zones.sandbox_for`), its tools the native
+ones and the person's own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BUILT_IN: Final = Worker(
     description="The built-in worker: reads, searches, edits and runs commands in one directory.",
     instructions=_INSTRUCTIONS,
     mode="chat",
-    toolsets={"filesystem": {}, "coding": {}},
+    toolsets={"filesystem": {}, "coding": {}, "user_tools": {"create": True}},
     sandbox=WorkerSandbox(zones=(WorkerZone(name="workspace"),)),
 )
 

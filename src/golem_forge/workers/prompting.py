@@ -42,6 +42,13 @@ _WALLS: Final = {
     Level.OFF: "Walls are switched off: commands run unprotected, and each one needs consent.",
 }
 _MAX_NAMED: Final = 20
+_MAKING_TOOLS: Final = """\
+## Tools of the person's own
+A procedure that works can become a tool that stays. Propose one when you are asked to, or when the same steps come a
+third time: say what it will do, and ask first. Then create_custom_tool, edit its files in /user_tools/<name> with the
+file tools, declare its parameters and at least one test in tool.yaml, and call run_custom_tool: it is built, shown to
+the person, tested, and from then on called by its own name. When a test fails, mend the source and run it again. Use a
+tool that is there before you make another one like it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +101,8 @@ def _is_blocked(tool: Tool, blocks: ApprovalBlocks) -> bool:
 
 def system_prompt(instructions: str, state: PromptState) -> str:
     parts = [instructions.strip(), "\n".join(("## Where you work", *_facts(state)))]
+    if "create_custom_tool" in state.tools:
+        parts.append(_MAKING_TOOLS)
     return "\n\n".join(part for part in parts if part)
 
 

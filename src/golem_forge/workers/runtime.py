@@ -43,6 +43,7 @@ from golem_forge.workers.resuming import Resumed
 from golem_forge.workers.run_result import RunResult, RunStatus
 from golem_forge.workers.slash.manual import manual_tools_event
 from golem_forge.workers.starting import Start, Started, StartInterrupted, start
+from golem_forge.workers.suggesting import suggesting_in
 from golem_forge.workers.tree import SessionTree, home_of, new_voice
 from golem_forge.workers.worker import Worker
 
@@ -173,6 +174,8 @@ class WorkerRuntime:
         self._tell("complete" if result.status is RunStatus.COMPLETED else "error", result.error or result.status.value)
         if result.error:
             run.station.emit("status", {"type": "error", "message": result.error, "code": result.status.value})
+        elif run.user_tools is not None and result.status is RunStatus.COMPLETED:
+            await suggesting_in(self.tree).after_turn(run.station)
         return result
 
     def _checked(self, text: str, attachments: Sequence[Attached | Path | str]) -> tuple[Attachment, ...]:

@@ -16,20 +16,24 @@ from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program
 from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.custom.offering import UserTools
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.orchestrator import Orchestrator
 from golem_forge.policy.asking import ApprovalCallback
 from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets import TOOLSETS
+from golem_forge.workers.blocks import UserToolsBlock
 from golem_forge.workers.default_worker import BUILT_IN
 from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
 from golem_forge.workers.surroundings import DEFAULT_WORKER, worker_sandbox
-from golem_forge.workers.toolset_blocks import blocks_from_python
+from golem_forge.workers.toolset_blocks import blocks_from_python, user_tools_from_python
 from golem_forge.workers.tree import SessionTree, TreeOptions, open_tree
+from golem_forge.workers.user_tools import noting_writes, opening_notices, told, user_tools_for, with_zone
 
 
 @dataclass(slots=True)
@@ -38,13 +42,27 @@ class Session:
     station: Station
     notices: tuple[str, ...] = ()
     """What the person should know at the start, one text each."""
+    user_tools: UserTools | None = None
 
-    async def call(self, name: str, args: Any, *, caller: Caller | str = Caller.LLM) -> Outcome:
+    @property
+    def notices_for_one_command(self) -> tuple[str, ...]:
+        """Without which tools wait to be activated: news in a conversation, noise before every single call."""
+        waiting = self.user_tools.announcements if self.user_tools is not None else ()
+        return tuple(notice for notice in self.notices if notice not in waiting)
+
+    async def call(self, name: str, args: Any = None, *, caller: Caller | str = Caller.LLM) -> Outcome:
+        self.refresh()
         return await self.path.call(ToolCall(name, args, Caller(caller)))
 
     async def batch(self, calls: Sequence[ToolCall], **how: Any) -> list[Outcome]:
         """Several calls of one turn; `mode` and `on_failure` as in Orchestrator.batch."""
+        self.refresh()
         return await self.path.batch(calls, **how)
+
+    def refresh(self) -> None:
+        """Tool folders that changed count from now on; every call and batch looks by itself."""
+        if self.user_tools is not None and (news := self.user_tools.refresh()) is not None:
+            told(self.station, news)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ends whatever runs or waits, within a second. Calls are refused from then on, until `reset`."""
@@ -124,13 +142,34 @@ def open_session(
     tree = open_tree(directory, options)
     try:
         notices = list(tree.notices)
-        sandbox = worker_sandbox(tree.program, tree.home, notices)
-        station = open_station(tree, BUILT_IN, sandbox, tools=tools, toolsets=toolsets, worker_id=DEFAULT_WORKER)
-        said = blocks_from_python(toolsets, TOOLSETS)[1] if toolsets is not None else {}
+        native, block = _split(toolsets)
+        sandbox = with_zone(worker_sandbox(tree.program, tree.home, notices), block, tree)
+        station = open_station(
+            tree,
+            BUILT_IN,
+            sandbox,
+            tools=tools,
+            toolsets=native,
+            worker_id=DEFAULT_WORKER,
+            on_effects=noting_writes(tree, lambda: DEFAULT_WORKER) if block is not None else None,
+        )
+        said = blocks_from_python(native, TOOLSETS)[1] if native is not None else {}
         notices += station.admit((), said)
+        users = user_tools_for(station, block) if block is not None else None
+        notices += opening_notices(users) if users is not None else []
         check_program_block(station, notices)
         notices += mend_edits(tree, sandbox)
     except BaseException:
         tree.abandon()
         raise
-    return Session(tree, station, tuple(notices))
+    return Session(tree, station, tuple(notices), users)
+
+
+def _split(toolsets: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, UserToolsBlock | None]:
+    """The native blocks, and the one of the person's own tools, which the built-in worker has."""
+    if toolsets is None:
+        return None, UserToolsBlock()
+    if USER_TOOLS not in toolsets:
+        return toolsets, None
+    native = {name: block for name, block in toolsets.items() if name != USER_TOOLS}
+    return native, user_tools_from_python(toolsets[USER_TOOLS])

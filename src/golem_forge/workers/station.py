@@ -14,6 +14,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.ids import new_id
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.orchestrator import Orchestrator
+from golem_forge.orchestrator.path import OnEffects
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
 from golem_forge.policy.ceilings import Ceiling
 from golem_forge.sandbox.sandbox import Sandbox
@@ -96,6 +97,7 @@ def open_station(
     parent: Station | None = None,
     task: str = "",
     worker_id: str = "",
+    on_effects: OnEffects | None = None,
 ) -> Station:
     """`toolsets`: its native blocks; None: every native tool (the built-in worker). Takes over the sandbox."""
     signal = InterruptSignal() if parent is not None else tree.signal
@@ -138,6 +140,7 @@ def open_station(
         on_kept=tree.on_kept,
         describe_path=lambda _: tuple(each.to_wire() for each in lineage),
         ceilings=_ceilings(parent),
+        on_effects=on_effects,
     )
     walls.on_report(lambda report: tree.bus.emit("wallsReport", report.to_wire(), link.id))
     station = Station(

@@ -39,6 +39,13 @@ def worker_sandbox(program: Program, home: ForgeHome, notices: list[str]) -> San
     return opened_zones(program, home, zone_specs(program), builtin_worker=True)
 
 
+def with_tools_zone(sandbox: Sandbox, home: ForgeHome) -> Sandbox:
+    """With `/user_tools`, as a session of a worker that may make tools has it. For a look: nothing is made, and without
+    the folder there is nothing to say about it yet."""
+    folder = home.path / "tools"
+    return sandbox.with_user_tools(folder) if folder.is_dir() else sandbox
+
+
 def opened_zones(
     program: Program,
     home: ForgeHome,

@@ -21,14 +21,20 @@ from golem_forge.core.verdict import Verdict, strictest
 from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.toolset import Toolset, ToolsetContext
-from golem_forge.workers.block_shapes import approval_block, custom_blocks, external_block, workers_block
-from golem_forge.workers.blocks import WorkerBlocks
+from golem_forge.workers.block_shapes import (
+    approval_block,
+    custom_blocks,
+    external_block,
+    user_tools_block,
+    workers_block,
+)
+from golem_forge.workers.blocks import UserToolsBlock, WorkerBlocks
 from golem_forge.workers.native_blocks import checked_block
 from golem_forge.workers.worker import Worker
 
 ALWAYS_THERE: Final = "read_output"
 """The native tool that is in every catalog, whatever the blocks say."""
-CODE_BLOCKS: Final = ("custom", "external", "workers")
+CODE_BLOCKS: Final = ("custom", "external", "workers", "user_tools")
 """Blocks whose tools are not native."""
 
 
@@ -51,6 +57,7 @@ def read_blocks(value: Any, path: Place, problems: Problems, toolsets: Mapping[s
     custom = custom_blocks(value["custom"], (*path, "custom"), problems) if "custom" in value else ()
     external = external_block(value["external"], (*path, "external"), problems) if "external" in value else None
     workers = workers_block(value["workers"], (*path, "workers"), problems) if "workers" in value else None
+    users = user_tools_block(value["user_tools"], (*path, "user_tools"), problems) if "user_tools" in value else None
     native: dict[str, Mapping[str, Any]] = {}
     approval: dict[str, ApprovalBlock] = {}
     for name, block in value.items():
@@ -60,13 +67,14 @@ def read_blocks(value: Any, path: Place, problems: Problems, toolsets: Mapping[s
         if read is not None:
             native[name] = read.keys
             approval[name] = read.approval
-    speaking = (*custom, *((external,) if external else ()), *((workers,) if workers else ()))
+    speaking = (*custom, *(each for each in (external, workers, users) if each is not None))
     approval |= {each.key: each.approval for each in speaking}
     return WorkerBlocks(
         native=native,
         custom=custom,
         external=(external,) if external else (),
         workers=workers,
+        user_tools=users,
         approval={key: said for key, said in approval.items() if said.default or said.tools},
     )
 
@@ -95,6 +103,15 @@ def blocks_from_python(
     problems.raise_if_any()
     exposed = {key: [tool.name for tool in tools] for key, tools in native_tools(read, toolsets).items()}
     return read, _by_tool(read, exposed)
+
+
+def user_tools_from_python(block: Any) -> UserToolsBlock:
+    """A `user_tools` block that came from no file. Raises ConfigError."""
+    problems = _NoFile()
+    read = user_tools_block(block, ("toolsets", "user_tools"), problems)
+    problems.raise_if_any()
+    assert read is not None  # else there was a problem
+    return read
 
 
 def native_tools(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset]) -> dict[str, list[Tool]]:

@@ -26,7 +26,15 @@ async def test_a_character_in_two_writes(run):
 async def test_bytes_that_are_no_text(run):
     child = await run(r"printf 'a\xff\xfeb\xe4\xbd'")
     await child.wait()
-    assert child.output.read().decode() == "a\ufffd\ufffdb\ufffd"
+    assert child.output.read() == b"a\xff\xfeb\xe4\xbd"
+    assert child.output.read().decode("utf-8", "replace") == "a\ufffd\ufffdb\ufffd"
+
+
+async def test_a_cut_by_the_budget_divides_no_character():
+    left = Budget(7, lambda: None)
+    assert left.fit("a\udcff") == "a\udcff"  # two bytes
+    assert left.fit("éé" + "é") == "éé"  # four of the five that are left
+    assert left.over
 
 
 async def test_a_secret_in_two_writes(root):
@@ -119,7 +127,7 @@ async def read_all(data: bytes, limit: int, text_filter) -> tuple[str, list[int]
     os.write(theirs, data)
     os.close(theirs)
     reader.finish()
-    return reader.capture.read().decode(), told
+    return reader.capture.read().decode("utf-8", "replace"), told
 
 
 @pytest.mark.parametrize("shown", [1, 4, 17])
@@ -138,8 +146,8 @@ async def test_an_end_like_a_secret_is_kept_when_nothing_was_cut():
 
 
 async def test_the_limit_holds_for_what_is_kept():
-    text, told = await read_all(b"a" + b"\xff" * 2000, 3000, Plain())
-    assert (text, told) == ("a" + "\ufffd" * 999, [1])
+    text, told = await read_all(b"a" + b"\xff" * 2000, 1500, Plain())
+    assert (text, told) == ("a" + "\ufffd" * 1499, [1])
     redactor = Redactor()
     redactor.add_secret("A_NAME_THAT_IS_LONGER_THAN_ITS_VALUE", "1c0f")
     text, told = await read_all(b"1c0f" * 500, 3000, StreamRedactor(redactor))

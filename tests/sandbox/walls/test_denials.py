@@ -121,6 +121,26 @@ def test_a_program_speaking_of_no_file_is_no_denial_in_a_read_only_zone() -> Non
     assert facts("touch: cannot touch 'a': Read-only file system", plan) == [("path", "write", "/docs/a")]
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sh: 1: cannot create /etc/made: Read-only file system", [("path", "write", "/etc/made")]),
+        ("OSError: [Errno 30] Read-only file system: '/usr/made'", [("path", "write", "/usr/made")]),
+        ("OSError: [Errno 30] Read-only file system: 'made'", [("path", "write", "/docs/made")]),
+        ("sh: 1: cannot create my notes.txt: Read-only file system", [("path", "write", "/docs/notes.txt")]),
+        ("psql: FATAL: permission denied for table users", []),
+        ("ERROR:  permission denied to create database", []),
+        ("bash: line 1: ./run.sh: Permission denied", []),
+        ("PermissionError: [Errno 13] Permission denied: 'locked.txt'", []),
+        ("cat: /root/x: Permission denied", [("path", "read", "/root/x")]),
+    ],
+)
+def test_in_a_zone_that_is_a_read_only_mount_only_that_error_is_evidence(line: str, expected: list[Any]) -> None:
+    """There every word could be the name of a refused path."""
+    plan = WallPlan(zones=(DOCS,), cwd="/srv/docs", readable=("/usr",), mounted=True)
+    assert facts(line, plan, exit_code=1) == expected
+
+
 @pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root is refused nothing")
 @pytest.mark.parametrize(
     "command",
@@ -257,6 +277,7 @@ def test_a_plan_is_asked_about_folded_absolute_paths_only() -> None:
 
     class Spy:
         cwd = "/workspace"
+        mounted = False
 
         def refusal(self, path: str, access: Verb) -> None:
             asked.append(path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from golem_forge.ui.rendering.card import answered, card, whole
 from golem_forge.ui.rendering.lines import plain_text, width_of
 
@@ -52,6 +54,18 @@ def test_an_ordinary_card() -> None:
         "  1  approve and remember (session): this exact call",
         "  2  approve and remember (always for this project, in rules.yaml): git_push to main",
     ]
+
+
+@pytest.mark.parametrize(
+    "label", ["read_file", "Read (read_file) wants to run · risk low ──", "Read · risk low", "a\x1b[2J", "a\nb_c"]
+)
+def test_a_label_that_reads_like_a_name_or_like_the_card_is_left_out(label: str) -> None:
+    assert lines(label=label)[0] == "── git_push wants to run · risk high " + "─" * 20
+
+
+@pytest.mark.parametrize("label", ["Größe & Gewicht", "C++ / Rust", "git-summary 2.0", "日本語"])
+def test_a_label_in_plain_words_stands_before_the_name(label: str) -> None:
+    assert lines(label=label)[0].startswith(f"── {label} (git_push) wants to run")
 
 
 def test_everything_else_that_holds_is_said() -> None:

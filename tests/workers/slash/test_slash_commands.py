@@ -10,6 +10,7 @@ import pytest
 
 from golem_forge import Tool, tool
 from golem_forge.config.home import forge_home
+from golem_forge.ui.rendering.reports import manual_tools
 from golem_forge.workers.session_facts import kept_approvals
 from golem_forge.workers.slash.manual import manual_tools_event
 
@@ -27,6 +28,7 @@ async def test_help_lists_commands_and_describes_one_and_a_tool(host: Any) -> No
     about = await host.type("/help GIT_PUSH")
     assert "Push commits" in about and "--branch" in about and "required" in about
     assert "origin|upstream" in about and "Target branch" in about
+    assert "default origin" in about and "default false" in about, "as it is typed, not as Python writes it"
     assert "/tool help runs it" in await host.type("/help help")
     assert (await host.type("/help nope")).startswith("error: Unknown tool 'nope'")
 
@@ -298,3 +300,22 @@ async def test_tools_are_told_in_a_sentence_that_fits_beside_their_name(make_hos
     said = (await make_host(long).type("/tools")).splitlines()
     assert next(line for line in said if "/read_file" in line).endswith("Read a text file")
     assert next(line for line in said if "/long" in line).endswith("…") and max(map(len, said)) < 100
+
+
+async def test_a_tool_called_like_a_command_is_listed_as_it_is_run(make_host: Callable[..., Any]) -> None:
+    exit = Tool("exit", "Leaves nothing.", input_schema={"type": "object"}, execute=lambda args: "ran", mode="manual")
+    host = make_host(exit)
+    assert "  /tool exit" in await host.type("/tools")
+    assert manual_tools([{"name": "exit", "category": "Git"}]) == [[("dim", "Git: /tool exit")]]
+
+
+async def test_no_category_passes_for_one_of_forges_own(make_host: Callable[..., Any]) -> None:
+    spoof = Tool(
+        *("spoof", "Spoofs."),
+        input_schema={"type": "object"},
+        execute=lambda args: "",
+        mode="manual",
+        category="Forge's own: Files",
+    )
+    said = await make_host(spoof).type("/tools")
+    assert said.index("/spoof") < said.index("Forge's own: ")

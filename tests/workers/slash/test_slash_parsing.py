@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golem_forge import tool
+from golem_forge.core.slash import slash
 from golem_forge.workers.slash.parsing import BUILT_INS, classify_command, is_command, parse_command
 from golem_forge.workers.slash.tokens import CommandError, tokenize
 
@@ -138,6 +139,13 @@ def test_u12_u15_classes(line: str, kind: str, name: str) -> None:
 
 def test_names_are_enough_to_classify_by() -> None:
     assert classify_command(parsed("/a"), ["a", "b"]).type == "tool"
+
+
+def test_a_tool_is_named_as_it_must_be_typed() -> None:
+    for name in (*BUILT_INS, "Exit", "exits", "git_push"):
+        found = classify_command(parsed(slash(name)), [name])
+        assert (found.type, found.name) == ("tool", name)
+    assert slash("git_push") == "/git_push"
 
 
 def test_every_built_in_has_its_command() -> None:

@@ -18,9 +18,10 @@ from golem_forge.config.program import PROJECT_RULES, Program, find_root, load_p
 from golem_forge.config.trust import TrustStore
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.call import Caller
-from golem_forge.core.errors import ConfigError
+from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.session_files import sessions_dir
 from golem_forge.policy.rules import Origin, parse_rules
+from golem_forge.tools.tool import SourceKind
 from golem_forge.workers.catalog import build_catalog
 from golem_forge.workers.surroundings import (
     NO_ZONE_HERE,
@@ -45,7 +46,15 @@ def examine() -> list[Finding]:
         found += [problem("program", text, "repair the file; the line is in front") for text in error.problems]
     if program is not None:
         found += [*_program(program), *_approval(program), *_zones(program, home)]
-    return [*found, *_rules(home, trust), *_journal(home), *_tools(), *look_at_walls(program, home), *look_at_parts()]
+    return [
+        *found,
+        *_rules(home, trust),
+        *_journal(home),
+        *_tools(),
+        *_own_tools(),
+        *look_at_walls(program, home),
+        *look_at_parts(),
+    ]
 
 
 def _python() -> Finding:
@@ -176,3 +185,21 @@ def _tools() -> Iterator[Finding]:
     yield ok("tools", f"{len(catalog)} tools; forge tools list")
     for each in catalog.quarantined():
         yield problem("tools", f"{each.name} ({each.source}) is not offered: {each.reason}", "repair its definition")
+
+
+def _own_tools() -> Iterator[Finding]:
+    """Only where there are any. One that does not work is no reason for anything else not to."""
+    from golem_forge.cli.tools.seen import look_around
+
+    try:
+        seen = look_around()
+        if seen.shop is None:
+            return
+        active, waiting = len(seen.catalog.list(source=SourceKind.CUSTOM)), len(seen.skipped)
+    except (ForgeError, OSError) as error:
+        yield note("own tools", f"they cannot be looked at: {error}", "forge tools doctor")
+        return
+    if waiting:
+        yield note("own tools", f"{active} active, {waiting} not", "forge tools doctor says why")
+    else:
+        yield ok("own tools", f"{active} active")

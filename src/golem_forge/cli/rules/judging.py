@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.cli.rules.own_tools import OwnTools
 from golem_forge.config.home import ForgeHome, forge_home
 from golem_forge.config.modes import ApprovalMode, Setting
 from golem_forge.config.program import Program, load_program
@@ -30,7 +31,7 @@ from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import Definition, SourceKind, Tool
 from golem_forge.workers.catalog import build_catalog
-from golem_forge.workers.surroundings import DEFAULT_WORKER, approval_blocks, worker_sandbox
+from golem_forge.workers.surroundings import DEFAULT_WORKER, approval_blocks, with_tools_zone, worker_sandbox
 from golem_forge.workers.trust_cover import trust_store
 
 COMMAND_TOOL: Final = "exec_command"
@@ -67,6 +68,7 @@ class Bench:
     judge: Judge
     mode: Setting[ApprovalMode]
     worker: str
+    own_tools: OwnTools
     extra: tuple[Rule, ...] = ()
     """Rules that are tried in addition to those in force."""
     notices: list[str] = field(default_factory=list)
@@ -74,14 +76,15 @@ class Bench:
     async def tool_call(self, name: str, args: Any) -> Explained:
         explained = Explained(tool=name, args=args if isinstance(args, dict) else {})
         plan: Plan | None = None
+        self.own_tools.look_for(name)
         try:
-            refuse = partial(self.judge.must_not_be_blocked, self.worker)
-            tool, raw = resolve(ToolCall(name, args, self._caller_of(name)), self.catalog, refuse)
+            said_of = partial(self.judge.said_of_handover, self.worker)
+            tool, raw, handed = resolve(ToolCall(name, args, self._caller_of(name)), self.catalog, said_of)
             arguments = validate(tool, raw)
             explained.tool, explained.args = tool.name, arguments.plain
             ctx = ToolContext(worker=self.worker, sandbox=self.sandbox)
-            plan = await _planned(tool, arguments, ctx)
-            self._weigh(tool, explained, await self.judge.judge(tool, arguments, plan, ctx))
+            plan = self.own_tools.plan(tool, arguments.values, ctx) or await _planned(tool, arguments, ctx)
+            self._weigh(tool, explained, await self.judge.judge(tool, arguments, plan, ctx, handed=handed))
         except ForgeError as error:
             explained.refusal = error
         finally:
@@ -128,7 +131,7 @@ def open_bench(
     catalog = build_catalog()
     notices: list[str] = []
     blocks = approval_blocks(program, {tool.name: tool for tool in catalog}, notices)
-    sandbox = worker_sandbox(program, home, notices)
+    sandbox = with_tools_zone(worker_sandbox(program, home, notices), home)
     rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
     chosen = program.mode(mode)
     return Bench(
@@ -140,6 +143,7 @@ def open_bench(
         judge=Judge(blocks, rules, chosen.value, str(program.root)),
         mode=chosen,
         worker=worker,
+        own_tools=OwnTools(catalog, home),
         extra=extra,
         notices=[*([program.notice] if program.notice else []), *notices],
     )

@@ -25,12 +25,14 @@ NOT_LOADED: Final = "not loaded in a dry run"
 _DEPENDS_ON: Final = {
     "exec_command": "by command: proven read-only ones run, others ask",
     "shell": "by command: as the toolset's rules say",
+    "run_custom_tool": "as the tool that it names; one that is not trusted asks",
     "write_stdin": "by what is typed: reading and signalling run, a line is judged like a command",
 }
 _WHATEVER_ITS_ARGUMENTS: Final = {
     "webfetch": (Verdict.ASK, "unless a rule allows the host"),
     "get_memory": (Verdict.PRE_APPROVED, "it only reads memories"),
     "save_memory": (Verdict.ASK, "unless a rule allows the memory"),
+    "create_custom_tool": (Verdict.ASK, "it shows every file, then asks"),
 }
 _BY_PATH: Final = "by path: reads inside the zones run, secrets ask, anything else is refused"
 _THEN: Final = {
@@ -58,7 +60,7 @@ class Foreseen:
 
 def foresee(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> Foreseen:
     try:
-        judge.must_not_be_blocked(worker, tool, {})
+        judge.said_of_handover(worker, tool, {})
     except ForgeError as error:
         return _verdict(judge, Verdict.BLOCKED, error.message)
     own = tool.needs_approval
@@ -72,7 +74,7 @@ def foresee(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> Foreseen
         return _verdict(judge, base.verdict, base.reason)
     if tool.source is not SourceKind.NATIVE:
         return _configured(judge, tool.name)
-    if tool.effects == ():
+    if tool.effects == () and tool.name not in _DEPENDS_ON:
         return _verdict(judge, Verdict.PRE_APPROVED, "it touches nothing")
     if judge.mode is ApprovalMode.STRICT:
         return _verdict(judge, Verdict.ASK, "strict mode asks before every effect")

@@ -15,6 +15,7 @@ from typing import Any, Final
 from golem_forge.cli.plain import homely
 from golem_forge.cli.run.foresight import Foreseen, foresee, foresee_unloaded
 from golem_forge.cli.run.words import Asked
+from golem_forge.cli.tools.seen import add_own_tools
 from golem_forge.config.home import ForgeHome, forge_home
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program, program_root
@@ -26,7 +27,8 @@ from golem_forge.policy.judge import Judge
 from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import Mode, Zone
-from golem_forge.tools.tool import Tool
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.workers.blocks import WorkerBlocks
 from golem_forge.workers.budget import check_priced
 from golem_forge.workers.catalog import build_catalog
@@ -41,6 +43,7 @@ from golem_forge.workers.models.names import (
     split_model,
 )
 from golem_forge.workers.roster import Roster, load_roster
+from golem_forge.workers.surroundings import with_tools_zone
 from golem_forge.workers.toolset_blocks import approval_of, native_names, worker_blocks
 from golem_forge.workers.tree import TreeOptions, approval_mode, read_program
 from golem_forge.workers.trust_cover import trust_store
@@ -49,6 +52,8 @@ from golem_forge.workers.worker_zones import sandbox_for
 
 _ALWAYS: Final = "always there"
 """Where a tool comes from that every worker has."""
+_OWN: Final = "user_tools"
+_MAKERS: Final = ("create_custom_tool", "run_custom_tool")
 
 
 def check_start(asked: Asked) -> None:
@@ -78,11 +83,13 @@ def look(asked: Asked) -> dict[str, Any]:
     model = _model(asked, program, root)
     mode = approval_mode(program, TreeOptions(approval=asked.approval, asks_uis=not asked.headless))
     rules = RuleBook(home, project_root=program.root, project_trusted=partial(trust.trusted, program.root))
-    sandbox = sandbox_for(program, root, home, notices)
+    sandbox, blocks = sandbox_for(program, root, home, notices), worker_blocks(root)
+    if blocks.user_tools is not None and blocks.user_tools.create:
+        sandbox = with_tools_zone(sandbox, home)
     try:
-        blocks = worker_blocks(root)
         ground = _Ground(program=program, home=home, roster=roster, blocks=blocks, sandbox=sandbox)
-        judge = ground.judge(rules, mode)
+        catalog = ground.catalog()
+        judge = ground.judge(rules, mode, catalog)
         return {
             "worker": {"name": root.name, "file": root.shown_path, "mode": _mode_of(asked, root)},
             "program": _program(asked, program, roster),
@@ -90,7 +97,7 @@ def look(asked: Asked) -> dict[str, Any]:
             "approval": _approval(asked, program, mode),
             "budget": {"session": _limits(program.run.budget), "worker": _limits(root.budget)},
             "zones": [_zone(zone, sandbox) for zone in sandbox.zones.values()],
-            "tools": [*ground.native_tools(judge, notices), *ground.module_tools(judge)],
+            "tools": [*ground.known_tools(catalog, judge, notices), *ground.module_tools(judge)],
             "workers": list(ground.workers(judge, model["name"])),
             "rules": len(rules.current().rules),
             "notices": notices,
@@ -108,18 +115,27 @@ class _Ground:
     """The root worker's."""
     sandbox: Sandbox
 
-    def judge(self, rules: RuleBook, mode: ApprovalMode) -> Judge:
+    def catalog(self) -> Catalog:
+        """Native tools, and the person's own if its block shows them."""
+        catalog, own = build_catalog(toolsets=self.blocks.native), self.blocks.user_tools
+        if own is not None:
+            add_own_tools(catalog, self.home, own.tools, create=own.create)
+        return catalog
+
+    def judge(self, rules: RuleBook, mode: ApprovalMode, catalog: Catalog) -> Judge:
         said = self.program.approval
         exposed = native_names(self.blocks)
         exposed |= {block.key: list(block.tools) for block in self._code() if block.tools}
         if self.blocks.workers:
             exposed["workers"] = [each.name for each in self.roster.delegates(self.roster.root)]
         whole = ApprovalBlock(default=said.default, tools=said.tools)
-        blocks = ApprovalBlocks(program=whole, blocks=approval_of(self.roster.root, exposed))
-        return Judge(blocks, rules, mode, str(self.program.root))
+        blocks = approval_of(self.roster.root, exposed)
+        if self.blocks.user_tools is not None:  # it may name tools that are not there yet
+            own = [tool.name for tool in catalog if tool.source is SourceKind.CUSTOM]
+            blocks |= dict.fromkeys(own, self.blocks.user_tools.approval)
+        return Judge(ApprovalBlocks(program=whole, blocks=blocks), rules, mode, str(self.program.root))
 
-    def native_tools(self, judge: Judge, notices: list[str]) -> Iterator[dict[str, Any]]:
-        catalog = build_catalog(toolsets=self.blocks.native)
+    def known_tools(self, catalog: Catalog, judge: Judge, notices: list[str]) -> Iterator[dict[str, Any]]:
         tools = {tool.name: tool for tool in catalog}
         errors, unknown = check_block(judge.blocks.program, tools)
         if errors:
@@ -130,7 +146,9 @@ class _Ground:
             for name in names:
                 origins.setdefault(name, []).append(key)
         for name, tool in tools.items():
-            yield _said(name, origins.get(name, [_ALWAYS]), foresee(judge, tool, self.roster.root.name, self.sandbox))
+            own = tool.source is SourceKind.CUSTOM or name in _MAKERS
+            come_from = [_OWN] if own else origins.get(name, [_ALWAYS])
+            yield _said(name, come_from, foresee(judge, tool, self.roster.root.name, self.sandbox))
 
     def module_tools(self, judge: Judge) -> Iterator[dict[str, Any]]:
         for block in self._code():

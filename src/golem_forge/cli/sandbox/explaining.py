@@ -25,7 +25,8 @@ from golem_forge.policy.world import SandboxWorld
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.plan import Refusal
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.workers.surroundings import DEFAULT_WORKER, worker_sandbox
+from golem_forge.sandbox.zones import USER_TOOLS, Mode
+from golem_forge.workers.surroundings import DEFAULT_WORKER, with_tools_zone, worker_sandbox
 from golem_forge.workers.trust_cover import trust_store
 
 _TOOLS: Final = {"read": Verb.READ, "write": Verb.WRITE, "delete": Verb.DELETE}
@@ -69,7 +70,8 @@ def _open(asked: ShortCommand) -> _Ground:
     def rules() -> Any:
         return path_rules(book.current(), DEFAULT_WORKER, str(program.root))
 
-    return _Ground(sandbox, Walls(sandbox, program.walls, forge_home=home.path, rules=rules))
+    walls = Walls(sandbox, program.walls, forge_home=home.path, rules=rules)
+    return _Ground(with_tools_zone(sandbox, home), walls)
 
 
 def _about_path(ground: _Ground, path: str) -> dict[str, Any]:
@@ -119,7 +121,11 @@ def _about_command(ground: _Ground, command: list[str]) -> dict[str, Any]:
         "parts": [_part(effect, world) for effect in execs],
         "reads": [effect.target for effect in effects if effect.verb is Verb.READ],
         "network": "off; exec_command names hosts in `network`",
-        "writes": sorted(f"/{each.name}" for each in ground.sandbox.zones.values() if each.mode == "rw"),
+        "writes": sorted(
+            f"/{each.name}"
+            for each in ground.sandbox.zones.values()
+            if each.mode is Mode.RW and each.name != USER_TOOLS  # which stands in no walls
+        ),
         "verdict": "forge rules explain -- … says whether it would be asked about",
     }
 

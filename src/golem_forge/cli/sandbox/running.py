@@ -27,7 +27,6 @@ _TOOL: Final = "sandbox exec"
 _NO_WALLS: Final = 125
 _TIMED_OUT: Final = 124
 _PIECE: Final = 64 * 1024
-_NO_TEXT: Final = "\ufffd".encode()
 
 
 def run(words: list[str]) -> int:
@@ -48,7 +47,7 @@ async def _run(asked: ShortCommand) -> int:
 
     on_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
     async with open_session(asked.program) as session:
-        for notice in session.notices:
+        for notice in session.notices_for_one_command:
             complain("sandbox exec", notice)
         walls = session.path.walls
         assert walls is not None
@@ -92,9 +91,7 @@ async def _attended(child: Any, on_terminal: bool, limit: float | None) -> int:
         shown.append(asyncio.create_task(_copied(child.errors, sys.stderr.buffer)))
     with _raw_terminal(child) if on_terminal else _nothing():
         ending = await child.wait()
-        changed = await asyncio.gather(*shown)
-    if any(changed) and not on_terminal:
-        complain("sandbox exec", "its output is not all UTF-8; each byte that is not came out as U+FFFD")
+        await asyncio.gather(*shown)
     if ending.code == "TIMEOUT":
         complain("sandbox exec", f"timed out after {ending.seconds if limit is None else limit:g} s")
         return _TIMED_OUT
@@ -103,9 +100,9 @@ async def _attended(child: Any, on_terminal: bool, limit: float | None) -> int:
     return 128 + ending.signal if ending.signal is not None else ending.exit_code or 0
 
 
-async def _copied(capture: Any, to: Any) -> bool:
-    """As it arrives, to its end. Whether something in it stands for bytes that are no text."""
-    done, changed = 0, False
+async def _copied(capture: Any, to: Any) -> None:
+    """As it arrives, to its end, byte for byte."""
+    done = 0
     while True:
         grown = await capture.more(done, 0.5)
         while done < capture.size:
@@ -113,9 +110,8 @@ async def _copied(capture: Any, to: Any) -> bool:
             to.write(piece)
             to.flush()
             done += len(piece)
-            changed = changed or _NO_TEXT in piece
         if not grown and capture.complete:
-            return changed
+            return
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Capture: the text of one output stream, kept whole and readable while it grows.
 
 Up to 1 MiB stays in memory; past that everything is in an unlinked temporary file, so a loud child costs disk and not
-Forge's memory. Only whole characters come in, and no read divides one.
+Forge's memory. Only whole characters come in, and no read divides one. Bytes that are no text are kept as they came,
+so whoever wants text decodes with `replace`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LONGEST_CHARACTER: Final = 4
 class Capture:
     def __init__(self) -> None:
         self.size = 0
-        """Bytes of UTF-8 text so far."""
+        """Bytes so far."""
         self.complete = False
         """Nothing more will come."""
         self._memory = bytearray()
@@ -29,8 +30,9 @@ class Capture:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def append(self, text: str) -> None:
-        """May raise OSError when the temporary file cannot grow; what came before stays readable."""
-        data = text.encode(errors="replace")
+        """`text`: bytes that are none come as lone surrogates (`surrogateescape`). May raise OSError when the
+        temporary file cannot grow; what came before stays readable."""
+        data = as_bytes(text)
         if not data:
             return
         if self._file is None and self.size + len(data) <= IN_MEMORY:
@@ -119,6 +121,15 @@ class Capture:
                 break
             found += data
         return bytes(found)
+
+
+def as_bytes(text: str) -> bytes:
+    """What a child wrote, of which this text was decoded. A filter's own words may hold a surrogate that stands for no
+    byte."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def _write_all(file: int, data: bytes | bytearray, place: int) -> None:

@@ -20,6 +20,14 @@ WALLS_CHANGED: Final = "WALLS_CHANGED"
 """Something that walls masked or kept read-only was replaced from outside."""
 ENDED: Final = "ENDED"
 """Somebody asked for the end: cancel, session end, a signal tool."""
+REASONS: Final = {
+    MEMORY_LIMIT: "its memory reached the limit sandbox.limits.memory",
+    PROCESS_LIMIT: "its number of processes reached the limit sandbox.limits.processes",
+    CPU_LIMIT: "its processor time reached the limit sandbox.limits.cpu_s",
+    OUTPUT_LIMIT: "its output reached the limit sandbox.limits.output",
+    WALLS_CHANGED: "a guarded file was replaced from outside while it ran",
+}
+"""Why limits or walls ended it, in words."""
 
 _USUAL = frozenset(
     {

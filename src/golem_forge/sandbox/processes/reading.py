@@ -3,7 +3,7 @@
 Reads without blocking, whenever the loop finds something there; so a child that writes faster than Forge reads waits.
 Threats: a character or a secret divided between two reads (decoder and filter carry over), output without end (all
 readers of a child share one Budget; what is past it is read and dropped, and so is an end the filter held back: it
-may be the beginning of a secret), bytes that are no text (each becomes three: what is kept is counted, too).
+may be the beginning of a secret). Bytes that are no text pass as lone surrogates and are the same bytes in the Capture.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ import os
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from golem_forge.sandbox.processes.capture import Capture
+from golem_forge.sandbox.processes.capture import Capture, as_bytes
 
 _AT_ONCE: Final = 1 << 18
+
+
+def _decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")("surrogateescape")
 
 
 class TextFilter(Protocol):
@@ -47,11 +51,14 @@ class Budget:
 
     def fit(self, text: str) -> str:
         """As much of a text as may be kept."""
-        size = len(text) if text.isascii() else len(text.encode(errors="replace"))
-        if size <= self._room:
-            self._room -= size
+        if text.isascii() and len(text) <= self._room:
+            self._room -= len(text)
             return text
-        kept, self._room = text.encode(errors="replace")[: self._room].decode(errors="ignore"), 0
+        data = as_bytes(text)
+        if len(data) <= self._room:
+            self._room -= len(data)
+            return text
+        kept, self._room = _decoder().decode(data[: self._room]), 0  # without a character that the cut divides
         self.exceed()
         return kept
 
@@ -68,7 +75,7 @@ class Reader:
         self._open = True
         self._filter = text_filter
         self._budget = budget
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = _decoder()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(descriptor, self._read)
 

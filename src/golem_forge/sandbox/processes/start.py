@@ -94,7 +94,7 @@ async def _until_ready(launch: Launch, child: Child, wires: Wires) -> None:
         child.kill()
         await child.wait()
         heard = child.errors or child.output
-        text = heard.read(0, _LONGEST_SHOWN).decode().strip()
+        text = heard.read(0, _LONGEST_SHOWN).decode("utf-8", "replace").strip()
         raise _refusal(launch, text or "it ended before the command could begin")
     if launch.before_go is not None:
         await launch.before_go(child.pid)

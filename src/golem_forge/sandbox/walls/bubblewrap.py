@@ -57,20 +57,20 @@ def launch(
     env: Mapping[str, str],
     limits: Limits,
     terminal: bool,
-    sockets: bool = True,
+    network: Network = Network.OWN,
     shown: Callable[[str], str],
     addresses: tuple[str, ...],
     before_go: Callable[[int], Awaitable[None]] | None = None,
     guard: Callable[[], bool] | None = None,
     afterwards: Callable[[], None] | None = None,
 ) -> Launch:
-    """`sockets`: False where the filter refuses them all and no network namespace is needed. `shown`: a text with
-    zones' addresses for their host paths; `addresses`: which these are."""
+    """`network`: NONE where the filter refuses all sockets, so that no namespace is needed. `shown`: a text with zones'
+    addresses for their host paths; `addresses`: which these are."""
     handed = _Handed(backend)
     try:
-        words = [*(("--unshare-net",) if sockets else ()), *handed.words(mounts, terminal=terminal)]
+        words = [*(("--unshare-net",) if network is Network.OWN else ()), *handed.words(mounts, terminal=terminal)]
         handed.give(ARGUMENTS, "\0".join((*words, "")).encode("utf-8", "surrogateescape"))
-        handed.give(FILTER, filter_program(network=Network.OWN if sockets else Network.NONE))
+        handed.give(FILTER, filter_program(network=network))
     except BaseException:
         handed.close()
         raise

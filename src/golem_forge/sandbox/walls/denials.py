@@ -67,6 +67,11 @@ class Plan(Protocol):
         """The working directory as the child sees it."""
         ...
 
+    @property
+    def mounted(self) -> bool:
+        """Whether a read-only zone refuses with the error of a read-only file system, and with no other."""
+        ...
+
     def refusal(self, path: str, access: Verb) -> Refusal | None:
         """Why an absolute, folded path (host or virtual spelling) cannot be read or changed; None: it can."""
         ...
@@ -132,17 +137,18 @@ def _paths(plan: Plan, text: str) -> Iterator[dict[str, Any]]:
     asked: dict[tuple[str, tuple[Verb, ...]], Refusal | None] = {}
     for line, start, end in _error_lines(text):
         verbs = _verbs(line, line[start:end])
-        refused: list[Refusal] = []
-        for name in _names(line, start, end):
-            path = _absolute(name, plan.cwd)
-            if path is None:
-                continue
-            if (path, verbs) not in asked:
-                asked[path, verbs] = next((no for verb in verbs if (no := plan.refusal(path, verb))), None)
-            if (refusal := asked[path, verbs]) is not None:
-                refused.append(refusal)
-        if refused:  # `cannot copy '/usr/x' to '.git/x'`: what a zone holds is meant sooner than what lies outside
-            yield _path_denial(min(refused, key=lambda each: each.why is Why.OUTSIDE))
+        # In a read-only zone every word is the name of a path that is refused; whoever lacks a right is told otherwise.
+        but = Why.ZONE if plan.mounted and not _READ_ONLY.fullmatch(line[start:end]) else None
+        for names in _names(line, start, end):
+            refused: list[Refusal] = []
+            for path in filter(None, (_absolute(name, plan.cwd) for name in names)):
+                if (path, verbs) not in asked:
+                    asked[path, verbs] = next((no for verb in verbs if (no := plan.refusal(path, verb))), None)
+                if (refusal := asked[path, verbs]) is not None and refusal.why is not but:
+                    refused.append(refusal)
+            if refused:  # `cannot copy '/usr/x' to '.git/x'`: what a zone holds is meant sooner than what lies outside
+                yield _path_denial(min(refused, key=lambda each: each.why is Why.OUTSIDE))
+                break
 
 
 def _path_denial(refusal: Refusal) -> dict[str, Any]:
@@ -187,22 +193,27 @@ def _verbs(line: str, error: str) -> tuple[Verb, ...]:
     return (Verb.WRITE,) if _WRITES.search(line) else (Verb.READ, Verb.WRITE)
 
 
-def _names(line: str, start: int, end: int) -> Iterator[str]:
+def _names(line: str, start: int, end: int) -> Iterator[list[str]]:
     """What the line may mean by a path, surest first: quoted; just before the error; just after it; path-like."""
-    for quoted in islice(_QUOTED.finditer(line), _MOST_WORDS):
-        yield quoted[quoted.lastindex or 0]
-    before = line[:start].rstrip().removesuffix(":").removesuffix("(").rstrip().removesuffix(":")
-    segments = before.split(": ")
-    words = segments[-1].split()
-    program = len(segments) == 1 and len(words) == 1 and "/" not in words[0] and not words[0].startswith(".")
-    if words and not program:  # `ssh: Permission denied`: the program speaks of no file
-        yield from (" ".join(words[-count:]).strip("'\"`‘’“”") for count in range(1, min(len(words), 4) + 1))
+    yield [quoted[quoted.lastindex or 0] for quoted in islice(_QUOTED.finditer(line), _MOST_WORDS)]
+    yield list(_just_before(line[:start]))
     after = line[end:].strip().removeprefix(":").strip()
     if line[end:].startswith((": ", " @ ")) and after:  # `zsh:1: permission denied: x`, `… @ rb_sysopen - x`
-        yield after.split()[-1]
-    for word in _BETWEEN_WORDS.split(line)[:_MOST_WORDS]:
-        if "/" in word or (word.startswith(".") and len(word) > 1):
-            yield word
+        yield [after.split()[-1]]
+    words = _BETWEEN_WORDS.split(line)[:_MOST_WORDS]
+    yield [word for word in words if "/" in word or (word.startswith(".") and len(word) > 1)]
+
+
+def _just_before(text: str) -> Iterator[str]:
+    """The last word, the last two, …: a name may have spaces in it."""
+    segments = text.rstrip().removesuffix(":").removesuffix("(").rstrip().removesuffix(":").split(": ")
+    words = segments[-1].split()
+    if len(segments) == 1 and len(words) == 1 and "/" not in words[0] and not words[0].startswith("."):
+        return  # `ssh: Permission denied`: the program speaks of no file
+    for count in range(1, min(len(words), 4) + 1):
+        yield " ".join(words[-count:]).strip("'\"`‘’“”")
+        if words[-count].startswith("/"):  # `cannot create /etc/x`: nothing before it is part of the name
+            return
 
 
 def _absolute(name: str, cwd: str) -> str | None:

@@ -20,6 +20,13 @@ class Streams(StrEnum):
     """A pseudo-terminal of 40 rows and 120 columns, standard input open."""
 
 
+class Nowhere(StrEnum):
+    """The private directory where a job without any zone starts."""
+
+    HOME = "home"
+    TEMPORARY = "temporary"
+
+
 @dataclass(frozen=True, slots=True)
 class HostGrant:
     """One approved `host:port`; `private`: a rule of the person's own allows a private address for it."""
@@ -44,7 +51,8 @@ class Job:
     argv: tuple[str, ...]
     """The command as the child will see it; argv[0] is looked up on the inner PATH."""
     cwd: str = ""
-    """Virtual; empty: the default zone's root, or the private home where there is no zone."""
+    """Virtual; empty: the default zone's root, or `nowhere` where there is no zone."""
+    nowhere: Nowhere = Nowhere.HOME
     env: Mapping[str, str] = field(default_factory=dict)
     """What this kind of child declares, on top of what every child gets."""
     streams: Streams = Streams.MERGED
@@ -52,6 +60,9 @@ class Job:
     """None: those of the settings."""
     hosts: tuple[HostGrant, ...] = ()
     """The child may reach exactly these, through the proxy; empty: no network."""
+    shares_network: bool = False
+    """The host's own network instead, declared by a trusted tool or server: its loopback services and abstract sockets
+    are in reach then, too."""
     lifted: frozenset[str] = frozenset()
     """Virtual paths of secrets (or of paths with a read rule) that this call's approved effects name."""
     reads_only: bool = False
@@ -66,6 +77,8 @@ class Job:
     stdin: bytes | int | None = None
     """Not with a terminal: what the child reads, or a descriptor of a person's that it reads from. None: nothing.
     One end of a socket pair is a way to speak with the child: it may write there, too."""
+    path_first: tuple[str, ...] = ()
+    """Directories before all others on the inner PATH."""
     shown: tuple[HostDirectory, ...] = ()
     """Read-only, below everything else that is shown: a zone or a toolchain at the same place, and what is masked of
     it, stands on top."""

@@ -26,7 +26,7 @@ from golem_forge.sandbox.processes.clearing import clear
 from golem_forge.sandbox.processes.launch import ARGUMENTS, Launch, Root
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import landlock_rules
-from golem_forge.sandbox.walls.job import Job, Streams
+from golem_forge.sandbox.walls.job import Job, Nowhere, Streams
 from golem_forge.sandbox.walls.levels import Level
 from golem_forge.sandbox.walls.seccomp import Changes, Network, filter_program
 from golem_forge.sandbox.zones import USER_TOOLS, Mode, Zone
@@ -51,7 +51,8 @@ class Command:
     env: Mapping[str, str]
     """Exactly the child's, but for HOME and TMPDIR, which are its own for this call."""
     cwd: str = ""
-    """Empty: the private home."""
+    """Empty: a private directory, `nowhere`."""
+    nowhere: Nowhere = Nowhere.HOME
     streams: Streams = Streams.MERGED
     limits: Limits = field(default_factory=Limits)
     readable: tuple[str, ...] = ()
@@ -135,7 +136,7 @@ def _order(command: Command, private: str, level: Level, marker: str) -> Order:
     return {
         "argv": [os.fsencode(each) for each in command.argv],
         "env": {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
-        "cwd": os.fsencode(command.cwd or home),
+        "cwd": os.fsencode(command.cwd or (temporary if command.nowhere is Nowhere.TEMPORARY else home)),
         "terminal": command.streams is Streams.TERMINAL,
         "limits": _limits(command.limits),
         "landlock": _confinement(command, (home, temporary)) if walled else None,
@@ -159,7 +160,8 @@ def _confinement(command: Command, private: tuple[str, ...]) -> Confinement:
     if version == 0:
         raise walls_unavailable("this kernel has no Landlock", FIX)
     files = landlock_rules.handled_files(version)
-    found = landlock_rules.rules(command.readable, command.masked, command.lifted, private)
+    names = landlock_rules.NAMING if command.network is Network.SHARED else ()
+    found = landlock_rules.rules((*command.readable, *names), command.masked, command.lifted, private)
     return {
         "rules": [(os.fsencode(path), rights & files) for path, rights in found],
         "files": files,

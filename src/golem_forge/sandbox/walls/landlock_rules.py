@@ -40,6 +40,8 @@ _ETC: Final = (
     *("os-release", "passwd", "protocols", "services", "ssl"),
     *("pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
 )
+NAMING: Final = ("/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf")
+"""How names are found in the host's network: only for a child that shares it."""
 _NEVER: Final = ("/etc/ssl/private",)
 """Keys of the machine: to root they would be open."""
 _PROC: Final = ("cpuinfo", "meminfo", "stat", "version")

@@ -35,6 +35,9 @@ _ETC: Final = (
 )
 _TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED)
 """No zone can stand at or above one of these."""
+_NSSWITCH: Final = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"
+_LONGEST_NAMES: Final = 32 * 1024
+"""Of a file that goes through a pipe."""
 _NEVER_BELOW: Final = ("/proc", "/dev", "/sys")
 
 
@@ -108,8 +111,19 @@ def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
         ),
         Text("/etc/group", _accounts(f"forge:x:{gid}:", "root:x:0:", gid)),
         Text("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
-        Text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"),
+        Text("/etc/nsswitch.conf", _NSSWITCH),
     )
+
+
+def naming_mounts() -> Iterator[Mount]:
+    """How a child that shares the host's network finds names, as the host does; on top of `system_mounts`."""
+    for path in ("/etc/hosts", "/etc/resolv.conf"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                yield Text(path, file.read(_LONGEST_NAMES))
+        except OSError:
+            continue
+    yield Text("/etc/nsswitch.conf", _NSSWITCH.replace("hosts: files", "hosts: files dns"))
 
 
 def smallest_mounts() -> tuple[Mount, ...]:

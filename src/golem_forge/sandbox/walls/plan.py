@@ -83,6 +83,8 @@ class WallPlan:
     """Writable directories of the call's own, gone afterwards."""
     readable: tuple[str, ...] = ()
     """Directories outside of zones that can be read but not changed."""
+    mounted: bool = False
+    """A read-only zone is a read-only mount, which refuses with no other error than that."""
 
     def refusal(self, path: str, access: Verb) -> Refusal | None:
         """Why this absolute, folded path cannot be read (READ) or changed (WRITE, DELETE); None: the walls allow it."""

@@ -22,7 +22,7 @@ from golem_forge.sandbox.target import Kind
 from golem_forge.sandbox.walls import layout
 from golem_forge.sandbox.walls.backend import ripgrep
 from golem_forge.sandbox.walls.deeper import nothing_secret_below
-from golem_forge.sandbox.walls.job import HostDirectory, Job
+from golem_forge.sandbox.walls.job import HostDirectory, Job, Nowhere
 from golem_forge.sandbox.walls.layout import Mount, Words
 from golem_forge.sandbox.walls.plan import PlannedZone, WallPlan
 from golem_forge.sandbox.walls.repository import identity, is_bare, repository_above, shared_repository
@@ -68,13 +68,17 @@ class Planner:
         rules: Callable[[], tuple[PathRule, ...]],
         environ: Mapping[str, str],
         home: Path,
+        wider: Planner | None = None,
     ) -> None:
+        """`wider`: of the worker whose zones these are some of. Toolchains are shown as it shows them: a directory of
+        PATH that lies in a zone which is left out here is not shown for being no zone any more."""
+        self._wider = wider
         self._sandbox = sandbox
         self._settings = settings
         self._forge_home = forge_home
-        self._rules = rules
-        self._environ = environ
-        self._home = home
+        self.rules = rules
+        self.environ = environ
+        self.home = home
         self.zones = tuple(zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS)
         """Those that children can have at all."""
         self._names = tuple(zone.name for zone in self.zones)
@@ -91,21 +95,24 @@ class Planner:
     def toolchains(self) -> Toolchains:
         """Looked for once."""
         if self._toolchains is None:
-            find = find_toolchains if self._settings.toolchains else without_toolchains
-            self._toolchains = find(
-                self._environ,
-                self._home,
-                forge_home=self._forge_home,
-                extra_read=self._settings.read,
-                zones=[zone.host for zone in self.zones],
-                shipped=layout.SHIPPED if ripgrep() else "",
-            )
+            self._toolchains = self._wider.toolchains if self._wider else self._found_toolchains()
             self._declared = {path: ZoneScan(path) for path in self._toolchains.declared}
         return self._toolchains
 
+    def _found_toolchains(self) -> Toolchains:
+        find = find_toolchains if self._settings.toolchains else without_toolchains
+        return find(
+            self.environ,
+            self.home,
+            forge_home=self._forge_home,
+            extra_read=self._settings.read,
+            zones=[zone.host for zone in self.zones],
+            shipped=layout.SHIPPED if ripgrep() else "",
+        )
+
     def gitconfig(self) -> str:
-        config = self._environ.get("XDG_CONFIG_HOME", "")
-        return identity(str(self._home), config if config.startswith("/") else str(self._home / ".config"))
+        config = self.environ.get("XDG_CONFIG_HOME", "")
+        return identity(str(self.home), config if config.startswith("/") else str(self.home / ".config"))
 
     def stands_at(self, zone: Zone) -> str:
         return layout.stands_at(zone, self._names)
@@ -116,7 +123,7 @@ class Planner:
 
     def working_directory(self, job: Job) -> Place:
         if not job.cwd and self._sandbox.default_zone is None:
-            return Place(inner=layout.EMPTY, host="")
+            return Place(inner=layout.EMPTY if job.nowhere is Nowhere.HOME else layout.TEMPORARY, host="")
         with self._sandbox.target(job.cwd or f"/{self._sandbox.default_zone}", Verb.READ) as target:
             if target.kind is None:
                 raise target.obstacle or not_found(target.virtual)
@@ -150,7 +157,7 @@ class Planner:
         """The plan for this job as things are now. Call it with the zones occupied and checked."""
         if job.own_program:
             return self._planned_for_our_own()
-        rules = self._rules()
+        rules = self.rules()
         for scan in (*self._scans.values(), *self._declared_scans()):
             scan.refresh()
         key = (
@@ -160,6 +167,7 @@ class Planner:
             job.lifted,
             job.reads_only,
             job.shown,
+            job.shares_network,
         )
         found = self._cached.get(key)
         if found is None:
@@ -222,6 +230,8 @@ class Planner:
         }
         repositories = [path for zone in self.zones if (path := self._repository(zone))]
         mounts: list[Mount] = [*self._system_mounts(job.shown)]
+        if job.shares_network:
+            mounts += layout.naming_mounts()
         mounts += [Words(("--ro-bind-try", path, path)) for path in sorted(set(repositories))]
         # Outer directories first: a zone may lie in a directory on the way to another one.
         for zone in sorted(self.zones, key=self.stands_at):

@@ -93,7 +93,7 @@ async def _said(start: Start, job: Job) -> str:
     while b"\n" not in child.output.read():
         if child.ending is not None or not await child.output.more(child.output.size, _PATIENCE_S):
             break
-    return child.output.read().decode()
+    return child.output.read().decode("utf-8", "replace")
 
 
 async def _ended(start: Start, job: Job, code: str) -> bool:

@@ -36,6 +36,7 @@ from golem_forge.sandbox.walls.levels import Level, WallsReport
 from golem_forge.sandbox.walls.placeholder import Occupied, occupy, remove_leftovers
 from golem_forge.sandbox.walls.plan import Refusal, WallPlan, Why
 from golem_forge.sandbox.walls.planning import Place, Planned, Planner
+from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.settings import PathRule, WallSettings
 from golem_forge.sandbox.zones import Zone
 
@@ -125,9 +126,11 @@ class Walls:
         environ: Mapping[str, str] | None = None,
         home: Path | None = None,
         bwrap: str = "",
+        wider: Walls | None = None,
     ) -> None:
         """`environ`, `home`: the person's own, if not those of this process; `bwrap`: another backend than the
-        system's."""
+        system's; `wider`: see `narrowed`."""
+        self._wider = wider
         self._sandbox = sandbox
         self._settings = settings or WallSettings()
         self._redactor = redactor
@@ -140,17 +143,35 @@ class Walls:
         self._guards = Guards()
         self._forge_home = forge_home
         self._tidied = False
-        self._planner = Planner(
+        self._planner: Planner = Planner(
             sandbox,
             self._settings,
             forge_home=forge_home,
             rules=rules,
             environ=os.environ if environ is None else environ,
             home=home or Path.home(),
+            wider=wider._planner if wider else None,
+        )
+
+    def narrowed(self, sandbox: Sandbox) -> Walls:
+        """Walls around some of these zones, for one tool that may do less than its worker. The report, once it is
+        there, and everything else is this one's; the scans of its zones are its own, so keep it."""
+        return Walls(
+            sandbox,
+            self._settings,
+            forge_home=self._forge_home,
+            redactor=self._redactor,
+            rules=self._planner.rules,
+            environ=self._planner.environ,
+            home=self._planner.home,
+            bwrap=self._bwrap,
+            wider=self,
         )
 
     async def report(self) -> WallsReport:
         """What this machine gives, tried once."""
+        if self._wider is not None:
+            return await self._wider.report()
         if self._report is None and self._settings.off:
             self._report = WallsReport(level=Level.OFF)
         if self._report is None:
@@ -174,6 +195,8 @@ class Walls:
     @property
     def known_level(self) -> Level | None:
         """The level without trying: None until somebody has asked for a report."""
+        if self._wider is not None:
+            return self._wider.known_level
         if self._report is None:
             return Level.OFF if self._settings.off else None
         return self._report.level
@@ -302,7 +325,7 @@ class Walls:
             leave()
             raise
         child = await start_process(launch, job.streams, stdin=job.stdin, filter=self._text_filter)
-        plan = replace(planned.plan, cwd=place.inner)
+        plan = replace(planned.plan, cwd=place.inner, mounted=True)
 
         def created() -> tuple[str, ...]:
             return (*self._planner.created(planned), *(path for one in occupied for path in one.removed))
@@ -312,7 +335,9 @@ class Walls:
     def still_hold(self, walled: WalledChild, job: Job) -> bool:
         """Whether walls built for this job now would show and refuse what those around a running child do: rules and
         the names of secrets may have changed since. Raises RulesUnusable."""
-        return walled.plan is None or replace(self._planner.planned(job).plan, cwd=walled.plan.cwd) == walled.plan
+        if (plan := walled.plan) is None:
+            return True
+        return replace(self._planner.planned(job).plan, cwd=plan.cwd, mounted=plan.mounted) == plan
 
     def cleaned(self, text: str) -> str:
         """What a child said in another way than by its output: zones by their addresses, secrets taken out."""
@@ -345,7 +370,7 @@ class Walls:
                     env=self._environment(job, layout.HOME, layout.TEMPORARY, Level.FULL),
                     limits=job.limits or self._settings.limits,
                     terminal=job.streams is Streams.TERMINAL,
-                    sockets=not job.own_program,
+                    network=_network(job),
                     shown=self._sandbox.virtualise,
                     addresses=tuple(zone.virtual(()) for zone in self._planner.zones),
                     before_go=before_go,
@@ -375,6 +400,7 @@ class Walls:
             argv=landlock.host_operands(job.argv, self._sandbox) if job.host_operands else job.argv,
             env=self._environment(job, "", "", level),
             cwd=place.host,
+            nowhere=job.nowhere,
             streams=job.streams,
             limits=job.limits or self._settings.limits,
             readable=(
@@ -385,6 +411,7 @@ class Walls:
             ),
             masked=(*(zone.real(parts) for zone, parts in masked), *toolchains.masked),
             lifted=tuple(zone.real(parts) for zone, parts in lifted),
+            network=Network.SHARED if job.shares_network else Network.NONE,
             gitconfig=self._planner.gitconfig(),
         )
         child = await start_process(
@@ -404,6 +431,7 @@ class Walls:
             from golem_forge.sandbox.network.namespace import proxy_environment
 
             declared |= proxy_environment()
+        path = (*job.path_first, *path)
         return child_environment(path=path, variables=toolchains.variables, home=home, tmp=tmp, declared=declared)
 
     def _found_backend(self) -> programs.Backend:
@@ -422,6 +450,12 @@ class Walls:
         if self._output is None or self._output[0] != known:
             self._output = (known, output_redactor(self._planner.zones, self._redactor))
         return self._output[1]
+
+
+def _network(job: Job) -> Network:
+    if job.own_program:
+        return Network.NONE
+    return Network.SHARED if job.shares_network else Network.OWN
 
 
 async def _occupied(zone: Zone) -> Occupied:

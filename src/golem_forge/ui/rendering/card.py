@@ -9,6 +9,7 @@ argument) has a line of its own.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ from golem_forge.ui.rendering.lines import (
 )
 
 Fields = Mapping[str, Any]
+
+_PLAIN_LABEL: Final = re.compile(r"(?:[^\W_]|[ .,'&+/#-])+")
 
 _NO_WALLS: Final = "NO WALLS"
 _BETWEEN: Final = "… {count} lines between; d shows all …"
@@ -104,13 +107,17 @@ def field_errors(request: Fields) -> dict[str, str]:
 
 
 def _title(request: Fields, width: int | None) -> Line:
-    """Label and name: a label is chosen by whoever wrote the tool, the name is what rules and logs know."""
+    """Label and name: a label is chosen by whoever wrote the tool, the name is what rules and logs know.
+
+    Threat: a label that reads like another tool's name, or like the rest of this line. It is left out.
+    """
     if request.get("type") == "trust":  # nothing runs yet: the question itself is the title
         return _ruled(f"── {one_line(request.get('description', ''))} ", width)
     tool = one_line(request.get("tool", ""))
     label = one_line(request.get("label") or words(request.get("description", "")).partition(": ")[0])
-    named = f"{label} ({tool})" if label and label != tool else tool
-    return _ruled(f"── {named} wants to run · risk {one_line(request.get('risk', ''))} ", width)
+    named = f"{label} ({tool})" if label != tool and _PLAIN_LABEL.fullmatch(label) else tool
+    new = "is new or changed and " if request.get("type") == "definition" else ""
+    return _ruled(f"── {named} {new}wants to run · risk {one_line(request.get('risk', ''))} ", width)
 
 
 def _ruled(title: str, width: int | None) -> Line:
@@ -153,7 +160,9 @@ def _circumstances(request: Fields) -> Iterator[str]:
     elif tool == "write_stdin":
         yield f"typed into session {words(args.get('session_id', ''))}"
     elif tool != "shell" and not request.get("diff"):  # of `shell` the command is all there is, its time limit apart
-        yield from _left_out(args, request.get("payload"))
+        # The text of a tool's own card is its author's, who could write an argument's value into it to keep it unseen.
+        authored = request.get("type") == "definition"
+        yield from _left_out(args, "" if authored else request.get("payload"))
         if used := " · ".join(
             f"{name} = {shortened(value, _MOST_DEFAULT)} (default)" for name, value in _defaults(request)
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from golem_forge.core.slash import slash
 from golem_forge.ui.rendering.lines import Line, mappings, number, one_line
 from golem_forge.ui.rendering.structures import MOST_ITEMS, more
 
@@ -60,7 +61,7 @@ def manual_tools(tools: Sequence[Fields]) -> list[Line]:
     by_category: dict[str, list[str]] = {}
     for tool in tools[:MOST_ITEMS]:
         by_category.setdefault(one_line(tool.get("category") or "Other"), []).append(
-            f"/{one_line(tool.get('name', ''))}"
+            slash(one_line(tool.get("name", "")))
         )
     categories = sorted(by_category, key=lambda name: name == "Other")
     rows: list[Line] = [[("dim", f"{name}: {' '.join(by_category[name])}")] for name in categories]

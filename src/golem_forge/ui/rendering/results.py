@@ -202,6 +202,8 @@ _OWN_KINDS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
     "diff": _diff,
     "file_list": _file_list,
     "exec.result": _executed,
+    "tool.output": _executed,
+    "tool.created": lambda _: [],  # its summary has said it
     "patch.result": _patched,
     "web.page": _page,
     "plan.update": lambda _: [],  # a `planUpdated` event has shown it
@@ -227,7 +229,7 @@ def _summary(value: Fields) -> str:
     if kind == "file_list" and path:
         count = value.get("count")
         return f"{path} ({one_line(count)} {'entry' if count == 1 else 'entries'})"
-    if kind == "exec.result":
+    if kind in ("exec.result", "tool.output"):
         return _ending(value)
     return ""
 

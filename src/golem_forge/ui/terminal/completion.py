@@ -13,7 +13,7 @@ from typing import Any, Final
 
 BUILT_INS: Final = (
     "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "sessions", "plan",
-    "output", "trace",
+    "output", "trace", "rate",
 )  # fmt: skip
 _SECOND_WORDS: Final = {
     "trace": ("quiet", "summary", "normal", "debug"),

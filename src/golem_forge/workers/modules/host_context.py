@@ -42,8 +42,11 @@ class HostContext(ToolContext):
         )
         self._ask = ask
 
-    async def _call(self, name: str, args: dict[str, Any]) -> Outcome:
+    async def _call(self, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
         from asyncio import wrap_future
+
+        if refuse:
+            raise RuntimeError("a tool that refuses a call does not make it")
 
         said: dict[str, Any] = await wrap_future(self._ask(name, args))
         return outcome_from_wire(said)

@@ -3,12 +3,21 @@ nothing behind it but a sentence that says so."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from golem_forge.core.slash import slash
 from golem_forge.tools.fields import derive_fields
 from golem_forge.tools.tool import Tool
-from golem_forge.workers.slash import config_command, output_commands, policy_commands, session_commands, tool_commands
+from golem_forge.workers.slash import (
+    config_command,
+    output_commands,
+    policy_commands,
+    rating,
+    session_commands,
+    tool_commands,
+)
 from golem_forge.workers.slash.host import Invocation
 from golem_forge.workers.slash.parsing import callable_names, find_name
 from golem_forge.workers.slash.running import find_tool
@@ -49,12 +58,14 @@ def _about(tool: Tool) -> str:
         for field in derive_fields(tool.input_schema)
     ]
     options = "\n" + columns(rows, indent="  ") if rows else "\nIt takes no options."
-    return f"/{tool.name}: {tool.description.strip()}{options}\n-i opens a form."
+    return f"{slash(tool.name)}: {tool.description.strip()}{options}\n-i opens a form."
 
 
 def _default(field: dict[str, object]) -> str:
     default = field.get("default")
-    return "" if default is None or default == "" else f"default {default}"
+    if default is None or default == "":
+        return ""
+    return f"default {default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)}"
 
 
 async def _no_mcp(call: Invocation) -> str:
@@ -75,6 +86,7 @@ BUILT_INS: Final = {
     "sessions": BuiltIn("/sessions", "recorded sessions", session_commands.sessions),
     "plan": BuiltIn("/plan", "the plan of the work", output_commands.plan),
     "output": BuiltIn("/output HANDLE [FIRST-LAST]", "an output that was too long to show", output_commands.output),
+    "rate": BuiltIn("/rate NAME good|bad [note]", "say how good one of your own tools is", rating.rate),
     "trace": BuiltIn("/trace [LEVEL]", "quiet, summary, normal or debug", output_commands.trace),
     "mcp": BuiltIn("/mcp [reconnect NAME]", "servers and their state", _no_mcp),
     "exit": BuiltIn("/exit", "end the session", session_commands.leave),

@@ -80,7 +80,7 @@ class SlashCommands:
         if parsed.name.lower() not in BUILT_INS or parsed.name.lower() in _ABOUT_TOOLS:
             await self._host.refresh()
         catalog = self._host.path.catalog
-        kind = classify_command(parsed, catalog)
+        kind = classify_command(parsed, [*catalog, *catalog.aside()])
         if kind.type == "builtin" or parsed.name.lower() in BUILT_INS:
             call = Invocation(host=self._host, parsed=parsed, decisions=self._decisions, leave=self._leave)
             return await BUILT_INS[parsed.name.lower()].run(call)

@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from golem_forge.core.call import Caller
+from golem_forge.core.slash import COMMANDS
 from golem_forge.tools.binding import INTERACTIVE, Token
 from golem_forge.tools.modes import may_call
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.slash.tokens import tokenize
 
-BUILT_INS: Final = (
-    "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "mcp", "sessions",
-    "plan", "output", "trace",
-)  # fmt: skip
+BUILT_INS: Final = COMMANDS
 TOOL_RUNNERS: Final = frozenset({"tool", "t"})
 _NEGATIVE: Final = re.compile(r"-(?:[0-9]|\.[0-9])")
 

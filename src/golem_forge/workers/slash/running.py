@@ -47,7 +47,7 @@ async def run_tool(host: SlashHost, name: str, tokens: Sequence[Token]) -> Outco
 
 def find_tool(catalog: Catalog, typed: str) -> Tool:
     """By its name or an alias, in any case; one that only models may call is refused with that reason."""
-    name = find_name(typed, callable_names(catalog))
+    name = find_name(typed, callable_names([*catalog, *catalog.aside()]))
     if name is None and (refusal := only_for_models(catalog, typed)):
         raise CommandError(refusal)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from golem_forge.core.slash import slash
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.workers.slash.host import Invocation
 from golem_forge.workers.slash.manual import manual_tools
@@ -25,7 +26,7 @@ async def list_tools(call: Invocation) -> str:
     own_last = sorted(groups, key=lambda heading: heading == _OTHER) if groups else []
     first = [heading for heading in own_last if not _is_forges(groups[heading])]
     parts = [
-        f"{heading}\n" + columns(((f"/{tool.name}", in_short(tool)) for tool in groups[heading]), indent="  ")
+        f"{heading}\n" + columns(((slash(tool.name), in_short(tool)) for tool in groups[heading]), indent="  ")
         for heading in [*first, *(heading for heading in own_last if heading not in first)]
     ]
     if kept_out := catalog.quarantined():
@@ -45,7 +46,9 @@ async def run_named(call: Invocation) -> str:
 def _heading(tool: Tool) -> str:
     if tool.source in _NOT_OWN:
         return f"{_NOT_OWN[tool.source]}: {tool.category or _OTHER}"
-    return tool.category or _OTHER
+    # Threat: a category that would put a stranger's tool among Forge's own.
+    taken = any(tool.category.casefold().startswith(word.casefold()) for word in _NOT_OWN.values())
+    return _OTHER if taken or not tool.category else tool.category
 
 
 def _is_forges(tools: list[Tool]) -> bool:

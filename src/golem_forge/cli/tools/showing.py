@@ -1,0 +1,186 @@
+"""`forge tools show NAME`: one tool, whole. Of the person's own also its folder, state, permissions, tests, ratings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.cli.plain import columns, complain, one_line, parser, print_json
+from golem_forge.cli.tools.listing import facts, not_offered
+from golem_forge.core.visible import visible
+
+if TYPE_CHECKING:
+    from golem_forge.cli.tools.seen import Seen
+    from golem_forge.custom.entry import Entry
+    from golem_forge.tools.catalog import Catalog
+    from golem_forge.tools.tool import Tool
+
+HELP: Final = """usage: forge tools show NAME [--json] [--shape mcp|anthropic|openai]
+
+One tool: its description, who decides about its calls, its parameters; of yours also its folder, version, state,
+digest, provenance, permissions, tests and ratings.
+
+  --json    for programs: also the definition with its schemas, in MCP's shape
+  --shape   that definition in the shape of a model provider
+
+Nothing is run and no session is opened.
+Exit: 0 done, 2 usage or configuration, 4 no such tool."""
+
+_SHAPES: Final = ("mcp", "anthropic", "openai")
+_CALLERS: Final = {"llm": "for models", "manual": "for people", "both": "for models and people"}
+
+
+def run_show(words: list[str]) -> int:
+    reader = parser("tools show", HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("--shape", choices=_SHAPES)
+    asked = reader.parse_args(words)
+    from golem_forge.cli.tools.seen import look_around
+
+    seen = look_around()
+    name = seen.catalog.aliases().get(asked.name, asked.name) if asked.name not in seen.catalog else asked.name
+    own, tool = _own(seen, asked.name), seen.catalog.get(name)
+    if tool is None and own is not None:
+        tool = _as_tool(seen, own)
+    if tool is None:
+        return _not_found(seen, asked.name)
+    if asked.json or asked.shape:
+        _print_json(seen, tool, own, asked.shape or "mcp")
+    else:
+        _print(seen, tool, own)
+    return 0
+
+
+def _own(seen: Seen, name: str) -> Entry | None:
+    return seen.shop.registry.entries.get(name) if seen.shop is not None else None
+
+
+def _as_tool(seen: Seen, entry: Entry) -> Tool:
+    from golem_forge.custom.tool import user_tool
+
+    assert seen.shop is not None
+    return user_tool(seen.shop, entry)
+
+
+def _print_json(seen: Seen, tool: Tool, own: Entry | None, shape: str) -> None:
+    from golem_forge.cli.approval_note import approval_note
+    from golem_forge.tools.definitions import Shape, definition
+    from golem_forge.tools.tool import SourceKind
+
+    told = facts(seen.catalog, tool) | {"approval": approval_note(tool), "definition": definition(tool, Shape(shape))}
+    if own is not None:
+        about = _about(seen, own)
+        told |= about if tool.source is SourceKind.CUSTOM else {"waiting": about}
+    print_json(told)
+
+
+def _print(seen: Seen, tool: Tool, own: Entry | None) -> None:
+    from golem_forge.cli.approval_note import approval_note
+
+    print(f"{tool.name}  ({', '.join(_traits(seen.catalog, tool))})\n")
+    print("\n".join(f"  {line}".rstrip() for line in visible(tool.description).splitlines()))
+    print(f"\napproval: {visible(approval_note(tool))}")
+    if own is not None:
+        _print_about(_about(seen, own))
+    rows = parameter_rows(tool.input_schema)
+    print("\nparameters:" if rows else "\nparameters: none")
+    if rows:
+        print(columns(rows, indent="  "))
+
+
+def _about(seen: Seen, entry: Entry) -> dict[str, Any]:
+    """What is known of a tool of the person's beside its definition."""
+    from golem_forge.custom.testing.report import case_name
+    from golem_forge.custom.trust.permissions import permissions
+    from golem_forge.custom.trust.standing import standing_of
+
+    shop = seen.shop
+    assert shop is not None
+    standing, manifest = standing_of(shop, entry), entry.manifest
+    return {
+        "folder": shop.shown_folder(entry.name),
+        "version": manifest.version,
+        "state": standing.state.value,
+        "skipped": standing.why.to_json() if standing.why is not None else None,
+        "digest": entry.digest,
+        "entrypoint": manifest.entrypoint,
+        "provenance": shop.book.provenance(entry.name).to_json(),
+        "author": shop.book.provenance(entry.name).describe(),
+        "permissions": {each.label: each.words for each in permissions(manifest)},
+        "tests": [case_name(case.name, index) for index, case in enumerate(manifest.tests)],
+        "ratings": shop.book.ratings(entry.name).to_json(),
+    }
+
+
+def _print_about(about: dict[str, Any]) -> None:
+    why, ratings = about["skipped"], about["ratings"]
+    lines = [
+        ("folder", about["folder"]),
+        ("version", about["version"]),
+        ("state", about["state"] + (f" ({why['code']}: {why['message']})" if why else "")),
+        ("digest", about["digest"]),
+        ("provenance", about["author"]),
+        ("runs", about["entrypoint"]),
+        *about["permissions"].items(),
+        ("tests", ", ".join(about["tests"]) or "no tests"),
+        ("ratings", f"{ratings['good']} good, {ratings['bad']} bad" if ratings["good"] or ratings["bad"] else "none"),
+        *(("note", note) for note in ratings["notes"]),
+    ]
+    for label, words in lines:
+        print(one_line(f"{label}: {words}"))
+
+
+def _not_found(seen: Seen, name: str) -> int:
+    from golem_forge.core.nearest import nearest
+
+    fault = next((each for each in seen.skipped if each.tool == name), None)
+    if fault is not None:
+        folder = seen.shop.shown_folder(name) if seen.shop is not None else name
+        complain("tools", f"'{name}' ({folder}) is no usable tool: {fault.told}")
+        return 4
+    reason = next((each.reason for each in not_offered(seen) if each.name == name), None)
+    if reason is not None:
+        complain("tools", f"'{name}' is not offered until it is repaired: {reason}")
+        return 4
+    close = nearest(name, seen.catalog.names())
+    hint = f" (did you mean '{close}'?)" if close else ""
+    complain("tools", f"no tool '{name}'{hint}. `forge tools list` shows them.")
+    return 4
+
+
+def _traits(catalog: Catalog, tool: Tool) -> list[str]:
+    aliases = facts(catalog, tool)["aliases"]
+    traits = [tool.source.value, _CALLERS[tool.mode.value]]
+    return traits + ([f"also called {', '.join(aliases)}"] if aliases else [])
+
+
+def parameter_rows(schema: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    required = schema.get("required", ())
+    rows = []
+    for name, field in schema.get("properties", {}).items():
+        field = field if isinstance(field, dict) else {}
+        need = "required" if name in required else "optional"
+        if field.get("default") is not None:
+            import json
+
+            need = f"default {json.dumps(field['default'], ensure_ascii=False)}"
+        rows.append((name, _type_name(field, schema), need, one_line(str(field.get("description", "")))))
+    return rows
+
+
+def _type_name(field: dict[str, Any], whole: dict[str, Any]) -> str:
+    """`string`, `integer or null`, `list of string`, `one of a, b`: as people say it."""
+    if reference := field.get("$ref"):
+        name = str(reference).rsplit("/", 1)[-1]
+        target = whole.get("$defs", {}).get(name)
+        return _type_name(target, {}) if isinstance(target, dict) else name
+    if "enum" in field or "const" in field:
+        return f"one of {', '.join(map(str, field.get('enum', [field.get('const')])))}"
+    for key in ("anyOf", "oneOf"):
+        if isinstance(field.get(key), list):
+            return " or ".join(dict.fromkeys(_type_name(part, whole) for part in field[key] if isinstance(part, dict)))
+    kinds = field.get("type", "any")
+    if kinds == "array":
+        items = field.get("items")
+        return f"list of {_type_name(items, whole)}" if isinstance(items, dict) and items else "list"
+    return " or ".join(map(str, kinds)) if isinstance(kinds, list) else str(kinds)

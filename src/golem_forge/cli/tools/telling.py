@@ -1,0 +1,69 @@
+"""How the verbs about versions and strangers' tools end: why something was refused, and where a tool stands now.
+
+A refusal is one text on standard error and an exit code by its status. Threat: texts here quote what others wrote;
+they are printed visible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.plain import complain, os_problem
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.verdict import Status
+from golem_forge.core.visible import visible
+
+if TYPE_CHECKING:
+    from golem_forge.custom.workshop import Workshop
+
+FAILED: Final = 1
+USAGE: Final = 2
+DENIED: Final = 3
+NO_SUCH_TOOL: Final = 4
+_BY_STATUS: Final = {Status.TOOL_NOT_FOUND: NO_SUCH_TOOL, Status.INPUT_INVALID: USAGE}
+
+
+def look_at_shop() -> Workshop:
+    """The person's tools as they are now; what the program around here says does not matter to these verbs."""
+    from golem_forge.cli.tools.shop import shop_to_look_at
+    from golem_forge.config.home import forge_home
+
+    shop = shop_to_look_at(forge_home())
+    shop.registry.refresh()
+    return shop
+
+
+def refused(verb: str, error: ForgeError | OSError) -> int:
+    if isinstance(error, OSError):
+        complain(f"tools {verb}", os_problem(error))
+        return FAILED
+    from golem_forge.custom.diagnostic import Unusable
+
+    diagnosis = f"{error.diagnosis}: " if isinstance(error, Unusable) else ""
+    complain(f"tools {verb}", f"{diagnosis}{error.message}")
+    return _BY_STATUS.get(error.status, FAILED)
+
+
+def wrong_use(verb: str, text: str) -> int:
+    complain(f"tools {verb}", f"{text.rstrip('.')}. `forge tools {verb} --help` says more.")
+    return USAGE
+
+
+def standing_line(shop: Workshop, name: str) -> str:
+    """Whether the tool as it is now is offered, and what to do if it is not."""
+    from golem_forge.custom.diagnostic import Diagnostic
+    from golem_forge.custom.trust.standing import State, standing_of
+
+    found = shop.registry.look(name)
+    if found is None:
+        return "Its folder has no tool.yaml, so it is no tool."
+    if isinstance(found, Diagnostic):
+        return visible(f"It is no usable tool as it is: {found.told}")
+    state, trusted, _, _ = standing_of(shop, found)
+    if state is State.ACTIVE:
+        return "It is active: exactly these files were trusted before."
+    if state is State.RETIRED:
+        return f"It is retired; `forge tools restore {name}` switches it on."
+    if trusted:
+        return f"These files were trusted before, but they are only {state}; `forge tools activate {name}` goes on."
+    return f"It is not active ({state}, untrusted); `forge tools activate {name}` shows what it is and asks."

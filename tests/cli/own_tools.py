@@ -1,0 +1,102 @@
+"""A person with tool folders of their own, for tests of `forge tools`: the verbs in this process, in an empty home.
+
+`Person.tool(name, source, **manifest)` writes a folder as by hand; `Person("activate", "x")` is
+`forge tools activate x` without a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from golem_forge.cli.main import main
+from golem_forge.config.home import ForgeHome
+from golem_forge.custom.book import Book
+
+GREET = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--who", default="nobody")
+print(f"Hello {parser.parse_args().who}")
+"""
+WHO = [{"name": "who", "type": "string", "description": "whom to greet"}]
+GREETS = {"name": "greets", "arguments": {"who": "Ada"}, "expect": {"stdout": "Hello Ada\n"}}
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Person:
+    forge_home: Path
+    capture: Any
+
+    def __call__(self, *words: str) -> Said:
+        return self.forge("tools", *words)
+
+    def forge(self, *words: str) -> Said:
+        self.capture.readouterr()
+        try:
+            code = main(list(words))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        said = self.capture.readouterr()
+        return Said(code, said.out, said.err)
+
+    @property
+    def home(self) -> ForgeHome:
+        return ForgeHome(self.forge_home)
+
+    @property
+    def book(self) -> Book:
+        return Book(self.home)
+
+    @property
+    def folders(self) -> Path:
+        return self.home.ensure("tools")
+
+    def tool(self, name: str, source: str = GREET, /, *, file: str = "", **manifest: Any) -> Path:
+        folder = self.folders / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        file = file or f"{name}.py"
+        keys = {"name": name, "description": f"Does {name}", "version": "1.0", "entrypoint": file} | manifest
+        (folder / "tool.yaml").write_text("".join(f"{key}: {json.dumps(keys[key])}\n" for key in keys))
+        (folder / file).write_text(source)
+        return folder
+
+    def greet(self, **manifest: Any) -> Path:
+        return self.tool("greet", **({"parameters": WHO, "tests": [GREETS]} | manifest))
+
+    def codes(self) -> dict[str, str]:
+        """Folder → why it is skipped."""
+        return {each["tool"]: each["code"] for each in self("list", "--json").json["skipped"]}
+
+    def active(self) -> set[str]:
+        return {each["name"] for each in self("list", "--source", "custom", "--json").json["tools"]}
+
+
+_HOMES: list[Path] = []
+
+
+def live_in(home: Path, project: Path, monkeypatch: Any, capture: Any) -> Person:
+    """What one test found out about this machine's walls is not tried again by the next."""
+    project.mkdir()
+    (home / "cache").mkdir(mode=0o700, parents=True)
+    known = next((file for each in _HOMES if (file := each / "cache/walls.json").exists()), None)
+    if known is not None:
+        shutil.copy(known, home / "cache")
+    _HOMES.append(home)
+    monkeypatch.setenv("FORGE_HOME", str(home))
+    monkeypatch.chdir(project)
+    return Person(home, capture)

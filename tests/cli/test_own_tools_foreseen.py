@@ -1,0 +1,97 @@
+"""Verbs that only look (`rules explain`, `sandbox explain`, `run --dry-run`, `doctor`) see the person's own tools as a
+session would, and run, build and ask nothing for it. And what `forge call` says beside its answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .own_tools import Person, live_in
+
+WITNESS = "open('witness', 'w')\nprint('ran')\n"
+ALLOW = "version: 1\nrules:\n  - {tool: greet, verdict: preApproved}\n"
+
+
+@pytest.fixture
+def person(tmp_path, monkeypatch, capfd) -> Person:
+    return live_in(tmp_path / "home", tmp_path / "project", monkeypatch, capfd)
+
+
+def explained(person: Person, name: str, args: dict[str, object]) -> tuple[int, dict[str, object]]:
+    said = person.forge("rules", "explain", name, json.dumps(args), "--json")
+    return said.code, said.json
+
+
+def test_a_call_of_an_own_tool_is_judged_by_rules_trust_and_zones(person):
+    person.greet()
+    (person.forge_home / "rules.yaml").write_text(ALLOW)
+    code, said = explained(person, "greet", {"who": "Ada"})
+    assert code == 3 and said["decision"]["decidedBy"]["id"] == "definition_changed", (
+        "no rule lifts that nobody trusted it"
+    )
+    assert person("activate", "greet", "--yes").code == 0
+    for name, args in (("greet", {"who": "Ada"}), ("run_custom_tool", {"tool_name": "greet", "arguments": {}})):
+        code, said = explained(person, name, args)
+        assert code == 0 and said["tool"] == "greet", name
+        assert [one["effect"] for one in said["effects"]] == ["exec greet (greet.py)", "read /workspace"]
+    assert explained(person, "greet", {"whom": "Ada"})[0] == 2
+
+
+def test_judging_builds_and_runs_nothing(person):
+    person.tool("witness", WITNESS)
+    assert explained(person, "witness", {})[0] == 3
+    assert person("show", "witness", "--json").json["state"] == "draft"
+    assert not (person.forge_home / "cache" / "build").exists()
+
+
+def test_making_a_tool_is_judged_without_making_it(person):
+    code, said = explained(person, "create_custom_tool", {"name": "x", "description": "y"})
+    assert code == 3
+    assert [one["effect"] for one in said["effects"]] == ["write /user_tools/x/tool.yaml", "write /user_tools/x/x.py"]
+    assert list(person.folders.iterdir()) == []
+
+
+def test_the_zone_of_tools_is_for_file_tools_and_in_no_walls(person):
+    person.greet()
+    said = person.forge("sandbox", "explain", "/user_tools/greet/tool.yaml", "--json").json
+    assert said["tools"]["read"] == "preApproved" and said["tools"]["write"].startswith("ask")
+    assert said["walls"]["shows"] == "not there" and said["walls"]["write"].startswith("refused")
+    assert person.forge("sandbox", "explain", "--json", "--", "make").json["writes"] == ["/workspace"]
+
+
+def test_a_dry_run_shows_the_tools_and_the_zone_its_block_gives(person, tmp_path):
+    person.greet()
+    person.tool("other")
+    for name in ("greet", "other"):
+        assert person("activate", name, "--yes").code == 0
+    facts = person.forge("run", "--dry-run", "--json").json
+    assert [zone["name"] for zone in facts["zones"]] == ["workspace", "user_tools"]
+    own = {tool["name"]: tool["verdict"] for tool in facts["tools"] if tool["toolsets"] == ["user_tools"]}
+    assert own == {"create_custom_tool": "ask", "run_custom_tool": "by target", "greet": "ask", "other": "ask"}
+    block = 'user_tools: {create: false, tools: ["g*"], approval: {tools: {greet: preApproved, later: blocked}}}'
+    (tmp_path / "project" / "main.worker").write_text(f"---\nname: main\ntoolsets: {{{block}}}\n---\n")
+    facts = person.forge("run", "--dry-run", "--json").json
+    own = {tool["name"]: tool["why"] for tool in facts["tools"] if tool["toolsets"] == ["user_tools"]}
+    assert facts["zones"] == [] and list(own) == ["run_custom_tool", "greet"]
+    assert "main.worker" in own["greet"]
+
+
+def test_doctor_counts_them_and_sends_on(person):
+    assert "own tools" not in person.forge("doctor").out
+    person.greet()
+    assert "0 active, 1 not" in person.forge("doctor").out
+    assert person("activate", "greet", "--yes").code == 0
+    assert "own tools  " in (said := person.forge("doctor")).out and "1 active\n" in said.out
+
+
+def test_a_single_call_does_not_list_which_other_tools_wait(person, tmp_path):
+    person.greet()
+    person.tool("other")
+    (tmp_path / "project" / "a.txt").write_text("x\n")
+    assert person.forge("call", "read_file", "--path", "a.txt").err == ""
+    said = person.forge("call", "greet")
+    assert (said.code, said.err) == (
+        3,
+        "forge: approval_denied: custom tool 'greet' is not trusted; run: forge tools activate greet\n",
+    ), "what no rule lifts is not advised to be lifted by one"

@@ -1,0 +1,322 @@
+"""`forge tools`: the life of a tool of one's own, from `new` to `remove`, in real walls; nobody is at the terminal."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from golem_forge.cli.tools.consent import BY_FLAG
+from golem_forge.custom.book import Author, AuthorKind
+
+from .own_tools import GREET, GREETS, WHO, Person, live_in
+
+
+@pytest.fixture
+def person(tmp_path, monkeypatch, capfd) -> Person:
+    return live_in(tmp_path / "home", tmp_path / "project", monkeypatch, capfd)
+
+
+def test_new_makes_a_draft_and_says_what_comes_next(person):
+    said = person("new", "greet", "--description", "Greets somebody")
+    assert said.code == 0
+    assert "Created custom tool 'greet' (draft) in $FORGE_HOME/tools/greet: tool.yaml, greet.py." in said.out
+    assert "`forge tools activate greet`" in said.out
+    folder = person.folders / "greet"
+    assert sorted(each.name for each in folder.iterdir()) == ["greet.py", "tool.yaml"]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert "boolean_flags: switch" in (folder / "tool.yaml").read_text()
+    assert person.codes() == {"greet": "untrusted"}
+    told = person("show", "greet", "--json").json
+    assert told["state"] == "draft" and told["folder"] == "$FORGE_HOME/tools/greet"
+    assert told["provenance"] == {"kind": "manual"}
+
+
+def test_new_takes_a_source_as_it_is(person, tmp_path):
+    source = tmp_path / "count.sh"
+    source.write_text("#!/bin/sh\necho '$(id)' \"${1}\"\n")
+    assert person("new", "count", "--source", str(source)).code == 0
+    assert (person.folders / "count" / "count.sh").read_bytes() == source.read_bytes()
+    assert person("new", "run", "--language", "go").code == 0
+    assert (person.folders / "run" / "run.go").exists()
+    assert "boolean_flags: equals" in (person.folders / "run" / "tool.yaml").read_text()
+    empty = tmp_path / "empty.py"
+    empty.write_text("")
+    for path, why in ((empty, "is empty"), (tmp_path / "none.py", "No such file")):
+        said = person("new", "other", "--source", str(path))
+        assert said.code == 2 and why in said.err
+    assert not (person.folders / "other").exists()
+
+
+def test_new_refuses_in_the_words_of_create_custom_tool(person):
+    person.greet()
+    before = (person.folders / "greet" / "tool.yaml").read_bytes()
+    for name, why in {
+        "a__b": "invalid tool name 'a__b': use letters, digits, '-' and '_', starting with a letter",
+        "..": "invalid tool name '..'",
+        "exec_command": "tool name 'exec_command' is reserved",
+        "Exec_Command": "tool name 'Exec_Command' is reserved",
+        "read_file": "'read_file' is the name of an existing tool; choose another name",
+        "greet": "tool 'greet' already exists at $FORGE_HOME/tools/greet",
+        "GREET": "tool 'GREET' already exists at $FORGE_HOME/tools/greet",
+    }.items():
+        said = person("new", name)
+        assert said.code == 2 and why in said.err and "create_custom_tool" not in said.err, (name, said.err)
+    said = person("new", "other", "--description", "")
+    assert said.code == 2 and "description: missing required parameter" in said.err
+    assert [each.name for each in person.folders.iterdir()] == ["greet"]
+    assert (person.folders / "greet" / "tool.yaml").read_bytes() == before
+
+
+def test_new_names_similar_tools(person):
+    person.tool("git-summarize", description="Summarize recent git commits of a repository")
+    said = person("new", "git-summary", "--description", "Summarize the recent git commits of a repository")
+    assert said.code == 0 and "Similar tools: git-summarize" in said.out
+    assert "Similar" not in person("new", "one").out + person("new", "two").out
+
+
+def test_nothing_runs_before_a_yes(person, tmp_path):
+    """Not even its tests: the card is shown, and the exit code says that nobody agreed."""
+    person.greet()
+    for verb in ("activate", "test", "run"):
+        said = person(verb, "greet")
+        assert said.code == 3, (verb, said)
+        assert "--yes" in said.err and "Hello {parser.parse_args().who}" in said.err, "the card shows the source"
+        assert "ok greets" not in said.out
+    assert person.book.trusted("greet", _digest(person)) is None
+    assert not person.book.standing("greet", _digest(person)).tested
+    assert person.codes() == {"greet": "untrusted"}
+
+
+def test_activate_with_yes(person):
+    person.greet()
+    said = person("activate", "greet", "--yes")
+    assert said.code == 0 and "ok greets (" in said.out and said.out.endswith("tool 'greet' is active\n")
+    assert person.book.trusted("greet", _digest(person)).who == BY_FLAG
+    assert person.active() == {"greet"} and person.codes() == {}
+    told = person("show", "greet", "--json").json
+    assert told["state"] == "active" and told["tests"] == ["greets"] and told["skipped"] is None
+    assert told["permissions"]["network"] == "none" and told["definition"]["name"] == "greet"
+    again = person("activate", "greet")
+    assert again.code == 0 and again.err == "", "nothing to ask any more"
+    lines = person("show", "greet").out
+    assert "folder: $FORGE_HOME/tools/greet" in lines and "tests: greets" in lines and "state: active" in lines
+
+
+def test_yes_is_for_the_named_tools_alone(person):
+    person.greet()
+    person.tool("other")
+    assert person("activate", "greet", "--yes").code == 0
+    assert person.codes() == {"other": "untrusted"}
+    assert person("test", "--yes").code == 2
+    said = person("test")
+    assert said.code == 0 and "other: no tests" in said.out, "what has no tests runs nothing, so nothing is asked"
+
+
+def test_changed_bytes_are_asked_for_again_and_the_old_ones_are_not(person):
+    folder = person.greet()
+    assert person("activate", "greet", "--yes").code == 0
+    (folder / "greet.py").write_text(GREET + "# a remark\n")
+    assert person.codes() == {"greet": "changed"} and person.active() == set()
+    said = person("activate", "greet")
+    assert said.code == 3 and "+# a remark" in said.err
+    (folder / "greet.py").write_text(GREET)
+    assert person.active() == {"greet"}
+
+
+def test_a_failing_test_leaves_it_built(person):
+    person.greet(tests=[GREETS, {"name": "shouts", "expect": {"stdout": "HELLO\n"}}, GREETS | {"name": "again"}])
+    said = person("activate", "greet", "--yes")
+    assert said.code == 1 and "custom tool 'greet' failed its tests: 1 of 3" in said.err
+    assert 'FAIL shouts: stdout: expected "HELLO\\n", got "Hello nobody\\n"' in said.err
+    assert person("show", "greet", "--json").json["state"] == "built"
+    assert person.codes() == {"greet": "tests_failed"} and person.active() == set()
+
+
+def test_test_tells_each_case(person):
+    person.greet(tests=[GREETS, {"name": "shouts", "expect": {"stdout": "HELLO\n"}}])
+    said = person("test", "greet", "--yes")
+    assert said.code == 1 and "ok greets (" in said.out and "FAIL shouts: stdout" in said.out
+    assert said.out.endswith("1 passed, 1 failed; 1 tool\n")
+    told = person("test", "greet", "--json")
+    assert told.code == 1 and told.json["failed"] == 1
+    assert [case["ok"] for case in told.json["tools"][0]["cases"]] == [True, False]
+    assert person("test", "nothing").code == 4
+
+
+def test_test_update_keeps_what_is_printed_now(person):
+    folder = person.greet(tests=[GREETS, {"name": "shouts", "expect": {"stdout": "HELLO\n"}}])
+    said = person("test", "greet", "--yes", "--update")
+    assert said.code == 0 and "updated shouts" in said.out
+    assert "Hello nobody" in (folder / "tool.yaml").read_text() and "HELLO" not in (folder / "tool.yaml").read_text()
+    assert person.codes() == {"greet": "changed"}, "another version, which is trusted anew"
+    assert person("test", "greet", "--yes").code == 0
+    assert person.active() == {"greet"}
+
+
+def test_what_an_agent_made_needs_a_test(person):
+    person.tool("made")
+    person.book.created("made", Author(AuthorKind.AGENT, "s1", "default"))
+    for verb in ("activate", "test", "run"):
+        said = person(verb, "made", "--yes")
+        assert said.code == 1
+        assert "custom tool 'made' needs at least one test in tool.yaml before it can be activated" in said.err
+    assert person.codes() == {"made": "untrusted"}
+    person.tool("by-hand", "print(2)\n")
+    said = person("activate", "by-hand", "--yes")
+    assert said.code == 0 and "no tests" in said.err
+
+
+def test_an_identical_tool_is_refused(person):
+    person.greet()
+    (person.folders / "hello").mkdir()
+    text = (person.folders / "greet" / "tool.yaml").read_text().replace('name: "greet"', 'name: "hello"')
+    (person.folders / "hello" / "tool.yaml").write_text(text)
+    (person.folders / "hello" / "greet.py").write_text(GREET)
+    said = person("activate", "hello", "--yes")
+    assert said.code == 1 and "identical to custom tool 'greet'" in said.err
+    assert person.book.last_trusted("hello") == ""
+
+
+def test_build_says_what_the_compiler_says(person):
+    person.tool("broken", "def main(:\n    pass\n")
+    person.greet()
+    said = person("build", "broken", "greet")
+    assert said.code == 1 and "tool 'greet' is built" in said.out
+    assert "custom tool 'broken' failed to build:" in said.err and "broken.py:1:" in said.err
+    assert person.codes() == {"broken": "build_failed", "greet": "untrusted"}
+    assert person("show", "greet", "--json").json["state"] == "built"
+    person.tool("broken", "print(1)\n")
+    assert person("build", "broken").code == 0 and person.codes()["broken"] == "untrusted"
+
+
+def test_packages_that_must_be_fetched_are_asked_for(person, monkeypatch):
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://packages.example.test/simple")
+    person.tool("needs", '# /// script\n# dependencies = ["nothing"]\n# ///\nprint(1)\n')
+    said = person("build", "needs")
+    assert said.code == 3 and "packages.example.test" in said.err and "--yes" in said.err
+
+
+def test_retire_and_restore(person):
+    person.greet()
+    assert person("activate", "greet", "--yes").code == 0
+    assert person("retire", "greet").code == 0
+    assert person.active() == set() and person.codes() == {"greet": "retired"}
+    said = person.forge("call", "greet")
+    assert said.code == 4 and "retired" in said.err
+    assert person("run", "greet").code == 4 and person("activate", "greet", "--yes").code == 1
+    said = person("restore", "greet")
+    assert said.code == 0 and "tool 'greet' is active" in said.out
+    assert person.active() == {"greet"}
+    assert "was not retired" in person("restore", "greet").out
+    assert person("retire", "gret").code == 4
+
+
+def test_remove_goes_to_history(person):
+    folder = person.greet()
+    digest = _digest(person)
+    said = person("remove", "greet")
+    assert said.code == 3 and "--yes" in said.err and folder.exists()
+    said = person("remove", "greet", "--yes")
+    assert said.code == 0 and not folder.exists() and "forge tools undo greet" in said.out
+    assert [each.digest for each in person.book.versions("greet")] == [digest]
+    assert person("remove", "greet", "--yes").code == 4
+
+
+def test_a_shadow_waits_and_then_replaces(person):
+    person.tool("read_file", "print('mine')\n")
+    assert person.codes() == {"read_file": "shadow_pending"}
+    told = person("show", "read_file", "--json").json
+    assert told["source"] == "native" and told["waiting"]["state"] == "draft"
+    said = person("activate", "read_file", "--yes")
+    assert said.code == 0 and "replaces the built-in tool 'read_file'" in said.err
+    assert person.active() == {"read_file"} and person("show", "read_file", "--json").json["source"] == "custom"
+
+
+def test_run_takes_arguments_like_call(person):
+    person.greet()
+    said = person("run", "greet", "--who=Ada", "--yes")
+    assert (said.code, said.out) == (0, "Hello Ada\n") and "custom tool 'greet'" in said.err
+    assert person.book.trusted("greet", _digest(person)).who == BY_FLAG
+    said = person("run", "greet", "--args-json", '{"who": "Bob"}', "--yes", "--json")
+    assert said.code == 0 and said.json["value"]["stdout"] == "Hello Bob\n"
+    said = person("run", "greet", "--whom=Ada", "--yes")
+    assert said.code == 2 and "whom" in said.err
+    said = person("run", "greet")
+    assert said.code == 3, "an active tool asks for its calls like any other"
+
+
+def test_approve_all_runs_but_keeps_no_trust(person):
+    person.greet()
+    said = person("run", "greet", "--approval", "approve_all")
+    assert (said.code, said.out) == (0, "Hello nobody\n")
+    assert person.book.last_trusted("greet") == "" and person.codes() == {"greet": "untrusted"}
+
+
+def test_yes_does_not_answer_for_what_the_tool_calls(person):
+    source = 'forge call greet --who=Ada; echo "ended with $?"\n'
+    person.greet()
+    person.tool("outer", source, file="outer.sh", calls=["greet"])
+    assert person("activate", "greet", "--yes").code == 0
+    said = person("run", "outer", "--yes")
+    assert "ended with 3" in said.out and "Hello Ada" not in said.out
+
+
+def test_debug_runs_the_source(person):
+    person.tool("dev", "import sys\nprint(sys.flags.dev_mode)\n")
+    person.tool("traced", "echo hello\n", file="traced.sh")
+    assert person("activate", "dev", "traced", "--yes").code == 0
+    assert person("run", "dev", "--yes").out == "False\n"
+    assert person("run", "--debug", "dev", "--yes").out == "True\n"
+    value = person("run", "--debug", "traced", "--yes", "--json").json["value"]
+    assert value["stdout"] == "hello\n" and "+ echo hello" in value["stderr"]
+
+
+def test_call_of_a_tool_of_ones_own(person):
+    """`--json` is Forge's; a parameter of that name goes through --args-json."""
+    named = [*WHO, {"name": "json", "type": "string", "description": "has the name of a flag of Forge"}]
+    source = GREET.replace("print(", 'parser.add_argument("--json", default="")\nprint(').replace(
+        ".who}", ".who}{parser.parse_args().json}"
+    )
+    person.tool("greet", source, parameters=named, tests=[GREETS])
+    said = person.forge("call", "greet", "--who", "Ada")
+    assert said.code == 3 and "custom tool 'greet' is not trusted; run: forge tools activate greet" in said.err
+    assert person("activate", "greet", "--yes").code == 0
+    for words, printed in (
+        (["--who", "Ada"], "Hello Ada\n"),
+        (["--who=Ada"], "Hello Ada\n"),
+        (["--args-json", '{"json": "!", "who": "Ada"}'], "Hello Ada!\n"),
+    ):
+        said = person.forge("call", "greet", *words, "--approval", "approve_all")
+        assert (said.code, said.out) == (0, printed), words
+    told = person.forge("call", "greet", "--who=Ada", "--json", "--approval", "approve_all").json
+    assert told["tool"] == "greet" and told["args"] == {"who": "Ada"}
+
+
+def test_call_is_made_by_the_entry_worker(person, tmp_path):
+    person.greet()
+    assert person("activate", "greet", "--yes").code == 0
+    worker = tmp_path / "project" / "main.worker"
+    worker.write_text("---\nname: clerk\ndescription: d\ntoolsets:\n  filesystem: {}\n---\nGo.\n")
+    said = person.forge("call", "greet", "--approval", "approve_all")
+    assert said.code == 4, "a worker without the block sees none of them"
+    worker.write_text("---\nname: clerk\ndescription: d\ntoolsets:\n  user_tools: {tools: ['gr*']}\n---\nGo.\n")
+    said = person.forge("call", "greet", "--approval", "approve_all")
+    assert (said.code, said.out) == (0, "Hello nobody\n")
+    assert person("run", "greet", "--yes").out == "Hello nobody\n", "one's own tools run wherever one is"
+
+
+def test_unknown_names_do_nothing_by_halves(person):
+    person.greet()
+    for verb in ("activate", "build", "test", "retire", "remove"):
+        words = ["greet", "gret", *(["--yes"] if verb != "retire" and verb != "build" else [])]
+        said = person(verb, *words)
+        assert said.code == 4 and "did you mean 'greet'?" in said.err, verb
+    assert person.codes() == {"greet": "untrusted"}
+    person.tool("bad", timeout="soon")
+    said = person("activate", "bad")
+    assert said.code == 4 and "manifest_invalid" in said.err
+
+
+def _digest(person: Person) -> str:
+    return person("show", "greet", "--json").json["digest"]

@@ -1,0 +1,34 @@
+"""One step of a build: it ends when its time is over, and what it said can be shown to anybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from golem_forge.custom.building.steps import Said, failure_text, step
+from golem_forge.sandbox.walls.job import Job
+
+
+async def test_a_step_that_takes_too_long_is_ended_and_says_so(works: Any, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    job = Job(argv=("sh", "-c", "echo begun; sleep 30"))
+    said = await step(works.walls(tmp_path / "work"), job, seconds=0.3)
+    assert not said.ok
+    assert failure_text(said, "the compiler") == "the compiler took longer than 0.3 s and was ended\nbegun"
+
+
+def test_files_are_named_as_their_author_knows_them() -> None:
+    text = "# forge.local/tool\n./x.go:3:5: bad\n/forge/tool/y.go:1:1: worse\n/build/.module/go.mod:2: no\n../z.go:1"
+    expected = "# forge.local/tool\nx.go:3:5: bad\ny.go:1:1: worse\ngo.mod:2: no\n../z.go:1"
+    assert failure_text(Said(ok=False, text=text), "go") == expected
+
+
+def test_a_failure_without_words_has_some() -> None:
+    assert failure_text(Said(ok=False, text="\n"), "uv") == "uv failed and said nothing"
+
+
+def test_a_failure_is_short_and_steers_no_terminal() -> None:
+    shown = failure_text(Said(ok=False, text="https://me:canary@a.test \x1b]0;x\x07" + "é" * 5000), "uv")
+    assert "canary" not in shown
+    assert "\x1b" not in shown
+    assert 4000 < len(shown.encode()) <= 4096
