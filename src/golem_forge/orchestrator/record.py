@@ -102,11 +102,12 @@ class Recorder:
                 outcome.notes = (*outcome.notes, f"This result was not recorded: {error.message}")
         if self._bus is not None:
             self._bus.show("toolResult", partial(self._result_data, travel, outcome), self._shown_as, seq)
-        if travel.tool is not None and travel.tool.on_outcome is not None:
+        tool = travel.tool
+        if tool is not None and tool.on_outcome is not None:
             try:
-                travel.tool.on_outcome(outcome)
+                tool.on_outcome(outcome)
             except Exception as error:  # whoever counts must not change what happened
-                _log.warning("the outcome of '%s' was not noted: %s", travel.tool.name, type(error).__name__)
+                _log.warning("the outcome of '%s' was not noted: %s", tool.name, type(error).__name__)
         return outcome
 
     def _write_end(self, journal: Journal, travel: Travel, outcome: Outcome) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from golem_forge.core.call import Caller, ToolCall
 from golem_forge.core.decision import Source
@@ -24,11 +24,8 @@ _MAX_HANDOVERS: Final = 3
 _MAX_JSON_CHARS: Final = 16 << 20
 
 
-class Resolved(NamedTuple):
-    tool: Tool
-    args: dict[str, Any]
-    handed: tuple[Source, ...] = ()
-    """What tightens the call because of the tools that handed it on."""
+Resolved = tuple[Tool, dict[str, Any], tuple[Source, ...]]
+"""The tool, its raw arguments, and what tightens the call because of the tools that handed it on."""
 
 
 def resolve(call: ToolCall, catalog: Catalog, said_of: SaidOfHandover) -> Resolved:
@@ -38,11 +35,13 @@ def resolve(call: ToolCall, catalog: Catalog, said_of: SaidOfHandover) -> Resolv
     args = call.args
     if type(args) is not dict:
         args = _as_object(tool, args)
+    if tool.redirect is None:  # nearly every call
+        return tool, args, ()
     said: tuple[Source, ...] = ()
     for _ in range(_MAX_HANDOVERS):
         handed = None if tool.redirect is None else tool.redirect(args)
         if handed is None:
-            return Resolved(tool, args, said)
+            return tool, args, said
         said += said_of(tool, _in_real_names(tool, args))
         meant, args = handed
         tool = _for_caller(meant, call.caller) if isinstance(meant, Tool) else catalog.resolve(meant, call.caller)
