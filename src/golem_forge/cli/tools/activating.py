@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.plain import complain, parser
 from golem_forge.cli.tools.consent import DENIED, Answer, agreed
-from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, open_shop, walls_report
+from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, for_each, open_shop, walls_report
 
 if TYPE_CHECKING:
     from golem_forge.custom.entry import Entry
@@ -34,21 +34,8 @@ def run_activate(words: list[str]) -> int:
         return NO_SUCH_TOOL
     import asyncio
 
-    return asyncio.run(_activate_all(shop, entries, Answer.of(asked.yes)))
-
-
-async def _activate_all(shop: Workshop, entries: tuple[Entry, ...], answer: Answer) -> int:
-    from golem_forge.core.errors import ForgeError
-
-    worst = 0
-    for entry in entries:
-        try:
-            code = await _activate(shop, entry, answer)
-        except ForgeError as error:
-            complain(f"tools {_VERB}", error.message)
-            code = 1
-        worst = max(worst, code)
-    return worst
+    answer = Answer.of(asked.yes)
+    return asyncio.run(for_each(_VERB, entries, lambda entry: _activate(shop, entry, answer)))
 
 
 async def _activate(shop: Workshop, entry: Entry, answer: Answer) -> int:

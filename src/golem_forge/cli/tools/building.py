@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import complain, parser
+from golem_forge.cli.plain import parser
 from golem_forge.cli.tools.consent import DENIED, Answer, agreed_to_fetch
-from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, open_shop
+from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, for_each, open_shop
 
 if TYPE_CHECKING:
     from golem_forge.custom.entry import Entry
@@ -34,25 +34,17 @@ def run_build(words: list[str]) -> int:
         return NO_SUCH_TOOL
     import asyncio
 
-    return asyncio.run(_build_all(shop, entries, Answer.of(asked.yes)))
+    answer = Answer.of(asked.yes)
+    return asyncio.run(for_each(_VERB, entries, lambda entry: _build(shop, entry, answer)))
 
 
-async def _build_all(shop: Workshop, entries: tuple[Entry, ...], answer: Answer) -> int:
-    from golem_forge.core.errors import ForgeError
+async def _build(shop: Workshop, entry: Entry, answer: Answer) -> int:
     from golem_forge.custom.trust.promotion import fetched, readied
 
-    worst = 0
-    for entry in entries:
-        try:
-            ready = await readied(shop, entry)
-            if ready.prepared is None:
-                if not agreed_to_fetch(shop, _VERB, ready, answer):
-                    worst = max(worst, DENIED)
-                    continue
-                await fetched(shop, ready)
-        except ForgeError as error:
-            complain(f"tools {_VERB}", error.message)
-            worst = max(worst, 1)
-        else:
-            print(f"tool '{entry.name}' is built")
-    return worst
+    ready = await readied(shop, entry)
+    if ready.prepared is None:
+        if not agreed_to_fetch(shop, _VERB, ready, answer):
+            return DENIED
+        await fetched(shop, ready)
+    print(f"tool '{entry.name}' is built")
+    return 0

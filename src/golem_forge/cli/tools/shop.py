@@ -13,7 +13,7 @@ from golem_forge.cli.plain import complain
 from golem_forge.core.nearest import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from golem_forge.config.home import ForgeHome
     from golem_forge.custom.diagnostic import Diagnostic
@@ -56,6 +56,21 @@ def _native() -> Mapping[str, str]:
     from golem_forge.toolsets import TOOL_LIST
 
     return {tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST}
+
+
+async def for_each(verb: str, entries: Iterable[Entry], do: Callable[[Entry], Awaitable[int]]) -> int:
+    """One after another, whatever becomes of the others; gives the worst exit code."""
+    from golem_forge.core.errors import ForgeError
+
+    worst = 0
+    for entry in entries:
+        try:
+            code = await do(entry)
+        except ForgeError as error:
+            complain(f"tools {verb}", error.message)
+            code = 1
+        worst = max(worst, code)
+    return worst
 
 
 def entry_of(shop: Workshop, verb: str, name: str) -> Entry | None:
