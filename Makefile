@@ -1,11 +1,13 @@
 # What a checkout can do. Every target sets up what it needs and is quick the second time.
 #
-#   make setup      .venv with the `forge` command and the development tools
-#   make demo       the guided tour, in this terminal
-#   make test       lint, then every test; what .ci/run calls
-#   make bench      our figures beside those of comparable libraries; writes build/bench.json
-#   make agentdojo  AgentDojo's calls replayed through our path, under a stated policy; writes build/agentdojo.json
-#   make lint       ruff, mypy --strict, the import contract
+#   make setup        .venv with the `forge` command and the development tools
+#   make demo         the guided tour, in this terminal
+#   make test         lint, then every test; what .ci/run calls
+#   make bench        our figures beside those of comparable libraries; writes build/bench.json
+#   make foreign      servers and clients of others that the tests meet, into build/foreign
+#   make conformance  the MCP conformance suite against Forge, as server and as client; writes build/conformance.json
+#   make agentdojo    AgentDojo's calls replayed through our path, under a stated policy; writes build/agentdojo.json
+#   make lint         ruff, mypy --strict, the import contract
 #
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
 # BENCH_ARGS="--quick --only dispatch" the benchmarks.
@@ -25,7 +27,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test bench agentdojo lint format clean
+.PHONY: setup demo test foreign conformance bench agentdojo lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -47,10 +49,16 @@ demo: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py bubblewrap git
 	@$(VENV)/bin/python -m examples.demo
 
-test: $(VENV)/.stamp
+test: $(VENV)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(MAKE) lint
-	@$(VENV)/bin/python -m pytest -n 2 $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS) </dev/null
+
+foreign: $(VENV)/.stamp
+	@$(VENV)/bin/python scripts/foreign_programs.py
+
+conformance: $(VENV)/.stamp foreign
+	@$(VENV)/bin/python scripts/conformance.py $(CONFORMANCE_ARGS)
 
 bench: $(BENCH)/.stamp
 	@$(BENCH)/bin/python -m benchmarks $(BENCH_ARGS)

@@ -18,6 +18,7 @@ from benchmarks.rows import BENCH_JSON, Row, save, table, verdict
 TOPICS = (
     *("startup", "terminal", "walls", "warm", "user_tools", "registry"),
     *("files", "bus", "search", "dispatch", "batch", "define", "loop"),
+    *("mcp_calls", "mcp_served"),
 )
 COMPARED = ("golem-forge", "pydantic-ai-slim", "openai-agents", "fastmcp", "mcp", "langchain-core", "llm")
 

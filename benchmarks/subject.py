@@ -47,6 +47,10 @@ def fresh_functions(count: int) -> list[Function]:
     made: list[Function] = []
     for number in range(count):
         names: dict[str, Any] = {"__name__": __name__}
-        exec(_TEMPLATE.format(number=number), names)
+        exec(source_of(number), names)
         made.append(names[f"tool_{number}"])
     return made
+
+
+def source_of(number: int) -> str:
+    return _TEMPLATE.format(number=number)

@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import itertools
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from . import known_walls, ready
+
+_numbers = itertools.count()
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay as long as the run: looking for rubbish among them again and again finds nothing."""
+    gc.collect()
+    gc.freeze()
+
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path_factory.mktemp("home")
+    homes = tmp_path_factory.getbasetemp() / "homes"
+    home = homes / f"home{next(_numbers)}"
+    home.mkdir(mode=0o700, parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("FORGE_HOME", str(home / ".forge"))
     return home
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As pytest's own, which reads the names of all directories before it makes another: that took longer than most
+    tests, once there were thousands."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / f"{name}_{next(_numbers)}"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tried_walls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return known_walls.tried(tmp_path_factory.mktemp("walls"))
+
+
+@pytest.fixture(autouse=True)
+def walls_are_known(tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """See known_walls. Tests of the trying itself replace this by nothing."""
+    known_walls.told(tried_walls, monkeypatch.setattr)
+
+
+@pytest.fixture(scope="session")
+def ready_forge(tried_walls: Path) -> Iterator[ready.ReadyForge]:
+    """`ready_forge("log", "verify", cwd=…, env=…)` is `subprocess.run` of `forge log verify`, without its imports."""
+    with ready.serving(tried_walls) as forge:
+        yield forge
 
 
 class Asked(list[Any]):

@@ -1,7 +1,7 @@
-"""A worker, its sub-worker, a question, an interrupt, a resume, and a tool that a worker forges; without a key.
+"""A worker, its sub-worker, a question, an interrupt, a resume, a tool that a worker forges, MCP; without a key.
 
 Run it with `make demo`. On a terminal it hands you the real `forge run` and you answer the questions; without one it
-answers itself and says so, in ten seconds. Exit: 0 if everything came out as it must, 1 if not, 130 if you stopped it.
+answers itself and says so, in twenty seconds. Exit: 0 if everything came out as it must, 1 if not, 130 if you stop it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from examples.demo.forging import forge_a_tool, show_the_tool
 from examples.demo.interrupting import Interrupt, interrupt_during, records
 from examples.demo.repository import is_git_there
+from examples.demo.servers import use_and_serve
 from examples.demo.stage import FORGE, UNATTENDED, Stage, set_up
 from examples.demo.telling import Failed, command, expect, title
 
@@ -19,9 +20,9 @@ GO_ON = "Go on, without the soak test."
 
 OPENING = """\
 Golem Forge: a demo. There is no model behind it: what the model "says" is
-written down in the scripts of examples/repair and examples/toolmaker, so it
-needs no key and no network. All the rest is real: forge, its tools, walls,
-questions and journal. It plays in copies, in {place}, with
+written down in the scripts of examples/repair, examples/toolmaker and
+examples/mcp, so it needs no key and no network. All the rest is real: forge, its
+tools, walls, questions, servers and journal. It plays in copies, in {place}, with
 a FORGE_HOME there; nothing of yours is changed."""
 NOBODY = "There is no terminal, so the demo answers the questions itself and says so."
 PERSON = "You are asked once, with the diff: y allows it, n does not, ? tells the rest."
@@ -32,7 +33,7 @@ presses Ctrl+C."""
 CLOSING = """
 That was all. To go on by yourself: copy examples/repair, put a real model into
 its forge.yaml, then `forge trust` and `forge run` there. `forge tools new NAME`
-makes a tool of your own."""
+makes a tool of your own, `forge mcp add` brings in a server."""
 
 
 def main() -> int:
@@ -45,6 +46,7 @@ def main() -> int:
         work_until_interrupted(stage, person)
         resume(stage)
         forge_a_tool(stage, person)
+        use_and_serve(stage, person)
         show_what_is_left(stage)
     print(CLOSING)
     return 0
@@ -106,7 +108,7 @@ def resume(stage: Stage) -> None:
 
 
 def show_what_is_left(stage: Stage) -> None:
-    title("5. What is left: the sessions, journals nobody altered, the tool, and what was allowed")
+    title("6. What is left: the sessions, journals nobody altered, the tool, and what was allowed")
     command("forge sessions list")
     expect("forge sessions list", stage.run(FORGE, "sessions", "list"), 0)
     command("forge log verify")

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from golem_forge.tools.tool import Tool
     from golem_forge.tools.toolset import Toolset
     from golem_forge.toolsets import (
-        TOOL_LIST,
-        TOOLKIT,
         FilesystemToolset,
         create_delete_file_tool,
         create_read_file_tool,
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from golem_forge.ui.terminal import create_event_cli_adapter
     from golem_forge.ui.trace import create_trace_formatter
     from golem_forge.workers.modules.loading import load_custom_tools
+    from golem_forge.workers.native_toolsets import TOOL_LIST, TOOLKIT
     from golem_forge.workers.run_result import RunResult
     from golem_forge.workers.runtime import WorkerRuntime
     from golem_forge.workers.session import Session, open_session
@@ -73,8 +72,8 @@ _HOME_OF = {
     "is_well_known_kind": "golem_forge.tools.results",
     "Tool": "golem_forge.tools.tool",
     "Toolset": "golem_forge.tools.toolset",
-    "TOOLKIT": "golem_forge.toolsets",
-    "TOOL_LIST": "golem_forge.toolsets",
+    "TOOLKIT": "golem_forge.workers.native_toolsets",
+    "TOOL_LIST": "golem_forge.workers.native_toolsets",
     "FilesystemToolset": "golem_forge.toolsets",
     "create_delete_file_tool": "golem_forge.toolsets",
     "create_read_file_tool": "golem_forge.toolsets",

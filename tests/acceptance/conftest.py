@@ -1,7 +1,8 @@
-"""A program in a directory and the real `forge` command on it: run to its end, started and left running, looked at.
+"""A program in a directory and the `forge` command on it: run to its end, started and left running, looked at.
 
-`desk(files, …)` writes the program; `.forge(…)` gives what a finished command said, `.start(…)` a running one. Journals
-are read as the files they are. No key of the person who runs the tests reaches a command.
+`desk(files, …)` writes the program; `.forge(…)` gives what a finished command said (see the fixture `ready_forge`),
+`.start(…)` a running one, which is the real command from its start. Journals are read as the files they are. No key of
+the person who runs the tests reaches a command.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests import known_walls
 
 FORGE = str(Path(sys.executable).parent / "forge")
 _KEPT = ("PATH", "HOME", "FORGE_HOME", "LANG", "LC_ALL", "TMPDIR")
@@ -32,6 +34,9 @@ class Desk:
     home: Path
     """FORGE_HOME."""
     environ: dict[str, str]
+    ready: Any
+    walls: Path
+    """What is known of this machine's; see known_walls."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def write(self, **texts: str) -> None:
@@ -41,7 +46,11 @@ class Desk:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
+    def know_walls(self) -> None:
+        known_walls.put(self.walls, self.home)
+
     def start(self, *words: str, cwd: Path | None = None, **environ: str) -> subprocess.Popen[str]:
+        self.know_walls()
         process = subprocess.Popen(
             [FORGE, *words],
             cwd=cwd or self.root,
@@ -55,7 +64,8 @@ class Desk:
         return process
 
     def forge(self, *words: str, cwd: Path | None = None, **environ: str) -> Ran:
-        return finished(self.start(*words, cwd=cwd, **environ))
+        ran = self.ready(*words, cwd=cwd or self.root, env=self.environ | environ, timeout=40)
+        return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)
 
     def trust(self) -> None:
         ran = self.forge("trust", "--yes")
@@ -127,7 +137,7 @@ def finish() -> Callable[..., Ran]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, own_home: Path) -> Iterator[Callable[..., Desk]]:
+def desk(tmp_path: Path, own_home: Path, ready_forge: Any, tried_walls: Path) -> Iterator[Callable[..., Desk]]:
     """`desk({"main.worker": "…"}, name="a", OPENAI_API_KEY="canary-…")`; each has a FORGE_HOME of its own."""
     made: list[Desk] = []
 
@@ -136,7 +146,7 @@ def desk(tmp_path: Path, own_home: Path) -> Iterator[Callable[..., Desk]]:
         root.mkdir()
         home = tmp_path / f"{name}-home"
         kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
-        desk = Desk(root, home, kept | {"FORGE_HOME": str(home)} | environ)
+        desk = Desk(root, home, kept | {"FORGE_HOME": str(home)} | environ, ready_forge, tried_walls)
         desk.write(**files)
         made.append(desk)
         return desk
@@ -169,6 +179,7 @@ def terminal() -> Iterator[Callable[..., Any]]:
 
     def start(desk: Desk, *words: str, cwd: Path | None = None, **environ: str) -> Any:
         env = desk.environ | environ
+        desk.know_walls()
         opened.append(screens.Terminal([FORGE, *words], cwd=cwd or desk.root, env=env, columns=120, rows=40))
         return opened[-1]
 
@@ -211,3 +222,16 @@ def marked(marker: str, within: float) -> list[str]:
         if not found or time.monotonic() > end:
             return found
         time.sleep(0.02)
+
+
+@pytest.fixture
+def mcp_bench(tmp_path: Path, tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A person's program with MCP servers: see mcp_bench.py. No process of a server outlives its test."""
+    from tests.acceptance.mcp_bench import McpBench
+    from tests.mcp import foreign
+
+    monkeypatch.setenv("PATH", f"{foreign.BIN}:{os.environ['PATH']}")
+    bench = McpBench(tmp_path, tried_walls)
+    yield bench
+    bench.close()
+    assert bench.nobody_left(), f"a server outlived its test: {bench.left()}"

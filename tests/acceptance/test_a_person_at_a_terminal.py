@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
 
 FORGE = str(Path(sys.executable).parent / "forge")
+Forge = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -38,11 +41,12 @@ def finish(child: pexpect.spawn) -> int:
     return int(child.exitstatus if child.exitstatus is not None else 128 + child.signalstatus)
 
 
-def forge(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([FORGE, *words], cwd=project, capture_output=True, text=True, timeout=30)
+@pytest.fixture
+def forge(ready_forge: Any) -> Forge:
+    return lambda project, *words: ready_forge(*words, cwd=project, env=os.environ, timeout=30)
 
 
-def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path) -> None:
+def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path, forge: Forge) -> None:
     child = write(project)
     card = child.before
     assert "-buy milk" in card and "+buy bread" in card
@@ -104,7 +108,7 @@ def test_an_edit_is_validated_and_then_runs(project: Path) -> None:
     assert (project / "notes.txt").read_text() == "buy milk\n"
 
 
-def test_always_is_remembered_listed_and_revoked(project: Path) -> None:
+def test_always_is_remembered_listed_and_revoked(project: Path, forge: Forge) -> None:
     child = write(project, "one\n")
     lines = [line for line in child.before.splitlines() if "approve and remember" in line and "always" in line]
     assert lines
@@ -118,7 +122,7 @@ def test_always_is_remembered_listed_and_revoked(project: Path) -> None:
     assert (project / "notes.txt").read_text() == "two\n"
 
 
-def test_ctrl_c_at_the_card_ends_it_with_nothing_done(project: Path) -> None:
+def test_ctrl_c_at_the_card_ends_it_with_nothing_done(project: Path, forge: Forge) -> None:
     child = write(project)
     child.sendintr()
     assert finish(child) == 130
@@ -134,7 +138,7 @@ def test_escapes_in_arguments_do_not_reach_the_terminal(project: Path) -> None:
     assert finish(child) == 3
 
 
-def test_without_a_terminal_it_fails_closed_and_says_what_to_do(project: Path) -> None:
+def test_without_a_terminal_it_fails_closed_and_says_what_to_do(project: Path, forge: Forge) -> None:
     ran = forge(project, "call", "write_file", "--path", "notes.txt", "--content", "x")
     assert ran.returncode == 3
     assert ran.stdout == ""

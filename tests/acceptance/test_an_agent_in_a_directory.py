@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import known_walls
 from tests.acceptance.conftest import marked
 
 from golem_forge import open_session
@@ -23,7 +24,8 @@ CANARY = "canary-7f3a91c25d"
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, own_home: Path, tried_walls: Path) -> Path:
+    known_walls.put(tried_walls, own_home / ".forge")
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "a.txt").write_text("alpha\n")
@@ -219,16 +221,11 @@ async def test_s34_without_walls_nothing_runs_and_files_go_on(project: Path) -> 
     assert person.asked == []
 
 
-def test_s37_a_project_cannot_switch_the_walls_off(project: Path) -> None:
+def test_s37_a_project_cannot_switch_the_walls_off(project: Path, ready_forge: Any) -> None:
     (project / "forge.yaml").write_text("sandbox: {walls: off}\n")
-    subprocess.run([FORGE, "trust", "--yes"], cwd=project, check=True, capture_output=True)
-    ran = subprocess.run(
-        [FORGE, "call", "exec_command", "--cmd", "echo $FORGE_WALLS", "--approval", "approve_all"],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    assert ready_forge("trust", "--yes", cwd=project, env=os.environ).returncode == 0
+    command = ("call", "exec_command", "--cmd", "echo $FORGE_WALLS", "--approval", "approve_all")
+    ran = ready_forge(*command, cwd=project, env=os.environ, timeout=30)
     assert "full" in ran.stdout
     assert "sandbox.walls" in ran.stderr
 
@@ -245,11 +242,9 @@ async def test_t27_a_patch_typed_as_a_command_is_asked_for_once_as_a_patch(proje
     assert [request.tool for request in person.asked] == ["apply_patch"]
 
 
-def test_a_person_looks_inside_with_their_own_shell(project: Path) -> None:
-    def forge(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([FORGE, *words], cwd=project, capture_output=True, text=True, timeout=30, **more)
-
-    ran = forge("sandbox", "exec", "--", "sh", "-c", "cat; pwd; exit 7", input="piped\n")
+def test_a_person_looks_inside_with_their_own_shell(project: Path, ready_forge: Any) -> None:
+    forge = partial(ready_forge, cwd=project, env=os.environ, timeout=30)
+    ran = forge("sandbox", "exec", "--", "sh", "-c", "cat; pwd; exit 7", stdin="piped\n")
     assert (ran.returncode, ran.stdout) == (7, "piped\n/workspace\n")
     assert forge("sandbox", "exec", "--timeout", "0.5", "--", "sleep", "60").returncode == 124
     assert "sandbox exec" in forge("log").stdout

@@ -1,10 +1,9 @@
-"""The real `forge` command, as a process of its own, in a project directory beside a home that is empty."""
+"""The `forge` command, as a process of its own, in a project directory beside a home that is empty."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +32,8 @@ class Shell:
 
     home: Path
     project: Path
+    forge: Any
+    """See the fixture `ready_forge`."""
 
     @property
     def forge_home(self) -> Path:
@@ -44,15 +45,7 @@ class Shell:
         return kept | {"HOME": str(self.home), "FORGE_HOME": str(self.forge_home), "TZ": "UTC"}
 
     def __call__(self, *words: str, cwd: Path | None = None, stdin: str = "") -> Ended:
-        done = subprocess.run(
-            [str(FORGE), *words],
-            cwd=cwd or self.project,
-            env=self.environ,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=50,
-        )
+        done = self.forge(*words, cwd=cwd or self.project, env=self.environ, stdin=stdin)
         assert "Traceback" not in done.stderr, done.stderr
         return Ended(done.returncode, done.stdout, done.stderr)
 
@@ -79,11 +72,11 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, ready_forge: Any) -> Shell:
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     project.mkdir()
-    return Shell(home, project)
+    return Shell(home, project, ready_forge)
 
 
 @pytest.fixture

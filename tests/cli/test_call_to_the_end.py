@@ -11,10 +11,17 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import known_walls
 
 from .conftest import FORGE, Shell
 
 APPROVED = ("--approval", "approve_all")
+
+
+@pytest.fixture(autouse=True)
+def known_to_the_command(shell: Shell, tried_walls: Path) -> None:
+    """The real command is started here: it would try the walls anew for each home."""
+    known_walls.put(tried_walls, shell.forge_home)
 
 
 def call(shell: Shell, script: str, *more: str) -> list[str]:

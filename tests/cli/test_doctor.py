@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,24 @@ import pytest
 from golem_forge._version import __version__
 
 
+@pytest.fixture
+def shell(shell):
+    """It knows of the walls, which most tests here are not about."""
+    return dataclasses.replace(shell, forge=partial(shell.forge, walls_known=True))
+
+
+@pytest.fixture
+def trying(shell):
+    """The command as it is: it tries the walls each time."""
+    return dataclasses.replace(shell, forge=shell.forge.func)
+
+
 def findings(ended, about):
     return [each for each in ended.json["findings"] if each["about"] == about]
 
 
-def test_all_is_well_in_an_empty_project(shell):
-    ended = shell("doctor")
+def test_all_is_well_in_an_empty_project(shell, trying):
+    ended = trying("doctor")
     assert ended.code == 0, ended.out
     assert f"forge {__version__}" in ended.out and "PROBLEM" not in ended.out
     assert "/workspace (rw)" in ended.out and "write ask, delete ask" in ended.out

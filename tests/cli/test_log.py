@@ -16,10 +16,10 @@ WRITE = ("call", "write_file", "--args-json", '{"path": "a.txt", "content": "two
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory):
+def recording(tmp_path_factory, ready_forge):
     """A session with one read, one with a denied write, one with an approved write."""
     place = tmp_path_factory.mktemp("recording")
-    shell = Shell(place / "home", place / "project")
+    shell = Shell(place / "home", place / "project", ready_forge)
     shell.home.mkdir()
     shell.project.mkdir()
     shell.write("a.txt", "one\n")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from golem_forge import WorkerRuntime
-from golem_forge.cli.run.offers import model_names, rule_ids, session_ids, zone_names
+from golem_forge.cli.run.offers import model_names, prompts, rule_ids, server_names, session_ids, zone_names
 from golem_forge.config.home import ForgeHome
+from golem_forge.config.program import load_program
 from golem_forge.core.errors import ForgeError
+from golem_forge.mcp.client.definitions.manifest import Manifest
+from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+from golem_forge.mcp.client.trust.trust_book import TrustBook
 from golem_forge.workers.models.scripted import FunctionScript
 from golem_forge.workers.trust_cover import trust_store
 
@@ -27,6 +32,24 @@ async def test_u27_zones_then_what_is_in_them(tmp_path: Path) -> None:
             names("/etc/")
 
 
+async def test_servers_that_are_known_and_their_prompts(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", ForgeHome(tmp_path / "home")
+    project.mkdir()
+    home.ensure()
+    (project / "forge.yaml").write_text("mcp: {servers: {docs: {command: /bin/true}, git: {command: /bin/true}}}\n")
+    spec = load_program(project, home, trusted=lambda _: True).mcp.servers["docs"]
+    TrustBook(home).approve_server(spec, "a person")
+    prompt = {"name": "greet", "arguments": [{"name": "who"}]}
+    ManifestCache(home).store(
+        Manifest(server="docs", scope=spec.scope, config_digest=spec.digest, fetched_at=time.time(), prompts=(prompt,))
+    )
+    model = FunctionScript(lambda request: "hello")
+    async with WorkerRuntime(directory=project, model=model, home=home.path, journal=False) as runtime:
+        assert list(server_names(runtime)()) == ["docs", "git"]
+        (offered,) = prompts(runtime)()
+        assert offered["name"] == "docs__greet" and [field["name"] for field in offered["fields"]] == ["who"]
+
+
 async def test_u27_models_that_were_named_then_the_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-key")
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -40,6 +63,7 @@ async def test_u27_models_that_were_named_then_the_providers(tmp_path: Path, mon
         offered = model_names(runtime)()
         assert session_ids(runtime)() == [runtime.session_id]
         assert rule_ids(runtime)() == []
+        assert list(server_names(runtime)()) == [] == prompts(runtime)()
     providers = [name for name in offered if name.endswith(":")]
     assert {"ollama:mine", "ollama:priced"} < set(offered) and "anthropic:" in providers
     assert [name for name in offered if name.startswith(("openai:g", "anthropic:c"))] == ["openai:gpt-6.1-sol"]

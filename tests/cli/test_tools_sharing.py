@@ -53,7 +53,7 @@ def elsewhere(shell, tmp_path):
     home, project = tmp_path / "home2", tmp_path / "project2"
     home.mkdir()
     project.mkdir()
-    return type(shell)(home, project)
+    return type(shell)(home, project, shell.forge)
 
 
 class Ended(NamedTuple):

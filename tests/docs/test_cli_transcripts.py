@@ -28,20 +28,20 @@ def test_every_verb_is_shown():
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["cli.md", "custom-tools.md", "sandbox.md", "tools.md", "workers.md"])
-def test_the_page_shows_what_forge_prints(page, tmp_path):
-    assert_shown(page, (DOCS / page).read_text(), tmp_path)
+@pytest.mark.parametrize("page", ["cli.md", "custom-tools.md", "mcp.md", "sandbox.md", "tools.md", "workers.md"])
+def test_the_page_shows_what_forge_prints(page, tmp_path, tried_walls):
+    assert_shown(page, (DOCS / page).read_text(), tmp_path, tried_walls)
 
 
-def test_the_readme_shows_what_forge_prints_of_a_tool_that_stays(tmp_path):
+def test_the_readme_shows_what_forge_prints_of_a_tool_that_stays(tmp_path, tried_walls):
     _, section = (ROOT / "README.md").read_text().split("\n## Tools that stay\n")
-    assert_shown("README.md, Tools that stay", section.split("\n## ")[0], tmp_path)
+    assert_shown("README.md, Tools that stay", section.split("\n## ")[0], tmp_path, tried_walls)
 
 
-def assert_shown(page, text, folder):
+def assert_shown(page, text, folder, walls):
     steps = transcripts.steps_of(text)
     assert steps
-    printed = transcripts.run_steps(steps, folder, FORGE)
+    printed = transcripts.run_steps(steps, folder, FORGE, walls)
     wrong = [
         f"{page}:{step.line}: $ {step.command}\n--- the page says\n"
         + "\n".join(step.expected)

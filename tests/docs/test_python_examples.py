@@ -8,18 +8,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import known_walls
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n```text\n(.*?)```)?", re.DOTALL)
 EXAMPLES = [
     pytest.param(code, printed, id=f"{page}-{number}")
-    for page in ("README.md", "docs/python.md", "docs/sandbox.md", "docs/tools.md")
+    for page in ("README.md", "docs/python.md", "docs/mcp.md", "docs/sandbox.md", "docs/tools.md")
     for number, (code, printed) in enumerate(BLOCK.findall((ROOT / page).read_text()), 1)
 ]
 
 
 @pytest.mark.parametrize(("code", "printed"), EXAMPLES)
-def test_the_example_prints_what_the_page_says(code: str, printed: str, tmp_path: Path) -> None:
+def test_the_example_prints_what_the_page_says(
+    code: str, printed: str, tmp_path: Path, own_home: Path, tried_walls: Path
+) -> None:
+    known_walls.put(tried_walls, own_home / ".forge")
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "example.py").write_text(code)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from golem_forge.cli.tools import VERBS as TOOL_VERBS
+from golem_forge.config.mcp.shape import SERVER as SERVER_SHAPE
 from golem_forge.config.program import _SHAPE as PROGRAM_SHAPE
 from golem_forge.config.run_settings import PROVIDER_NAMES
 from golem_forge.custom.building.script_block import script_block
@@ -19,6 +20,8 @@ from golem_forge.custom.manifest.cases_reading import _KNOWN as TEST_KEYS
 from golem_forge.custom.manifest.parameter_reading import _KNOWN as PARAMETER_KEYS
 from golem_forge.custom.manifest.reading import _READERS as MANIFEST_KEYS
 from golem_forge.custom.running.surroundings import Place, environment
+from golem_forge.mcp.client.definitions.definition import Reason
+from golem_forge.mcp.client.state import State
 from golem_forge.ui.exit_codes import _BY_STATUS
 from golem_forge.ui.terminal.card_words import card_help
 from golem_forge.workers.slash.builtins import BUILT_INS
@@ -49,6 +52,9 @@ def _first_column(page: str, heading: str) -> set[str]:
         ("custom-tools.md", "## Tests", set(TEST_KEYS)),
         ("custom-tools.md", "## `forge tools`", set(TOOL_VERBS)),
         ("custom-tools.md", "## Why a folder is no tool", {code.value for code in Code}),
+        ("mcp.md", "## Every key", set(SERVER_SHAPE.keys)),
+        ("mcp.md", "### States", {state.value for state in State}),
+        ("mcp.md", "### Held back", {reason.value for reason in Reason}),
     ],
 )
 def test_the_table_has_every_key(page: str, heading: str, there_are: set[str]) -> None:
@@ -79,7 +85,7 @@ def test_the_script_with_dependencies_is_read() -> None:
 
 def test_the_table_has_every_command() -> None:
     listed = {words.split()[0][1:] for words in _first_column("terminal.md", "## Slash commands")}
-    assert listed - {"NAME"} == set(BUILT_INS) - {"mcp"}  # which only says that there are no servers yet
+    assert listed - {"NAME", "SERVER__PROMPT"} == set(BUILT_INS)
 
 
 def test_the_table_has_every_key_of_a_card() -> None:

@@ -70,8 +70,8 @@ def _goes_on(command: list[str]) -> bool:
     return command[-1].endswith("\\") or (here is not None and here[1] not in command[1:])
 
 
-def run_steps(steps: list[Step], folder: Path, forge: Path) -> list[str]:
-    """What each command printed."""
+def run_steps(steps: list[Step], folder: Path, forge: Path, walls: Path | None = None) -> list[str]:
+    """What each command printed. `walls`: what is known of this machine's, see known_walls."""
     home, project = folder / "home", folder / "home" / "notes"
     project.mkdir(parents=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_", "PYTHON"))}
@@ -82,7 +82,7 @@ def run_steps(steps: list[Step], folder: Path, forge: Path) -> list[str]:
         "PYTHONUNBUFFERED": "1",  # so that both streams come in the order a terminal would show
         "TZ": "UTC",
     }
-    with _ready(forge.with_name("python"), project, environ) as function:
+    with _ready(forge.with_name("python"), project, environ, walls) as function:
         script = f"{function}\nexec 2>&1\n" + "".join(
             f"{step.command}\nforge_status=$?; printf '%s' '{_END}'; (exit $forge_status)\n" for step in steps
         )
@@ -94,13 +94,12 @@ def run_steps(steps: list[Step], folder: Path, forge: Path) -> list[str]:
 
 
 @contextmanager
-def _ready(python: Path, project: Path, environ: dict[str, str]) -> Iterator[str]:
+def _ready(python: Path, project: Path, environ: dict[str, str], walls: Path | None) -> Iterator[str]:
     """A shell function `forge` that starts at once; see ready_forge."""
     with tempfile.TemporaryDirectory(prefix="forge-") as short:  # the address of a socket has little room
         place = Path(short) / "ready"
-        server = subprocess.Popen(
-            [python, _READY, "serve", place], cwd=project, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-        )
+        command = [python, _READY, "serve", place, *([] if walls is None else [walls])]
+        server = subprocess.Popen(command, cwd=project, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         try:
             assert server.stdout is not None
             assert server.stdout.readline() == b"ready\n"

@@ -17,6 +17,8 @@ from golem_forge.config.home import forge_home
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError
 
+SECRET = "canary-5522-ccdd"
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -301,6 +303,50 @@ async def test_a_secret_inside_any_kind_of_result_is_taken_out(make_path: Any) -
     assert secret not in str((await path.call(ToolCall("leak", {}))).result)
     error = (await path.call(ToolCall("fail", {}))).error
     assert secret[:8] not in error and len(error) < 3000
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"meta": {"m": SECRET}},
+        {"meta": {SECRET: 1}},
+        {"content": ({"type": "text", "text": SECRET},)},
+        {"structured": {"deep": [{"a": SECRET}]}},
+        {"value": {"kind": "json", "data": [SECRET]}},
+    ],
+)
+async def test_a_short_text_hides_no_secret_beside_it(make_path: Any, more: dict[str, Any]) -> None:
+    from golem_forge.events.redaction import Redactor
+
+    @tool(needs_approval=False)
+    async def leak() -> ToolResult:
+        return ToolResult(**({"value": {"kind": "text", "content": "ok"}, "text": "ok"} | more))
+
+    redactor = Redactor()
+    redactor.add_secret("S", SECRET)
+    outcome = await make_path(leak, redactor=redactor).call(ToolCall("leak", {}))
+    assert outcome.text == "ok" and SECRET not in str(outcome.result)
+
+
+@pytest.mark.parametrize(
+    ("value", "becomes"),
+    [
+        (float("nan"), "NaN"),
+        ("half \ud800", "half \\ud800"),
+        (b"bytes", "bytes"),
+        ({1: "x"}, {"1": "x"}),
+        ((1, 2), [1, 2]),
+        ({"plain": [1, None, True, 0.5]}, {"plain": [1, None, True, 0.5]}),
+    ],
+)
+async def test_a_small_result_is_pure_json_all_the_same(make_path: Any, value: Any, becomes: Any) -> None:
+    @tool(needs_approval=False)
+    async def odd() -> ToolResult:
+        return ToolResult({"kind": "json", "data": value}, text="ok", structured={"data": value})
+
+    outcome = await make_path(odd).call(ToolCall("odd", {}))
+    assert outcome.result is not None
+    assert outcome.result.structured == {"data": becomes} and outcome.result.value["data"] == becomes
 
 
 async def test_blocking_calls_on_the_loop_are_refused(make_path: Any) -> None:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from golem_forge import ToolCall, ToolContext, tool
+
+over = threading.Event()
+"""A test has seen all it wanted, so what it left behind need not be waited for."""
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_waited_for() -> AsyncIterator[None]:
+    over.clear()
+    yield
+    over.set()
 
 
 async def timed(path: Any, name: str) -> tuple[Any, float]:
@@ -26,14 +37,14 @@ async def sleeps() -> str:
 
 @tool(needs_approval=False, timeout=0.2)
 def blocks() -> str:
-    time.sleep(3)
+    over.wait(3)
     return "late"
 
 
 @tool(needs_approval=False, timeout=0.2)
 async def ignores_cancel() -> str:
     end = time.monotonic() + 2.5
-    while time.monotonic() < end:
+    while time.monotonic() < end and not over.is_set():
         try:
             await asyncio.sleep(1)
         except asyncio.CancelledError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ def _from_schema(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return _anything
 
 
+def _folder(factory: pytest.TempPathFactory) -> Path:
+    """`factory.mktemp` reads the names of all directories before it makes another, and there are hundreds of these."""
+    return Path(tempfile.mkdtemp(dir=factory.getbasetemp()))
+
+
 async def _outcomes(folder: Path, name: str, args: Any) -> Any:
     async with open_session(folder, approval="approve_all", journal=False) as session:
         outcome = await session.call(name, args, caller=Caller.HUMAN)
@@ -59,7 +65,7 @@ async def _outcomes(folder: Path, name: str, args: Any) -> Any:
 def test_arguments_from_the_schema_never_crash_the_path(
     tool: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    folder = tmp_path_factory.mktemp("generated")
+    folder = _folder(tmp_path_factory)
     args = data.draw(_from_schema(tool.input_schema))
     outcome, after = asyncio.run(_outcomes(folder, tool.name, args))
     assert outcome.status in set(Status)
@@ -72,7 +78,7 @@ def test_arguments_from_the_schema_never_crash_the_path(
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(args=st.dictionaries(st.sampled_from(["path", "content", "offset", "handle", "x"]), _anything) | _anything)
 def test_any_json_at_all_never_crashes_the_path(tool: Any, tmp_path_factory: pytest.TempPathFactory, args: Any) -> None:
-    folder = tmp_path_factory.mktemp("anything")
+    folder = _folder(tmp_path_factory)
     outcome, after = asyncio.run(_outcomes(folder, tool.name, args))
     assert outcome.status in set(Status)
     assert after.ok

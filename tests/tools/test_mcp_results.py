@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golem_forge.core.result import ToolResult
+from golem_forge.tools import mcp_results
 from golem_forge.tools.mcp_results import FRAME_KEY, RESULT_KEY, from_mcp, to_mcp
 from golem_forge.tools.results import to_result
 
@@ -179,3 +181,40 @@ def test_a_foreign_server_cannot_show_people_one_thing_and_the_model_another() -
 )
 def test_a_sloppy_server_is_read_and_written_back_unchanged(message: dict[str, Any]) -> None:
     assert to_mcp(from_mcp(message)) == message
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {"content": st.lists(block("text", {"text": words}), min_size=1, max_size=1)},
+        optional={
+            "structuredContent": st.none() | json_objects | values,
+            "isError": st.booleans() | st.integers(0, 1) | st.none(),
+            "_meta": st.none()
+            | json_objects
+            | st.dictionaries(st.sampled_from([RESULT_KEY, FRAME_KEY, "x"]), json_objects, max_size=2),
+            "resultType": words,
+        },
+    )
+    | messages
+)
+def test_the_quick_way_reads_what_the_long_way_reads(message: dict[str, Any]) -> None:
+    quick = mcp_results._quick_reading(message)
+    with mock.patch.object(mcp_results, "_quick_reading", return_value=None):
+        slow = from_mcp(message)
+    assert quick is None or quick == slow
+    assert to_mcp(from_mcp(message)) == message
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"isError": False},
+        {"isError": True},
+        {"structuredContent": {"a": 1}},
+        {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "x", "version": "1"}}},
+    ],
+)
+def test_what_most_servers_answer_goes_the_quick_way(more: dict[str, Any]) -> None:
+    assert mcp_results._quick_reading({"content": [{"type": "text", "text": "hello"}], **more}) is not None

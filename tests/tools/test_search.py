@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from golem_forge.core.call import Caller
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.decorator import tool
-from golem_forge.tools.tool import Tool
+from golem_forge.tools.tool import Remote, Tool
 
 VERBS = ["create", "delete", "list", "update", "search", "archive"]
 NOUNS = {
@@ -79,9 +79,40 @@ def test_a_servers_tool_is_found_by_its_name_there() -> None:
     assert found(catalog, "hub__list_issues") == ["hub__list_issues", "other__list_issues_all"]
 
 
-def test_names_that_begin_with_the_query_come_before_mere_mentions() -> None:
-    catalog = Catalog([make("other", "git git git git push"), make("git_push", "x"), make("gitter", "y")])
-    assert found(catalog, "git") == ["git_push", "gitter", "other"]
+def test_a_name_that_only_begins_with_the_query_comes_last() -> None:
+    catalog = Catalog([make("other", "a git push"), make("git_push", "x"), make("gitter", "y")])
+    assert found(catalog, "git") == ["git_push", "other", "gitter"]
+    assert found(catalog, "gitt") == ["gitter"]
+
+
+def test_repeating_a_word_makes_no_tool_more_important_than_one_named_so() -> None:
+    catalog = Catalog([make("loud", "deploy " * 400), make("deploy_app", "Brings a version to the servers.")])
+    assert found(catalog, "deploy") == ["deploy_app", "loud"]
+
+
+def test_a_raw_name_is_exact_however_the_tool_is_called() -> None:
+    odd = make("srv__x_y_0a1b2c3d", "Odd.", source="mcp", remote=Remote("srv", "X.y"))
+    catalog = Catalog([make("srv__x_y_z", "x y x y", source="mcp"), odd, make("x", "x y"), make("y", "x y")])
+    for spelled in ("X.y", "x.Y", "srv__X.y", "srv__x_y_0a1b2c3d"):
+        assert found(catalog, spelled)[0] == odd.name, spelled
+
+
+def test_of_two_that_are_spelled_alike_the_very_one_comes_first() -> None:
+    catalog = Catalog([make("a-b", "b"), make("a_b", "a b a b"), make("s__a_b", source="mcp")])
+    assert found(catalog, "a-b")[0] == "a-b"
+    assert found(catalog, "A_B")[0] == "a_b"
+
+
+def test_a_name_within_a_sentence_is_found() -> None:
+    others = [make(f"s__create_issue_{word}", "Create an issue.", source="mcp") for word in ("type", "label", "link")]
+    catalog = Catalog([*others, make("hub__create_issue", "Files one.", source="mcp")])
+    assert found(catalog, "use hub__create_issue to create an issue")[0] == "hub__create_issue"
+
+
+def test_words_that_say_nothing_count_only_by_themselves() -> None:
+    catalog = Catalog([make("alpha", "Which of the things"), make("beta", "Sends invoices")])
+    assert found(catalog, "which of the invoices") == ["beta"]
+    assert found(catalog, "which") == ["alpha"]
 
 
 def test_parameters_count_from_every_way_of_declaring_them() -> None:

@@ -10,8 +10,9 @@ import pytest
 from golem_forge.core.errors import ConfigError
 from golem_forge.tools.tool import Mode, SourceKind
 from golem_forge.tools.toolset import Toolset, ToolsetContext
-from golem_forge.toolsets import ALIASES, TOOL_LIST, TOOLKIT, TOOLSETS, FilesystemToolset
+from golem_forge.toolsets import ALIASES, FilesystemToolset
 from golem_forge.workers.catalog import build_catalog
+from golem_forge.workers.native_toolsets import TOOL_LIST, TOOLKIT, TOOLSETS
 
 FILE_TOOLS = ["read_file", "list_files", "file_exists", "file_info", "write_file", "delete_file"]
 
@@ -24,6 +25,9 @@ def test_table_order() -> None:
         "apply_patch",
         "list_dir",
         "grep_files",
+        "list_mcp_resources",
+        "list_mcp_resource_templates",
+        "read_mcp_resource",
         "update_plan",
         "webfetch",
     ]
@@ -101,7 +105,8 @@ def test_the_schema_says_what_is_required_and_the_ranges() -> None:
 
 def test_importing_the_tools_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from golem_forge.toolsets import TOOL_LIST; [(t.name, t.description) for t in TOOL_LIST];"
+        "import sys; from golem_forge.workers.native_toolsets import TOOL_LIST;"
+        "[(t.name, t.description) for t in TOOL_LIST];"
         "print([m for m in ('pydantic', 'asyncio', 'jsonschema_rs', 'mimetypes', 'difflib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,17 +1,18 @@
-"""The real command into a pipe: a scripted model, a real process, every level (U11, U28, U37; W45)."""
+"""The command into a pipe: a scripted model, a process of its own, every level (U11, U28, U37; W45)."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from golem_forge.events.envelope import Event
 
-FORGE = Path(sys.executable).with_name("forge")
+Run = Callable[..., subprocess.CompletedProcess[str]]
 SCRIPT = """
 turns:
   - think: hm
@@ -31,20 +32,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(FORGE), "run", "-m", "scripted:demo.yaml", "-i", "go", *words],
-        cwd=project,
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        stdin=subprocess.DEVNULL,
+@pytest.fixture
+def run(ready_forge: Any) -> Run:
+    return lambda project, *words: ready_forge(
+        "run", "-m", "scripted:demo.yaml", "-i", "go", *words, cwd=project, env=os.environ
     )
 
 
 @pytest.mark.parametrize("level", ["quiet", "summary", "normal", "debug"])
-def test_u11_the_answer_on_stdout_the_rows_of_the_level_on_stderr(project: Path, level: str) -> None:
+def test_u11_the_answer_on_stdout_the_rows_of_the_level_on_stderr(project: Path, run: Run, level: str) -> None:
     ran = run(project, "--trace", level)
     assert (ran.returncode, ran.stdout) == (0, "All\ndone.\n"), ran.stderr
     assert "\x1b" not in ran.stderr
@@ -60,7 +56,7 @@ def test_u11_the_answer_on_stdout_the_rows_of_the_level_on_stderr(project: Path,
     assert not (project / "a").exists()
 
 
-def test_u37_json_lines_are_envelopes_and_recorded_ones_gapless(project: Path) -> None:
+def test_u37_json_lines_are_envelopes_and_recorded_ones_gapless(project: Path, run: Run) -> None:
     ran = run(project, "--json", "--trace", "quiet")
     events = [Event.from_json(line) for line in ran.stdout.splitlines()]
     assert [event.type for event in events][-2:] == ["sessionEnd", "runResult"]

@@ -108,8 +108,8 @@ def test_the_program_over_the_person_key_by_key(root: Path, home: ForgeHome) -> 
         ("budget: {max_tokens: -5}", "budget.max_tokens: expected a whole number above 0, got -5"),
         ("pricing: {'a:b': {input: 1}}", "pricing.a:b: 'output' is missing"),
         ("pricing: {'a:b': {input: x, output: 1}}", "pricing.a:b.input: expected USD per million tokens"),
-        ("mcp: {}", "mcp: unknown key 'mcp'"),
-        ("tools: {}", "tools: unknown key 'tools'"),
+        ("mcp: {server: {}}", "mcp.server: unknown key 'server'; did you mean 'servers'?"),
+        ("tools: {defer_over: 3}", "tools.defer_over: unknown key 'defer_over'; did you mean 'defer_above'?"),
         ("ui: {}", "ui: unknown key 'ui'"),
     ],
 )

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from golem_forge.config.home import ForgeHome
+from golem_forge.config.program import load_program
 from golem_forge.config.run_settings import BudgetLimits
+from golem_forge.core.errors import ConfigError
 from golem_forge.core.verdict import Verdict
+from golem_forge.workers.blocks import McpBlock
 from golem_forge.workers.default_worker import BUILT_IN, is_built_in
-from golem_forge.workers.toolset_blocks import worker_blocks
+from golem_forge.workers.toolset_blocks import check_servers, mcp_from_python, worker_blocks
 from golem_forge.workers.worker import AttachmentPolicy, BatchSettings, Worker, WorkerZone
 from golem_forge.workers.worker_file import Problems, missing_sandbox, parse_worker, read_worker
 
@@ -81,9 +85,51 @@ def test_toolsets_W3() -> None:
     assert wrong == "main.worker:6: toolsets.coding.exec.walld: unknown key; did you mean 'walled'?"
 
 
-def test_toolsets_of_later_are_not_known_yet() -> None:
-    [said] = problems("name: g\ntoolsets: {mcp: {}}")
-    assert "toolsets.mcp: no such toolset" in said
+def test_the_block_of_mcp_servers() -> None:
+    block = worker_blocks(worker("name: g\ntoolsets: {mcp: {servers: [git, docs]}}")).mcp
+    assert block is not None and (block.servers, block.origin) == (("git", "docs"), "main.worker:3")
+    assert [block.sees(name) for name in ("git", "docs", "other")] == [True, True, False]
+    block = worker_blocks(worker('name: g\ntoolsets: {mcp: {servers: ["*"]}}')).mcp
+    assert block is not None and block.sees("other")
+    assert worker_blocks(worker("name: g\ntoolsets: {coding: {}}")).mcp is None
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ("{}", "toolsets.mcp: 'servers' is missing"),
+        ("", "toolsets.mcp: 'servers' is missing"),
+        ("{servers: git}", "toolsets.mcp.servers: expected a list, got 'git'"),
+        ("{servers: []}", "toolsets.mcp.servers: expected at least one name"),
+        ("{servers: [git, git]}", "toolsets.mcp.servers[1]: 'git' is named twice"),
+        ("{servers: ['*', git]}", "toolsets.mcp.servers: '*' means every server; name it alone"),
+        ("{server: [git]}", "toolsets.mcp.server: unknown key 'server'; did you mean 'servers'?"),
+        ("{servers: [git], approval: {default: ask}}", "toolsets.mcp.approval: unknown key 'approval'"),
+    ],
+)
+def test_a_wrong_block_of_mcp_servers(block: str, said: str) -> None:
+    found = problems(f"name: g\ntoolsets:\n  mcp: {block}")
+    assert any(each.startswith(f"main.worker:4: {said}") for each in found), found
+
+
+def test_servers_that_are_not_configured(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "forge.yaml").write_text("mcp: {servers: {github: {command: x}}}\n")
+    program = load_program(tmp_path / "app", ForgeHome(tmp_path / "home"), trusted=lambda _: True)
+    assert check_servers(McpBlock(servers=("github",)), program) == []
+    assert check_servers(McpBlock(), program) == []
+    block = worker_blocks(worker("name: g\ntoolsets: {mcp: {servers: [githib, zzz]}}")).mcp
+    assert block is not None
+    assert check_servers(block, program) == [
+        "main.worker:3: toolsets.mcp.servers: no such server 'githib'; did you mean 'github'?",
+        "main.worker:3: toolsets.mcp.servers: no such server 'zzz'; there are: github (`forge mcp add` adds one)",
+    ]
+
+
+def test_a_block_of_mcp_servers_from_python() -> None:
+    assert mcp_from_python({"servers": ["git"]}).servers == ("git",)
+    with pytest.raises(ConfigError, match=r"^toolsets\.mcp\.server: unknown key 'server'"):
+        mcp_from_python({"server": ["git"]})
 
 
 def test_the_block_of_the_persons_own_tools() -> None:
@@ -200,7 +246,7 @@ def test_the_built_in_worker() -> None:
     assert (BUILT_IN.name, BUILT_IN.mode, set(BUILT_IN.toolsets)) == (
         "default",
         "chat",
-        {"filesystem", "coding", "user_tools"},
+        {"filesystem", "coding", "user_tools", "mcp"},
     )
     assert is_built_in(BUILT_IN) and not is_built_in(worker("name: main"))
     assert worker_blocks(BUILT_IN).native.keys() == {"filesystem", "coding"}

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from golem_forge.config.home import forge_home
 from golem_forge.config.program import load_program
 from golem_forge.core.verdict import Verdict
-from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, configured_base, decides_for_itself
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.workers.surroundings import approval_blocks
 from golem_forge.workers.trust_cover import trust_store
 
 
-def approval_note(tool: Tool) -> str:
+def approval_note(tool: Tool, said: Mapping[str, ApprovalBlock] | None = None) -> str:
+    """`said`: by tool, what the block or server that brings it says."""
     home = forge_home()
     program = load_program(Path.cwd(), home, trusted=trust_store(home).trusted)
-    return describe(tool, approval_blocks(program, {tool.name: tool}, []))
+    blocks = approval_blocks(program, {tool.name: tool}, [])
+    return describe(tool, ApprovalBlocks(program=blocks.program, blocks={**blocks.blocks, **(said or {})}))
 
 
 def describe(tool: Tool, blocks: ApprovalBlocks) -> str:

@@ -128,6 +128,7 @@ async def call_in(session: Session, command: Command) -> int:
     for notice in session.notices_for_one_command:
         print(f"forge: {visible(notice)}", file=sys.stderr)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _interrupt, session)
+    await session.look(command.name)  # options are bound by its schema, which may be a server's to tell
     outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
     if _runs_on(outcome):
         outcome = await _to_the_end(session, outcome, command)
@@ -254,6 +255,8 @@ def _is_about_trust(decision: Decision) -> bool:
 
 
 def _next_step(outcome: Outcome) -> str:
+    if outcome.status is Status.TOOL_NOT_FOUND and "MCP server" in outcome.error:
+        return f"`forge mcp test {outcome.call.name.partition('__')[0]}` tries it and says more."
     if outcome.status is Status.TOOL_NOT_FOUND:
         return "`forge tools list` shows the tools there are."
     if outcome.status is Status.INPUT_INVALID:

@@ -18,6 +18,7 @@ VERBS: Final = {
     "sessions": "earlier sessions: list, show, export, delete; `forge run --resume` goes on with one",
     "call": "run one tool: forge call NAME --arg value",
     "tools": "list, show and search the tools there are; make, test, trust and share your own",
+    "mcp": "MCP servers this program uses; `serve` its tools to any MCP client",
     "sandbox": "run a command inside this directory's walls; explain what they allow",
     "rules": "check, explain, list and revoke approval rules",
     "log": "what was called, decided and done; verify the journal",

@@ -2,8 +2,9 @@
 
 Takes a directory. Gives a `Program` whose every value is the one in force, with its origin. Refuses (ConfigError) a
 file with any problem, all of them listed. Untrusted, a program can only make things stricter: its `preApproved`
-counts as `ask`; `models`, `pricing`, `unprotect`, `read`, wider limits and zones outside its root are not used, and
-`notice` says so once. `overrides` (`--set`) are put into forge.yaml first, and are the person's own words.
+counts as `ask`; `models`, `pricing`, `unprotect`, `read`, wider limits, a server's `trust: trusted` and zones outside
+its root are not used, and `notice` says so once. `overrides` (`--set`) are put into forge.yaml first, and are the
+person's own words.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.config.home import ForgeHome
+from golem_forge.config.mcp.checking import Ground
+from golem_forge.config.mcp.json_file import JsonServers, read_mcp_json
+from golem_forge.config.mcp.merging import check_own_servers, mcp_in_force
+from golem_forge.config.mcp.servers import MCP_KEYS, McpFile, distrusted_mcp, mcp_file
+from golem_forge.config.mcp.spec import McpSettings
 from golem_forge.config.modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
 from golem_forge.config.overrides import is_override, with_overrides
 from golem_forge.config.run_block import RUN_KEYS, RunBlock, distrusted_run, run_block, run_in_force
@@ -33,6 +39,7 @@ PROJECT_RULES: Final = ".forge/rules.yaml"
 _SHAPE: Final = Shape(
     {
         **RUN_KEYS,
+        **MCP_KEYS,
         "sandbox": Shape({"root": text, "zones": ZONES, "unprotect": list_of(text), **WALL_KEYS}),
         "approval": Shape(
             {
@@ -68,6 +75,7 @@ class Program:
     approval: ApprovalSettings
     walls: WallSettings = field(default_factory=WallSettings)
     run: RunSettings = field(default_factory=RunSettings)
+    mcp: McpSettings = field(default_factory=McpSettings)
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
@@ -83,7 +91,7 @@ class Program:
     def notice_with(self, unused: Sequence[str] = ()) -> str:
         """The same where further files of the program, its workers', said what does not count."""
         without = (*self.unused, *unused)
-        return "\n".join((*((_untrusted_notice(without),) if without else ()), *self.remarks))
+        return "\n".join((*((_untrusted_notice(without),) if without else ()), *self.remarks, *self.mcp.warnings))
 
     @property
     def strange_zones(self) -> frozenset[str]:
@@ -120,7 +128,13 @@ def load_program(
     root = found or Path(os.path.realpath(start))
     problems: list[str] = []
     person = _read(home.config, home.shown(home.config), problems) if os.path.lexists(home.config) else None
+    if person is not None:
+        check_own_servers(person.mcp, problems)
     project = _read(root / PROGRAM_FILE, PROGRAM_FILE, problems, overrides) if found or overrides else None
+    foreign = read_mcp_json(root)
+    written = _zones(project, person, root)
+    modes = {zone.name: zone.mode for zone in written}
+    _servers(project, person, foreign, Ground(root=root, zones=written, written=modes), problems)
     if problems:
         raise ConfigError(*problems)
     trust = trusted(root)
@@ -132,21 +146,34 @@ def load_program(
         project = _distrusted(project, person, root, unused)
     if not trust and (root / PROJECT_RULES).is_file():
         unused.append(f"{PROJECT_RULES}: ignored")
-    workspace = (ZoneEntry(name="workspace", path=root),)
+    zones = _zones(project, person, root)
     remark = walls_notice(project.walls if project else None)
     return Program(
         root=root,
         file=root / PROGRAM_FILE if found else None,
         trusted=trust,
-        zones=next((block.zones for block in (project, person) if block and block.zones is not None), workspace),
+        zones=zones,
         unprotect=next((block.unprotect for block in (project, person) if block and block.unprotect), ()),
         approval=_approval_in_force(project, person),
         walls=walls_in_force(project.walls if project else None, person.walls if person else None),
         run=run_in_force(project.run if project else None, person.run if person else None),
+        mcp=_servers(project, person, foreign, Ground(root=root, zones=zones, written=modes), []),
         withheld_zones=frozenset(named - {zone.name for zone in (project.zones if project else None) or ()}),
         unused=tuple(unused),
         remarks=(remark,) if remark else (),
     )
+
+
+def _zones(project: _Block | None, person: _Block | None, root: Path) -> tuple[ZoneEntry, ...]:
+    workspace = (ZoneEntry(name="workspace", path=root),)
+    return next((block.zones for block in (project, person) if block and block.zones is not None), workspace)
+
+
+def _servers(
+    project: _Block | None, person: _Block | None, foreign: JsonServers, ground: Ground, problems: list[str]
+) -> McpSettings:
+    program, own = (block.mcp if block else McpFile() for block in (project, person))
+    return mcp_in_force(program, foreign, own, ground, problems)
 
 
 def _untrusted_notice(unused: Sequence[str]) -> str:
@@ -165,6 +192,7 @@ class _Block:
     unprotect_origin: str
     walls: WallBlock
     run: RunBlock
+    mcp: McpFile
     mode: Setting[ApprovalMode] | None
     default: Setting[Verdict] | None
     tools: dict[str, Setting[Verdict]]
@@ -188,6 +216,7 @@ def _read(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()
         zones = zone_entries(file, sandbox["zones"], path.parent / os.path.expanduser(sandbox.get("root", ".")))
     elif "root" in sandbox:
         problems.add(("sandbox", "root"), "has no effect without `zones`")
+    mcp = mcp_file(values, problems)
     found.extend(problems.found)
     return _Block(
         data=data,
@@ -196,6 +225,7 @@ def _read(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()
         unprotect_origin=file.at(("sandbox", "unprotect")),
         walls=wall_block(file, sandbox, path.parent),
         run=run_block(file, values),
+        mcp=mcp,
         mode=_setting(file, approval, "mode", ApprovalMode),
         default=_setting(file, approval, "default", Verdict),
         tools={
@@ -244,6 +274,7 @@ def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[s
         unprotect=(),
         walls=walls,
         run=distrusted_run(block.run, person.run if person else None, unused),
+        mcp=distrusted_mcp(block.mcp, unused),
         mode=mode,
         default=block.default and asking(block.default, "approval.default"),
         tools={name: asking(said, f"approval.tools.{name}") for name, said in block.tools.items()},

@@ -29,8 +29,14 @@ class ToolCall:
     caller: Caller = Caller.LLM
     id: str = field(default_factory=new_id)
     parent_id: str = ""
+    caller_name: str = ""
+    """Which client of the MCP server asks, as the journal names it (`mcp:laptop`); empty: the kind says it all."""
     problem: str = ""
     """Why it cannot be a call at all (its text was cut off): it gets its Outcome, `input_invalid`, and never runs."""
+
+    @property
+    def recorded_caller(self) -> str:
+        return f"{self.caller.value}:{self.caller_name}" if self.caller_name else self.caller.value
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ class Mark(StrEnum):
     DANGER = "danger"
     NO_WALLS = "no_walls"
     DEFINITION_CHANGED = "definition_changed"
+    DESTRUCTIVE = "destructive"
 
 
 class Walled(StrEnum):
@@ -65,7 +66,7 @@ class Effect:
     words: tuple[str, ...] = ()
     """For `exec`: the words of one parsed shell segment; empty when the text is opaque."""
     proven: bool = False
-    """For `exec`: proven read-only by the strict parser and prover."""
+    """It only reads: an `exec` by proof of the strict parser and prover, a server's tool by a trusted server's word."""
     dangers: tuple[str, ...] = ()
     """For `exec`: ids of the danger list that were found in the text."""
 

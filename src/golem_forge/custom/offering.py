@@ -102,6 +102,10 @@ class UserTools:
     def shop(self) -> Workshop:
         return self._shop
 
+    def offers(self, name: str) -> bool:
+        """Whether the catalog's tool of that name is one of the user's."""
+        return name in self._offered
+
     def names(self) -> tuple[str, ...]:
         """Of the tools that can be run, active or not."""
         entries = self._shop.registry.entries

@@ -152,7 +152,7 @@ def call_event(record_type: str, call: CallRecord) -> tuple[str, dict[str, Any]]
     """(type, data) of the event that a numbered record of a call stands for."""
     data: dict[str, Any] = {"toolCallId": call.id, "toolName": call.tool, "args": call.args}
     if record_type != "finished":
-        data |= {"caller": call.caller, "workerId": call.worker_id or call.worker}
+        data |= {"caller": call.caller.partition(":")[0], "workerId": call.worker_id or call.worker}
         return "toolStarted", data | ({"parentCallId": call.parent} if call.parent else {})
     optional = {"value": call.value, "error": call.error, "outputHandle": call.output_handle}
     data |= {"status": call.status, "durationMs": call.duration_ms, "decision": call.decision, "truncated": False}

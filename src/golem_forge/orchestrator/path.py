@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,7 @@ from golem_forge.policy.rules import RuleBook
 from golem_forge.policy.rules.path_rules import host_permission, path_rules
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.settings import PathRule
-from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.context import HostPermission, ToolContext
 from golem_forge.tools.session_parts import SessionParts
 from golem_forge.tools.tool import Tool
@@ -93,19 +93,22 @@ class Orchestrator:
         grants: dict[str, set[str]] | None = None,
         on_kept: OnKept | None = None,
         on_effects: OnEffects | None = None,
+        guest: str = "",
     ) -> None:
         """`walls`: where its processes run; `home`: FORGE_HOME; `parts`: what tools keep for the session.
 
         `worker` is the worker's path, which policy and memory go by; `worker_id` its run, for events (default: the
         path). `describe_path` tells a person who asks: `{id, name, depth, task}` for each worker on the path.
         `grants` is shared by the workers of a session; `on_kept` hears what a person kept for it; `on_effects` what
-        each planned call is about to touch.
+        each planned call is about to touch. `guest`: the one client of several that calls here.
         """
         self.catalog = tools if isinstance(tools, Catalog) else _catalog_of(tools)
         self.session_id = session_id or new_id()
         self.worker = worker
         self.signal = InterruptSignal() if signal is None else signal
         self.sandbox = sandbox
+        self.look_for: Callable[[str], Awaitable[bool]] = _not_to_come
+        """Asked about a name that means nothing: true once that may have changed (its server was asked)."""
         self.redactor = redactor or Redactor()
         self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
         self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones, ceilings, grants)
@@ -115,6 +118,7 @@ class Orchestrator:
         self._project = project
         self._said_of_handover = partial(self.judge.said_of_handover, worker)
         self._on_effects = on_effects
+        self._guest = guest
         self._gate = gate or Gate()
         self._under_way: set[str] = set()
         """The ids of calls that have no Outcome yet."""
@@ -198,7 +202,12 @@ class Orchestrator:
     async def _travel(self, travel: Travel, order: BatchOrder | None, index: int) -> Outcome:
         if travel.waiting.reason is not None:
             return travel.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
-        tool, args, handed = resolve(travel.call, self.catalog, self._said_of_handover)
+        try:
+            tool, args, handed = resolve(travel.call, self.catalog, self._said_of_handover)
+        except ToolNotFound:
+            if not await self._may_come(travel.call):
+                raise
+            tool, args, handed = resolve(travel.call, self.catalog, self._said_of_handover)
         travel.tool = tool
         if handed:
             travel.handed = handed
@@ -229,6 +238,10 @@ class Orchestrator:
                 if slot:
                     self._gate.leave(read_only)
         raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
+
+    async def _may_come(self, call: ToolCall) -> bool:
+        """Whether the catalog is worth a second look. A model does not wait for a tool that it was not offered."""
+        return call.caller is not Caller.LLM and isinstance(call.name, str) and await self.look_for(call.name)
 
     async def _plan_in_order(self, travel: Travel, order: BatchOrder | None, index: int) -> None:
         """A plan may need what a call before it in the batch is about to make: if it fails, it is tried at its turn."""
@@ -324,8 +337,10 @@ class Orchestrator:
         call_id = travel.call.id
         return ToolContext(
             call_id=call_id,
+            outermost_call_id=travel.callers[0][0] if travel.callers else call_id,
             session_id=self.session_id,
             worker=self.worker,
+            guest=self._guest,
             caller=travel.call.caller,
             sandbox=self.sandbox,
             outputs=self.outputs,
@@ -370,7 +385,7 @@ class Orchestrator:
 
     async def _nested(self, parent: Travel, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
-        travel = Travel(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), self.signal, self.signal)
+        travel = Travel(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), parent.signal, parent.signal)
         travel.depth = parent.depth + 1
         travel.callers = (*parent.callers, (parent.call.id, parent.tool.name))
         if parent.tool.gated:  # one that holds no slot has none to share: what it calls goes to the gate itself
@@ -383,6 +398,10 @@ class Orchestrator:
         if refused:
             return self._recorder.finished(travel, travel.outcome(Status.POLICY_DENIED, error=refused))
         return await self.step(travel)
+
+
+async def _not_to_come(name: str) -> bool:
+    return False
 
 
 def _with_own_id(call: ToolCall) -> ToolCall:

@@ -16,7 +16,7 @@ from golem_forge.orchestrator.bound import SHORT, bound_result
 from golem_forge.orchestrator.driver import Ended
 from golem_forge.orchestrator.failure import shortened
 from golem_forge.orchestrator.outputs import OutputStore
-from golem_forge.orchestrator.redact import redact_result
+from golem_forge.orchestrator.redact import is_plain, redact_result
 from golem_forge.orchestrator.run import ended_text, refuse_unfinished
 from golem_forge.orchestrator.travel import Travel
 from golem_forge.sandbox.sandbox import Sandbox
@@ -81,6 +81,9 @@ class Presenter:
     def _presentable(self, result: ToolResult) -> tuple[ToolResult, str]:
         """Redacted and bounded. Most results are short, say all in their text, and hold nothing to take out."""
         text = result.text
-        if len(text) <= SHORT and says_all(result) and self._redactor.secrets_out(text) is text:
-            return result, ""
+        if len(text) <= SHORT:
+            if says_all(result) and result.meta is None and self._redactor.secrets_out(text) is text:
+                return result, ""
+            if is_plain(result, self._redactor):
+                return result, ""
         return bound_result(redact_result(result, self._redactor), self._outputs, self._worker)

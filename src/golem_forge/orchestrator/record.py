@@ -41,7 +41,7 @@ class Recorder:
         if self._journal is not None and not travel.proposed:
             call = travel.call
             self._journal.propose(
-                call.id, str(call.name)[:200], call.args, call.caller, self._worker, call.parent_id, self._run
+                call.id, str(call.name)[:200], call.args, call.recorded_caller, self._worker, call.parent_id, self._run
             )
             travel.proposed = True
 
@@ -62,7 +62,7 @@ class Recorder:
                 seq = journal.start(call.id, tool.name, args, travel.approved_as)
             else:
                 begin = journal.begin_harmless if tool.effects == () else journal.begin
-                caller = call.caller._value_
+                caller = call.caller._value_ if not call.caller_name else call.recorded_caller
                 seq = begin(
                     call.id,
                     tool.name,

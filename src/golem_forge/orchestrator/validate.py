@@ -23,7 +23,7 @@ _SMALL: Final = 1 << 63
 def validate(tool: Tool, args: dict[str, Any]) -> Arguments:
     try:
         # Few, short and scalar: most calls. Names need no look where unknown ones are refused by name.
-        plain = len(args) <= _FEW and tool.argument_names is not None
+        plain = len(args) <= _FEW and (tool.argument_names is not None or _names_are_plain(args))
         if plain:
             for value in args.values():
                 kind = type(value)
@@ -41,6 +41,10 @@ def validate(tool: Tool, args: dict[str, Any]) -> Arguments:
         return tool.validate(args)
     except ToolDefinitionError as error:
         raise InputInvalid(f"{tool.name} cannot be called: {error}") from None
+
+
+def _names_are_plain(args: dict[str, Any]) -> bool:
+    return all(type(name) is str and len(name) < _TINY and name.isascii() for name in args)
 
 
 def _check_whole(tool: Tool, args: dict[str, Any]) -> None:

@@ -67,6 +67,8 @@ def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:
             yield mark.value, f"{effect.target} {reaches} outside every zone"
         elif mark is Mark.OPAQUE:
             yield mark.value, f"the command cannot be checked: {_unreadable(effect.target)}"
+        elif mark is Mark.DESTRUCTIVE:
+            yield mark.value, f"{effect.target} says that this tool destroys or overwrites"
         elif mark is Mark.NO_WALLS:
             yield mark.value, "NO WALLS: the command would run without isolation"
 

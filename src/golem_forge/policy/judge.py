@@ -24,7 +24,7 @@ from golem_forge.core.verdict import Risk, Status, Verdict, highest, is_stricter
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, own_base
 from golem_forge.policy.ceilings import Ceiling, blocked_above
 from golem_forge.policy.effects import ANY_WALLED, base_verdict, floors_of, grant_of, risk_of
-from golem_forge.policy.facts import CallFacts, CommandFacts, EffectVerdict
+from golem_forge.policy.facts import CallFacts, CommandFacts, EffectVerdict, McpName
 from golem_forge.policy.fingerprint import both_keys, targets_of
 from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
 from golem_forge.policy.rules.load import SHELL_TOOLS
@@ -64,6 +64,16 @@ class _Standing:
     """The tool's `needs_approval` it was worked out from; another one is another standing."""
 
 
+@dataclass(slots=True)
+class _Before:
+    """How a planned call of a tool was judged before, and all that another call must have in common with it."""
+
+    judged: Judged
+    needs_approval: Any
+    effects: tuple[Effect, ...]
+    worker: str
+
+
 class Judge:
     def __init__(
         self,
@@ -89,6 +99,7 @@ class Judge:
         Shared by the judges of a session: the same worker may run twice.
         """
         self._standings: dict[Tool, _Standing | None] = {}
+        self._before: dict[Tool, _Before] = {}
 
     def at_once(self, tool: Tool, keys: Keys) -> Decision | None:
         """The Decision where nothing has to be looked at: preApproved as it stands, and no rule says anything.
@@ -111,6 +122,7 @@ class Judge:
         """Other blocks hold from the next call on."""
         self.blocks = blocks
         self._standings.clear()
+        self._before.clear()
 
     def _standing(self, tool: Tool) -> _Standing | None:
         if self.ceilings:
@@ -143,8 +155,39 @@ class Judge:
         keys = keys or partial(call_keys, tool, arguments, plan, ctx.worker)
         facts = _facts(tool, arguments, plan, ctx.worker, self.project)
         facts.handed = handed
+        if (before := self._as_before(tool, facts)) is not None:
+            said = before.decision
+            again = Decision(said.verdict, said.sources, said.decided_by, said.risk, compute_keys=keys)
+            return Judged(again, facts, before.bases, before.base, before.outcome)
         base = await self._base(tool, arguments, facts, ctx)
-        return self.weigh(tool, facts, base, keys)
+        judged = self.weigh(tool, facts, base, keys)
+        if plan is not None:
+            self._remember(tool, judged)
+        return judged
+
+    def _as_before(self, tool: Tool, facts: CallFacts) -> Judged | None:
+        """What was said of the last call, where nothing that counts is other now and no rule says anything.
+
+        Only for tools whose effects are the very same object each time, as those of servers are.
+        """
+        before = self._before.get(tool)
+        if before is None or before.effects is not facts.effects or before.worker != facts.worker:
+            return None
+        if facts.handed or facts.command is not None or before.needs_approval is not tool.needs_approval:
+            return None
+        if self._grants.get(facts.worker) or not tool.definition_approved or self.mode is ApprovalMode.STRICT:
+            return None
+        return before.judged if self.rules is None or self.rules.silent() else None
+
+    def _remember(self, tool: Tool, judged: Judged) -> None:
+        decision, facts, outcome = judged.decision, judged.facts, judged.outcome
+        unasked = decision.verdict is Verdict.PRE_APPROVED and decision.answered_by is AnsweredBy.NOBODY
+        if not unasked or decision.risk_reasons or self.ceilings or self.mode is ApprovalMode.STRICT:
+            return
+        if tool.source is not SourceKind.MCP or not facts.effects or facts.handed or callable(tool.needs_approval):
+            return
+        if outcome is None or not outcome.matched:
+            self._before[tool] = _Before(judged, tool.needs_approval, facts.effects, facts.worker)
 
     def grant(self, worker: str, what: str) -> None:
         """A person allowed this worker `what` (the words of `effects.grant_of`) until the session ends."""
@@ -261,6 +304,7 @@ class Judge:
             worker=worker,
             effects=(),
             command=_command_of(tool, args),
+            mcp=_mcp_name(tool),
             project=self.project,
         )
         outcome = self._rules_say(facts, (), ())
@@ -281,8 +325,16 @@ def _facts(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str, pro
         worker=worker,
         effects=tool.effects if plan is None else plan.effects,
         command=plan.command if plan else None,
+        mcp=_mcp_name(tool),
         project=project,
     )
+
+
+def _mcp_name(tool: Tool) -> McpName | None:
+    remote = tool.remote
+    if remote is None:
+        return None
+    return McpName(server=remote.server, tool=remote.tool, pinned=tool.definition_approved)
 
 
 def _command_of(tool: Tool, args: dict[str, Any]) -> CommandFacts | None:
@@ -302,7 +354,7 @@ def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) 
         args = args if plan.fingerprint_args is None else plan.fingerprint_args
         effects, further = plan.effects, plan.targets
     return both_keys(
-        tool=tool.name,
+        tool=tool.name if tool.remote is None else f"{tool.remote.server}/{tool.remote.tool}",
         definition=tool.definition_digest,
         args=args,
         worker=worker,

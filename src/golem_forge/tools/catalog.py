@@ -6,7 +6,7 @@ they are added; a tool whose definition turns out to be unusable is quarantined 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.call import Caller
@@ -39,10 +39,16 @@ class Aside(NamedTuple):
     """Whether a model that names it may call it; a person always may."""
 
 
+def _nothing_known(name: str) -> str:
+    return ""
+
+
 class Catalog:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self.version = 0
         """Changes whenever anything a caller could see changes."""
+        self.why_missing: Callable[[str], str] = _nothing_known
+        """Knows why a name may mean nothing now (a server that is not there); empty: it does not."""
         self._tools: dict[str, Tool] = {}
         self._for_people: dict[str, Tool] = {}
         self._for_models: dict[str, Tool] = {}
@@ -111,6 +117,10 @@ class Catalog:
             )
         self._aliases[alias] = name
         self._changed()
+
+    def remove_alias(self, alias: str) -> None:
+        if self._aliases.pop(alias, None) is not None:
+            self._changed()
 
     def quarantine(self, name: str, source: SourceKind | str, reason: str) -> Quarantined:
         """Keeps a name out, with the reason a caller is told. A tool of that name and source leaves the catalog."""
@@ -209,11 +219,14 @@ class Catalog:
         return self.find(query, limit, caller).tools
 
     def find(self, query: str, limit: int = 10, caller: Caller | None = None) -> Found:
+        return self.find_among(query, limit, self._tools if caller is None else self._names_for(caller))
+
+    def find_among(self, query: str, limit: int, tools: Mapping[str, Tool]) -> Found:
+        """The same, in some of its tools only."""
         if self._indexed_version != self.version:
             self._index.update(self._tools)
             self._indexed_version = self.version
-        allowed = self._tools if caller is None else self._names_for(caller)
-        return self._index.find(query, limit, allowed)
+        return self._index.find(query, limit, tools)
 
     def _names_for(self, caller: Caller) -> dict[str, Tool]:
         return self._for_people if caller == _HUMAN else self._for_models
@@ -227,6 +240,8 @@ class Catalog:
         kept_out = self._quarantined.get(name)
         if kept_out is not None:
             raise ToolNotFound(name, reason=kept_out.reason)
+        if reason := self.why_missing(name):
+            raise ToolNotFound(name, reason=reason)
         raise ToolNotFound(name, names)
 
     def _set_aside_for(self, name: str, *, person: bool) -> Tool | None:

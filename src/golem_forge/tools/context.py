@@ -89,9 +89,13 @@ async def _no_calls(name: str, args: dict[str, Any], *, refuse: str = "") -> Out
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
     call_id: str = ""
+    outermost_call_id: str = ""
+    """Of the call that led to this one through tools that call tools: who made that one is who can be asked."""
     session_id: str = ""
     worker: str = "main"
     """Worker names from the root, `main/coder`."""
+    guest: str = ""
+    """Which client of a served session calls; empty: one session, one caller."""
     caller: Caller = Caller.LLM
     sandbox: Sandbox | None = None
     outputs: OutputLookup | None = None
@@ -122,6 +126,11 @@ class ToolContext:
         """The virtual path that relative paths start from; empty without file access."""
         zone = self.sandbox.default_zone if self.sandbox else None
         return f"/{zone}" if zone else ""
+
+    @property
+    def owner(self) -> str:
+        """Whose the processes are that a call leaves running: this worker's, and one client's where there are many."""
+        return f"{self.guest}@{self.worker}" if self.guest else self.worker
 
     def call_blocking(self, name: str, args: dict[str, Any]) -> Outcome:
         """`call` for a sync tool, which runs in a thread of its own and may wait there."""

@@ -8,6 +8,7 @@ bounded. `format` is an annotation. Nothing is ever fetched.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.tools.json_values import compact
@@ -31,6 +32,7 @@ _EXPLAIN_ALL: Final = 20_000
 """Up to this cost every error is collected at once; above, the first one only; far above, none is explained."""
 _EXPLAIN_ONE: Final = 1_000_000
 
+_REFERENCES: Final = ('"$ref"', '"$dynamicRef"', '"$recursiveRef"')
 _DRAFTS: Final = {
     "json-schema.org/draft/2020-12/schema": "Draft202012Validator",
     "json-schema.org/draft/2019-09/schema": "Draft201909Validator",
@@ -44,9 +46,10 @@ Retrieve = Callable[[str], Any]
 class SchemaCheck:
     def __init__(self, schema: dict[str, Any] | bool, *, retrieve: Retrieve | None = None) -> None:
         """`retrieve` gives the schema behind a foreign `$ref`; without it such a schema is refused."""
-        _check_size(schema)
-        self._cost = SchemaCost(schema if isinstance(schema, dict) else {})
-        if self._cost.width > MAX_WIDTH:
+        self._schema = schema
+        written = _check_size(schema)
+        # without references there are no more ways through a schema than it has bytes: nothing to count
+        if any(reference in written for reference in _REFERENCES) and self._cost.width > MAX_WIDTH:
             raise ToolDefinitionError(
                 f"the schema branches too often (more than {MAX_WIDTH} ways through it); "
                 "merge alternatives that repeat each other"
@@ -54,6 +57,10 @@ class SchemaCheck:
         properties = schema.get("properties") if isinstance(schema, dict) else None
         self._properties = tuple(properties) if isinstance(properties, dict) else ()
         self._validator = _compiled(schema, retrieve)
+
+    @cached_property
+    def _cost(self) -> SchemaCost:
+        return SchemaCost(self._schema if isinstance(self._schema, dict) else {})
 
     def errors(self, instance: Any, limit: int = 5) -> tuple[tuple[str, str], ...]:
         """(field path, problem) pairs, at most `limit`; empty when the value fits."""
@@ -92,18 +99,21 @@ class SchemaCheck:
         return (((), "does not match the schema"),)
 
 
-def _check_size(schema: Any) -> None:
+def _check_size(schema: Any) -> str:
+    """The schema as JSON text."""
     if not isinstance(schema, (dict, bool)):
         raise ToolDefinitionError(f"a schema must be an object, got {type(schema).__name__}")
     values, levels = _measure(schema)
     if levels > MAX_SCHEMA_LEVELS:
         raise ToolDefinitionError(f"the schema has more than {MAX_SCHEMA_LEVELS} levels")
     try:
-        size = len(compact(schema).encode()) if values <= MAX_SCHEMA_BYTES else values
+        written = compact(schema) if values <= MAX_SCHEMA_BYTES else ""
+        size = len(written.encode()) or values
     except (TypeError, ValueError) as error:
         raise ToolDefinitionError(f"the schema is not JSON: {error}") from None
     if size > MAX_SCHEMA_BYTES:
         raise ToolDefinitionError(f"the schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB")
+    return written
 
 
 def _compiled(schema: dict[str, Any] | bool, retrieve: Retrieve | None) -> Validator:

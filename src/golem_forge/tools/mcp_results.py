@@ -36,6 +36,8 @@ def to_mcp(result: ToolResult) -> dict[str, Any]:
 def from_mcp(message: Mapping[str, Any]) -> ToolResult:
     """Takes any CallToolResult, also a sloppy one: what is not of the right type is kept and not interpreted."""
     message = dict(message)
+    if (quick := _quick_reading(message)) is not None:
+        return quick
     plain = _plain_reading(message)
     result = _read(message)
     for candidate in (result, _framed(result, message), _framed(plain, message)):
@@ -59,6 +61,35 @@ def block_text(block: Any) -> str:
     if kind == "resource_link":
         return f"[{block.get('name') or 'resource'}: {block.get('uri', '')}]"
     return f"[{kind} {block.get('mimeType', '')}]".replace(" ]", "]")
+
+
+def _quick_reading(message: dict[str, Any]) -> ToolResult | None:
+    """Most messages: one text, perhaps with an object beside it. What the long way gives, at a tenth of its price;
+    None: take that."""
+    blocks = message.get("content")
+    if type(blocks) is not list or len(blocks) != 1 or type(blocks[0]) is not dict or len(blocks[0]) != 2:
+        return None
+    text = blocks[0].get("text")
+    if type(text) is not str or not text or blocks[0].get("type") != "text":
+        return None
+    structured, is_error = message.get("structuredContent"), message.get("isError", False)
+    if type(is_error) is not bool:
+        return None
+    meta = message.get("_meta")
+    if "_meta" in message and (type(meta) is not dict or RESULT_KEY in meta or FRAME_KEY in meta):
+        return None
+    if structured is None:
+        if "structuredContent" in message:
+            return None
+        value: dict[str, Any] = {"kind": "text", "content": text}
+    elif type(structured) is dict and "kind" not in structured:
+        value = {"kind": "json", "data": structured}
+    else:
+        return None
+    own = None if meta is None else dict(meta)
+    quick = ToolResult(value=value, text=text, structured=structured, is_error=is_error, meta=own)
+    says_more = not message.keys() <= _KNOWN or ("isError" in message and not is_error)
+    return _framed(quick, message) if says_more else quick
 
 
 # The frame: how the message was dressed

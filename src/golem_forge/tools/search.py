@@ -1,8 +1,10 @@
-"""Search over tools: an exact name first, then names that begin with or contain the query, then BM25.
+"""Search over tools: an exact name first, then BM25; names that only begin with the query come last.
 
-The words of a tool are its name (split at `_ - .` and case changes, weight 3), its description, and the names and
-descriptions of its parameters. They are read without building a schema, so ten thousand tools can be indexed without
-one pydantic model. The index is brought up to date by difference; ties are ordered by name.
+The words of a tool are its name, whole and split at `_ - .` and case changes (weight 3), its description, and the names
+and descriptions of its parameters. A tool of a server has two names, the one callers use and the server's own. All are
+read without building a schema, so ten thousand tools can be indexed without one pydantic model. The index is brought up
+to date by difference; ties are ordered by name. Threat: a server that repeats a word to be found before others; in
+prose a word counts twice at most.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 import inspect
 import re
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from math import log
 from typing import Any, Final, NamedTuple
 
@@ -22,10 +26,18 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _CASE_CHANGE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _QUOTED: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _NAME_WEIGHT: Final = 3.0
+_MOST_IN_PROSE: Final = 2.0
+"""Less than in a name."""
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 _MAX_TEXT: Final = 4000
 _MAX_QUERY_WORDS: Final = 32
+_SAY_NOTHING: Final = frozenset(
+    _WORD.findall(
+        "a an and are as be by can did do does for from has have how i in is it its me my of or our please that the "
+        "their them these this to want was we what which with you your"
+    )
+)
 
 
 class Found(NamedTuple):
@@ -44,6 +56,14 @@ def name_words(name: str) -> list[str]:
     return words(_CASE_CHANGE.sub(" ", name[:_MAX_TEXT]))
 
 
+def query_words(query: str) -> list[str]:
+    """The words of a query, and what in it may be a name; each once, in order. Words that say nothing count only where
+    there are no others: in a small catalog they are rare, and would be taken for what is meant."""
+    spelled = (folded(each) for each in query.split()[:_MAX_QUERY_WORDS])
+    asked = list(dict.fromkeys([*name_words(query)[:_MAX_QUERY_WORDS], *spelled]))
+    return [word for word in asked if word not in _SAY_NOTHING] or asked
+
+
 def folded(name: str) -> str:
     """One spelling for a name: case, `-` and `.` do not matter."""
     return name.lower().replace("-", "_").replace(".", "_")
@@ -55,6 +75,9 @@ class _Column(NamedTuple):
     """The names from the highest score down."""
 
 
+_NOTHING: Final = _Column({}, [])
+
+
 class SearchIndex:
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
@@ -63,7 +86,6 @@ class SearchIndex:
         self._postings: dict[str, dict[str, float]] = {}
         self._columns: dict[str, _Column] = {}
         self._by_folded: list[tuple[str, str]] = []
-        self._named: dict[str, set[str]] = {}
 
     def update(self, tools: Mapping[str, Tool]) -> None:
         """Makes the index hold exactly these tools; costs what changed."""
@@ -77,44 +99,48 @@ class SearchIndex:
             if name not in self._tools:
                 self._learn(name, tool)
         self._columns.clear()
-        self._by_folded = sorted((key, name) for name in self._tools for key in _name_keys(name))
+        self._by_folded = sorted({(folded(key), name) for name, tool in self._tools.items() for key in _names(tool)})
 
     def find(self, query: str, limit: int, allowed: Mapping[str, Tool]) -> Found:
         """The best of the tools in `allowed`."""
-        asked = list(dict.fromkeys(name_words(query)))[:_MAX_QUERY_WORDS]
-        columns = [column for word in asked if (column := self._column(word)).scores]
-        tiers = self._tiers(folded("_".join(query.split())), asked)
-        matching = set(tiers).union(*(column.scores for column in columns))
+        columns = [column for word in query_words(query) if (column := self._column(word)).scores]
+        exact, begun = self._named_by(query)
+        matching = begun.union(exact, *(column.scores for column in columns))
         if len(allowed) != len(self._tools):
             matching &= allowed.keys()
-        named = sorted((tier, -_sum(name, columns), name) for name, tier in tiers.items() if name in matching)
-        best = [name for _, _, name in named[: max(limit, 0)]]
+        first = sorted((rank, -_sum(name, columns), name) for name, rank in exact.items() if name in matching)
+        best = [name for _, _, name in first[: max(limit, 0)]]
         if len(best) < limit:
-            best += _top(columns, limit - len(best), matching.difference(tiers))
+            best += _top(columns, limit - len(best), matching.difference(exact))
+        if len(best) < limit:
+            best += sorted(begun.intersection(matching).difference(best))[: limit - len(best)]
         return Found([self._tools[name] for name in best], len(matching))
 
-    def _tiers(self, wanted: str, asked: list[str]) -> dict[str, int]:
-        """Names the query hits as a name: 0 exactly, 1 exactly without its server, 2 at the start or word by word."""
-        tiers: dict[str, int] = {}
+    def _named_by(self, query: str) -> tuple[dict[str, int], set[str]]:
+        """Tools whose name the query is, with how exactly (0: the very name), and those whose name begins with it."""
+        wanted = folded("_".join(query.split()))
+        exact: dict[str, int] = {}
+        begun: set[str] = set()
         if not wanted:
-            return tiers
-        phrase = " ".join(asked)
-        for name in set.intersection(*(self._named.get(word, set()) for word in asked)) if asked else ():
-            if len(asked) == 1 or phrase in " ".join(name_words(name)):
-                tiers[name] = 2
+            return exact, begun
+        said = query.strip().lower()
         for position in range(bisect_left(self._by_folded, (wanted, "")), len(self._by_folded)):
             key, name = self._by_folded[position]
             if not key.startswith(wanted):
                 break
-            tier = 2 if key != wanted else 0 if key == folded(name) else 1
-            tiers[name] = min(tier, tiers.get(name, tier))
-        return tiers
+            if key == wanted:
+                exact[name] = _exactness(said, self._tools[name])
+            else:
+                begun.add(name)
+        return exact, begun
 
     def _column(self, word: str) -> _Column:
         """What one word adds to each name, worked out once until the index changes."""
         known = self._columns.get(word)
         if known is None:
-            postings = self._postings.get(word, {})
+            postings = self._postings.get(word)
+            if not postings:
+                return _NOTHING  # not kept: a query may hold any words there are
             count = len(self._tools)
             rarity = log(1 + (count - len(postings) + 0.5) / (len(postings) + 0.5))
             mean = sum(self._lengths.values()) / count if count else 1.0
@@ -126,22 +152,20 @@ class SearchIndex:
         return known
 
     def _learn(self, name: str, tool: Tool) -> None:
-        weights: dict[str, float] = {}
-        for word in name_words(name):
-            weights[word] = weights.get(word, 0.0) + _NAME_WEIGHT
-            self._named.setdefault(word, set()).add(name)
-        for word in words("\n".join((tool.description, *_parameter_texts(tool)))):
-            weights[word] = weights.get(word, 0.0) + 1.0
+        weights = dict.fromkeys(chain(*(_words_of_name(each) for each in _names(tool))), _NAME_WEIGHT)
+        prose = words("\n".join((tool.description, *_parameter_texts(tool))))
+        length = sum(weights.values()) + len(prose)
+        for word, count in Counter(prose).items():
+            weights[word] = weights.get(word, 0.0) + min(float(count), _MOST_IN_PROSE)
         for word, weight in weights.items():
             self._postings.setdefault(word, {})[name] = weight
         self._tools[name] = tool
         self._weights[name] = weights
-        self._lengths[name] = sum(weights.values())
+        self._lengths[name] = length
 
     def _forget(self, name: str) -> None:
         for word in self._weights.pop(name):
             del self._postings[word][name]
-            self._named.get(word, set()).discard(name)
         del self._tools[name], self._lengths[name]
 
 
@@ -189,12 +213,22 @@ def _singular(word: str) -> str:
     return word
 
 
-def _name_keys(name: str) -> Iterable[str]:
-    """A tool of a server is also found by its name there."""
+def _names(tool: Tool) -> tuple[str, ...]:
+    """The one it is called by and, for a tool of a server, its own there, bare and with the server's."""
+    if tool.remote is not None:
+        return tool.name, tool.remote.tool, f"{tool.remote.server}__{tool.remote.tool}"
+    _, separator, own = tool.name.partition("__")
+    return (tool.name, own) if separator and own else (tool.name,)
+
+
+def _words_of_name(name: str) -> Iterable[str]:
     yield folded(name)
-    _, separator, own = name.partition("__")
-    if separator and own:
-        yield folded(own)
+    yield from name_words(name)
+
+
+def _exactness(said: str, tool: Tool) -> int:
+    """0: the name callers use, ignoring case; 1: one that its server uses; 2: one of them in another spelling."""
+    return 0 if said == tool.name.lower() else 1 if any(said == name.lower() for name in _names(tool)) else 2
 
 
 def _parameter_texts(tool: Tool) -> Iterable[str]:

@@ -53,6 +53,14 @@ class SourceKind(StrEnum):
     MCP = "mcp"
 
 
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A tool of an MCP server by its raw names, which rules, pins and statistics go by."""
+
+    server: str
+    tool: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """The identity of a tool's definition: approvals are for this digest and no other."""
@@ -97,6 +105,7 @@ class Tool:
         takes_mapping: bool = True,
         shadows: bool = False,
         on_outcome: OnOutcome | None = None,
+        remote: Remote | None = None,
     ) -> None:
         if (execute is None) == (planner is None):
             raise TypeError(f"tool {name!r} needs either execute= or planner=")
@@ -132,6 +141,8 @@ class Tool:
         """It stands in the place of another tool: what rules allow that one does not count for it."""
         self.on_outcome = on_outcome
         """Told what became of each call of it, once that is recorded."""
+        self.remote = remote
+        """Which tool of which server it stands for; None: it is no server's."""
         self._takes_mapping = takes_mapping
         """True: the function gets one mapping (`execute(args)`); False: one keyword per argument."""
 

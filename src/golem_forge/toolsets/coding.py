@@ -23,6 +23,11 @@ class CodingToolset:
     def __init__(self, members: Iterable[Toolset]) -> None:
         self._members = tuple(members)
 
+    def with_member(self, member: Toolset, *, after: str) -> CodingToolset:
+        """The bundle with one more, which stands behind the one named `after`."""
+        at = 1 + next(index for index, each in enumerate(self._members) if each.name == after)
+        return CodingToolset((*self._members[:at], member, *self._members[at:]))
+
     @cached_property
     def config(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model

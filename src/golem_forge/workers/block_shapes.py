@@ -1,4 +1,4 @@
-"""What the blocks `custom`, `external`, `workers`, `user_tools` and every block's `approval` may look like.
+"""What the blocks `custom`, `external`, `workers`, `user_tools`, `mcp` and every block's `approval` may look like.
 
 Each function takes a value, its place and the file's Problems, adds every problem with its line, and gives the checked
 block, or None where it cannot be used.
@@ -15,7 +15,14 @@ from golem_forge.config.zones import VERDICT
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.walls.environment import env_block
-from golem_forge.workers.blocks import CustomBlock, ExternalBlock, UserToolsBlock, WorkersBlock
+from golem_forge.workers.blocks import (
+    EVERY_SERVER,
+    CustomBlock,
+    ExternalBlock,
+    McpBlock,
+    UserToolsBlock,
+    WorkersBlock,
+)
 
 _APPROVAL: Final = Shape({"default": VERDICT, "tools": map_of(VERDICT)})
 
@@ -68,6 +75,7 @@ _EXTERNAL: Final = Shape(
 _WORKERS: Final = Shape({"allow": _names, "approval": approval_block}, required=("allow",))
 
 
+_MCP: Final = Shape({"servers": _names}, required=("servers",))
 _USER_TOOLS: Final = Shape({"tools": _names, "create": flag, "approval": approval_block})
 
 
@@ -81,6 +89,17 @@ def user_tools_block(value: Any, path: Place, problems: Problems) -> UserToolsBl
         approval=checked.get("approval") or ApprovalBlock(),
         origin=problems.file.at(path),
     )
+
+
+def mcp_block(value: Any, path: Place, problems: Problems) -> McpBlock | None:
+    checked = _checked(_MCP, value, path, problems)
+    if checked is None:
+        return None
+    servers = tuple(checked["servers"])
+    if EVERY_SERVER in servers and len(servers) > 1:
+        problems.add((*path, "servers"), f"'{EVERY_SERVER}' means every server; name it alone")
+        return None
+    return McpBlock(servers=servers, origin=problems.file.at(path))
 
 
 def custom_blocks(value: Any, path: Place, problems: Problems) -> tuple[CustomBlock, ...]:

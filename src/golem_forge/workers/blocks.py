@@ -1,4 +1,4 @@
-"""The blocks of a worker file that bring other people's code: `custom`, `external` and `workers`, checked.
+"""The blocks of a worker file that bring other people's code: `custom`, `external`, `workers`, `mcp`, checked.
 
 `toolset_blocks.worker_blocks` gives them; every problem with its line is found before any of them is used.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.walls.environment import EnvBlock
+
+EVERY_SERVER: Final = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,19 @@ class UserToolsBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class McpBlock:
+    """`mcp: {servers: [git, docs]}`: which of the configured MCP servers it sees."""
+
+    servers: tuple[str, ...] = (EVERY_SERVER,)
+    """Names, each once, or `*` alone for all; `toolset_blocks.check_servers` holds them against the program."""
+    origin: str = ""
+    key: str = "mcp"
+
+    def sees(self, server: str) -> bool:
+        return server in self.servers or EVERY_SERVER in self.servers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerBlocks:
     """All blocks of one worker."""
 
@@ -80,5 +95,6 @@ class WorkerBlocks:
     external: tuple[ExternalBlock, ...] = ()
     workers: WorkersBlock | None = None
     user_tools: UserToolsBlock | None = None
+    mcp: McpBlock | None = None
     approval: Mapping[str, ApprovalBlock] = field(default_factory=dict)
     """Key of a block (`coding`, `custom[0]`) → its `approval`, where it says anything."""

@@ -11,7 +11,8 @@ from typing import Any
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.decorator import tool
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets import ALIASES, TOOL_LIST, TOOLKIT, TOOLSETS
+from golem_forge.toolsets import ALIASES
+from golem_forge.workers.native_toolsets import TOOL_LIST, TOOLKIT, TOOLSETS
 
 
 def build_catalog(

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets import TOOLSETS
 from golem_forge.workers.attachments import AttachmentStore
-from golem_forge.workers.blocks import WorkerBlocks
+from golem_forge.workers.blocks import McpBlock, WorkerBlocks
 from golem_forge.workers.budget import Budget, check_priced
 from golem_forge.workers.dialogue import Dialogue
 from golem_forge.workers.history import History
 from golem_forge.workers.interrupting import unless_interrupted
 from golem_forge.workers.loop import Loop
+from golem_forge.workers.mcp.told import look_at_servers, servers_for
 from golem_forge.workers.models.layer import Model
 from golem_forge.workers.models.names import check_compatible, key_variable, split_model
 from golem_forge.workers.models.opening import open_model
 from golem_forge.workers.models.usage import ASSUMED_CONTEXT_WINDOW, Meter
+from golem_forge.workers.native_toolsets import TOOLSETS
 from golem_forge.workers.prompting import PromptState, system_prompt
 from golem_forge.workers.roster import Roster
 from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
@@ -41,6 +42,7 @@ from golem_forge.workers.worker_zones import sandbox_for
 
 if TYPE_CHECKING:
     from golem_forge.custom.offering import UserTools
+    from golem_forge.workers.mcp.servers import SessionServers
     from golem_forge.workers.modules.module_tools import ModuleTools, Refreshed
 
 NOT_TRUSTED_NOW: Final = (
@@ -65,6 +67,8 @@ class WorkerRun:
     meter: Meter = field(default_factory=Meter)
     modules: ModuleTools | None = None
     user_tools: UserTools | None = None
+    servers: SessionServers | None = None
+    """None: its file names no MCP server."""
     caller: WorkerRun | None = None
     exposed: dict[str, list[str]] = field(default_factory=dict)
     """Block of its file → names of the tools it has from there."""
@@ -264,7 +268,19 @@ class Crew:
             run.user_tools = user_tools_for(station, blocks.user_tools)
             run.notices += opening_notices(run.user_tools)
             suggesting_in(tree).begin(station)
+        if blocks.mcp is not None:
+            await self._connect(run, blocks.mcp)
         check_program_block(station, run.notices)
+
+    async def _connect(self, run: WorkerRun, block: McpBlock) -> None:
+        """Only a server that is `required` delays the first turn."""
+        from golem_forge.workers.mcp.sampling import sampler_for
+
+        run.servers = servers = servers_for(run.station, block)
+        servers.asks_with(run.station.path.worker, sampler_for(self, run))
+        await servers.refresh()
+        await servers.pool.required_ready()
+        look_at_servers(run.station)
 
     def _loop(self, run: WorkerRun, model: Model) -> Loop:
         station, worker = run.station, run.worker
@@ -292,6 +308,9 @@ class Crew:
         """Puts tools that changed on disk in force; called before whatever may use them. Raises Interrupted."""
         if run.user_tools is not None and (news := run.user_tools.refresh()) is not None:
             told(run.station, news)
+        if run.servers is not None:
+            await unless_interrupted(run.station.signal, run.servers.refresh())
+            look_at_servers(run.station)
         if run.modules is not None:
             await unless_interrupted(run.station.signal, self._refresh(run, run.modules))
 

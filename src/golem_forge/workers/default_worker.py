@@ -24,7 +24,7 @@ BUILT_IN: Final = Worker(
     description="The built-in worker: reads, searches, edits and runs commands in one directory.",
     instructions=_INSTRUCTIONS,
     mode="chat",
-    toolsets={"filesystem": {}, "coding": {}, "user_tools": {"create": True}},
+    toolsets={"filesystem": {}, "coding": {}, "user_tools": {"create": True}, "mcp": {"servers": ["*"]}},
     sandbox=WorkerSandbox(zones=(WorkerZone(name="workspace"),)),
 )
 

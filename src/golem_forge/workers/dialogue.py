@@ -12,10 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from golem_forge.config.run_settings import Price
-from golem_forge.core.call import Caller
 from golem_forge.core.ids import new_id
-from golem_forge.orchestrator import Orchestrator
-from golem_forge.policy.refusing import only_refuses
 from golem_forge.tools.json_values import valid_unicode
 from golem_forge.workers.budget import Budget
 from golem_forge.workers.context import Compacted, compact
@@ -32,7 +29,6 @@ from golem_forge.workers.models.layer import (
     Request,
     TextDelta,
     ThinkingDelta,
-    ToolOffer,
     Usage,
     UsageSoFar,
 )
@@ -76,7 +72,6 @@ class Dialogue:
     system: Callable[[], str]
     """The system prompt as it stands now."""
     attachment: Callable[[str], bytes]
-    offered: Callable[[Orchestrator], tuple[ToolOffer, ...]] = field(default=lambda path: offers_of(path))
     context_used: int = 0
     """Input tokens of the last request, as the provider counted them."""
     so_far: str = ""
@@ -109,9 +104,10 @@ class Dialogue:
         return Request(
             system=self.system(),
             messages=tuple(messages),
-            tools=self.offered(self.station.path),
+            tools=self.station.deferring.offers(),
             max_output_tokens=self.model.max_output_tokens,
             attachment=self._attached,
+            schema_of=self.station.deferring.schema_of,
         )
 
     def _attached(self, digest: str) -> bytes:
@@ -153,6 +149,12 @@ class Dialogue:
         completed = await self._paid(replace(request, tools=()), streamed, lambda event: None)
         return completed.message.text
 
+    async def beside(self, system: str, messages: list[Message], max_output_tokens: int) -> Completed:
+        """A request beside the conversation, for somebody else (a server's sampling): paid for like every other, no
+        tools, nothing of it in the history. Raises as `next_response` does."""
+        request = Request(system=system, messages=tuple(messages), max_output_tokens=max_output_tokens)
+        return await unless_interrupted(self.station.signal, self._paid(request, _Streamed(), lambda event: None))
+
     async def _ask(self, request: Request) -> Completed:
         streamed = _Streamed()
         try:
@@ -170,7 +172,8 @@ class Dialogue:
         """Asks for no more output than the budget has room for, and sets that aside until the answer is there. What
         failed or was stopped on the way is paid for all the same."""
         estimate = self._estimator.tokens(request)
-        output = self.budget.fit_output(estimate, self.model.max_output_tokens, self.price)
+        most = min(request.max_output_tokens or self.model.max_output_tokens, self.model.max_output_tokens)
+        output = self.budget.fit_output(estimate, most, self.price)
         with self.budget.hold_request(estimate, output, self.price) as hold:
 
             def seen(event: ModelEvent | Discarded) -> None:
@@ -238,15 +241,6 @@ class Dialogue:
         cost = cost_of(usage, self.price)
         told = self.meter.updated(request_id=request_id, worker_id=self.station.id, usage=usage, cost=cost)
         self.station.tree.bus.emit(told, worker_id=self.station.id)
-
-
-def offers_of(path: Orchestrator) -> tuple[ToolOffer, ...]:
-    """Every tool a model may name, except those that could only be refused."""
-    return tuple(
-        ToolOffer(name=tool.name, description=tool.description, schema=tool.input_schema)
-        for tool in path.catalog.offered(Caller.LLM)
-        if not only_refuses(path.judge, tool, path.sandbox)
-    )
 
 
 def _without_cut_calls(completed: Completed) -> AssistantMessage:

@@ -20,16 +20,20 @@ from golem_forge.workers.trust_cover import trust_store
 
 @asynccontextmanager
 async def entry_session(
-    directory: Path | str = ".", *, approval: str | None = None, approval_callback: ApprovalCallback | None = None
+    directory: Path | str = ".",
+    *,
+    worker: Path | str | None = None,
+    approval: str | None = None,
+    approval_callback: ApprovalCallback | None = None,
 ) -> AsyncIterator[Session]:
-    """Without a callback nobody is asked: it is `auto_deny`."""
+    """Without a callback nobody is asked: it is `auto_deny`. `worker`: another one than the program's entry."""
     home = home_of(None)
-    if not _has_entry(read_program(directory, home, trust_store(home))):
+    if worker is None and not _has_entry(read_program(directory, home, trust_store(home))):
         async with open_session(directory, approval=approval, approval_callback=approval_callback) as session:
             yield session
         return
     tree = open_tree(directory, TreeOptions(home=home, approval=approval, approval_callback=approval_callback))
-    async with _placed(tree) as session:
+    async with _placed(tree, worker) as session:
         yield session
 
 
@@ -38,7 +42,7 @@ def _has_entry(program: Program) -> bool:
 
 
 @asynccontextmanager
-async def _placed(tree: SessionTree) -> AsyncIterator[Session]:
+async def _placed(tree: SessionTree, worker: Path | str | None) -> AsyncIterator[Session]:
     from golem_forge.workers.attachments import AttachmentStore
     from golem_forge.workers.budget import Budget
     from golem_forge.workers.crew import Crew
@@ -48,7 +52,7 @@ async def _placed(tree: SessionTree) -> AsyncIterator[Session]:
     from golem_forge.workers.trusting import NotTrusted
 
     try:
-        roster = load_roster(tree.program, trusted_with=tree.trust.trusted_with)
+        roster = load_roster(tree.program, worker, trusted_with=tree.trust.trusted_with)
         if roster.needs_code and not roster.trusted:
             raise NotTrusted(tree.program.root)
         crew = Crew(
@@ -66,7 +70,7 @@ async def _placed(tree: SessionTree) -> AsyncIterator[Session]:
     notice = tree.program.notice_with(roster.unused)
     notices = ([notice] if notice else []) + [*roster.warnings, *run.notices]
     try:
-        yield Session(tree, run.station, tuple(notices), run.user_tools)
+        yield Session(tree, run.station, tuple(notices), run.user_tools, run.servers)
     finally:
         await crew.dismiss(run)
         await tree.aclose()

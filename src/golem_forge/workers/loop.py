@@ -129,6 +129,7 @@ class Loop:
 
     async def _run_calls(self, response: AssistantMessage, repetition: Repetition) -> None:
         outcomes, over = await self._outcomes([_call_of(call) for call in response.calls])
+        self.station.deferring.called(outcomes)
         signal = self.station.signal
         stopped = any(outcome.stop_turn for outcome in outcomes)
         notes = repetition.saw_all(outcomes)

@@ -75,6 +75,8 @@ class PromptState:
     blocked: tuple[str, ...] = ()
     """Tools that policy refuses whatever their arguments."""
     output_schema: Mapping[str, Any] | None = field(default=None)
+    servers: tuple[tuple[str, str], ...] = ()
+    """(MCP server, what it says to models), of trusted ones."""
 
     @classmethod
     def of(cls, station: Station) -> Self:
@@ -89,6 +91,7 @@ class PromptState:
             tools=frozenset(tool.name for tool in tools),
             blocked=tuple(blocked),
             output_schema=station.worker.output_schema,
+            servers=station.server_tools.instructions() if station.server_tools is not None else (),
         )
 
 
@@ -103,6 +106,7 @@ def system_prompt(instructions: str, state: PromptState) -> str:
     parts = [instructions.strip(), "\n".join(("## Where you work", *_facts(state)))]
     if "create_custom_tool" in state.tools:
         parts.append(_MAKING_TOOLS)
+    parts += [f"## What the MCP server {name} says of its tools\n{words}" for name, words in state.servers]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -22,6 +22,7 @@ from golem_forge.events.recovery import MAY_HAVE_RUN, NEVER_RAN, reopen
 from golem_forge.tools.results import semantic_value, text_of
 from golem_forge.toolsets.plan import Plans
 from golem_forge.workers.completing import completed
+from golem_forge.workers.deferring import loaded_tools
 from golem_forge.workers.fencing import fenced
 from golem_forge.workers.history import History
 from golem_forge.workers.messages import AssistantMessage, CallResult, Message, RequestedCall
@@ -74,6 +75,8 @@ class Resumed:
     plans: Mapping[str, Sequence[Mapping[str, str]]]
     """Worker path → the steps of its plan."""
     approvals: tuple[Kept, ...]
+    loaded: tuple[str, ...]
+    """Names of the deferred tools that the root worker had loaded."""
     usage: RecordedUsage
     calls: int
     """How many calls its models made."""
@@ -132,7 +135,7 @@ class Resumed:
 
 
 def native_definition(worker: str, tool: str) -> str | None:
-    from golem_forge.toolsets import TOOLKIT
+    from golem_forge.workers.native_toolsets import TOOLKIT
 
     return TOOLKIT[tool].definition_digest if tool in TOOLKIT else None
 
@@ -158,6 +161,7 @@ def resume(home: Path, reference: str, *, root: Path | str = "", redact: Callabl
             history=history,
             plans=_plans(reopened.calls),
             approvals=kept_approvals(records),
+            loaded=loaded_tools(records, facts.worker_id),
             usage=_usage(records),
             calls=sum(call.caller == Caller.LLM for call in made.values()),
             call_ids=frozenset(asked | made.keys()),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode
@@ -26,14 +26,21 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets import TOOLSETS
-from golem_forge.workers.blocks import UserToolsBlock
+from golem_forge.toolsets.tool_search import TOOL_SEARCH
+from golem_forge.workers.blocks import McpBlock, UserToolsBlock
 from golem_forge.workers.default_worker import BUILT_IN
+from golem_forge.workers.mcp.told import ask_its_server, look_at_servers, servers_for
+from golem_forge.workers.native_toolsets import TOOLSETS
 from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
 from golem_forge.workers.surroundings import DEFAULT_WORKER, worker_sandbox
-from golem_forge.workers.toolset_blocks import blocks_from_python, user_tools_from_python
+from golem_forge.workers.toolset_blocks import blocks_from_python, mcp_from_python, user_tools_from_python
 from golem_forge.workers.tree import SessionTree, TreeOptions, open_tree
 from golem_forge.workers.user_tools import noting_writes, opening_notices, told, user_tools_for, with_zone
+
+if TYPE_CHECKING:
+    from golem_forge.workers.mcp.servers import SessionServers
+
+MCP: Final = "mcp"
 
 
 @dataclass(slots=True)
@@ -43,6 +50,8 @@ class Session:
     notices: tuple[str, ...] = ()
     """What the person should know at the start, one text each."""
     user_tools: UserTools | None = None
+    servers: SessionServers | None = None
+    """The MCP servers; None: none were configured when it was opened."""
 
     @property
     def notices_for_one_command(self) -> tuple[str, ...]:
@@ -51,18 +60,29 @@ class Session:
         return tuple(notice for notice in self.notices if notice not in waiting)
 
     async def call(self, name: str, args: Any = None, *, caller: Caller | str = Caller.LLM) -> Outcome:
-        self.refresh()
+        await self.look(name)
         return await self.path.call(ToolCall(name, args, Caller(caller)))
 
     async def batch(self, calls: Sequence[ToolCall], **how: Any) -> list[Outcome]:
         """Several calls of one turn; `mode` and `on_failure` as in Orchestrator.batch."""
-        self.refresh()
+        await self.look(*(call.name for call in calls))
         return await self.path.batch(calls, **how)
 
     def refresh(self) -> None:
-        """Tool folders that changed count from now on; every call and batch looks by itself."""
+        """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself."""
         if self.user_tools is not None and (news := self.user_tools.refresh()) is not None:
             told(self.station, news)
+        look_at_servers(self.station)
+
+    async def look(self, *names: str) -> None:
+        """`refresh`, and a server that was never asked what it offers is asked, where one of its tools is named."""
+        if self.servers is not None:
+            await self.servers.refresh()
+        self.refresh()
+        if TOOL_SEARCH in names:
+            self.station.deferring.look()
+        for name in names:
+            await ask_its_server(self.station, name)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ends whatever runs or waits, within a second. Calls are refused from then on, until `reset`."""
@@ -142,7 +162,7 @@ def open_session(
     tree = open_tree(directory, options)
     try:
         notices = list(tree.notices)
-        native, block = _split(toolsets)
+        native, block, mcp = _split(toolsets)
         sandbox = with_zone(worker_sandbox(tree.program, tree.home, notices), block, tree)
         station = open_station(
             tree,
@@ -155,6 +175,9 @@ def open_session(
         )
         said = blocks_from_python(native, TOOLSETS)[1] if native is not None else {}
         notices += station.admit((), said)
+        servers = None
+        if mcp is not None and (mcp != McpBlock() or tree.program.mcp.servers):  # "all" of none needs nothing loaded
+            servers = servers_for(station, mcp)
         users = user_tools_for(station, block) if block is not None else None
         notices += opening_notices(users) if users is not None else []
         check_program_block(station, notices)
@@ -162,14 +185,18 @@ def open_session(
     except BaseException:
         tree.abandon()
         raise
-    return Session(tree, station, tuple(notices), users)
+    return Session(tree, station, tuple(notices), users, servers)
 
 
-def _split(toolsets: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, UserToolsBlock | None]:
-    """The native blocks, and the one of the person's own tools, which the built-in worker has."""
+_Split = tuple[Mapping[str, Any] | None, UserToolsBlock | None, McpBlock | None]
+
+
+def _split(toolsets: Any) -> _Split:
+    """The native blocks, the one of the person's own tools and the one of MCP servers; the built-in worker has all."""
     if toolsets is None:
-        return None, UserToolsBlock()
-    if USER_TOOLS not in toolsets:
-        return toolsets, None
-    native = {name: block for name, block in toolsets.items() if name != USER_TOOLS}
-    return native, user_tools_from_python(toolsets[USER_TOOLS])
+        return None, UserToolsBlock(), McpBlock()
+    if not isinstance(toolsets, Mapping):
+        return toolsets, None, None  # what is wrong with it is said where native blocks are read
+    native = {name: block for name, block in toolsets.items() if name not in (USER_TOOLS, MCP)}
+    users = user_tools_from_python(toolsets[USER_TOOLS]) if USER_TOOLS in toolsets else None
+    return native, users, mcp_from_python(toolsets[MCP]) if MCP in toolsets else None

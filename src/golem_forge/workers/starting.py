@@ -179,6 +179,7 @@ async def _in_place(asked: Start, tree: SessionTree, roster: Roster, resumed: Re
         spent = resumed.usage
         run.budget.restore(spent.usage, spent.requests, resumed.calls, spent.cost)  # the worker's own limits count too
         resumed.restore_into(tree, lambda worker, tool: _definition(run, worker, tool))
+        run.station.deferring.restore(resumed.loaded)
         notices += [resumed.warning] if resumed.warning else []
     note_run(tree, run, roster)
     return Started(tree=tree, crew=crew, run=run, resumed=resumed, notices=[*notices, *roster.warnings, *run.notices])

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from golem_forge.core.errors import ConfigError
 from golem_forge.core.ids import new_id
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.orchestrator import Orchestrator
+from golem_forge.orchestrator.approve import OnKept
 from golem_forge.orchestrator.path import OnEffects
-from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.policy.ceilings import Ceiling
+from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.edit.recovery import recover
 from golem_forge.workers.catalog import build_catalog
+from golem_forge.workers.deferring import Deferring
+from golem_forge.workers.surroundings import approval_blocks
 from golem_forge.workers.tree import SessionTree
 from golem_forge.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from golem_forge.mcp.client.offering import ServerTools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +57,16 @@ class Station:
     walls: Walls
     signal: InterruptSignal
     parent: Station | None = None
+    server_tools: ServerTools | None = None
+    """What it sees of MCP servers; None: its file names none."""
+    on_effects: OnEffects | None = None
+    """Told what each planned call is about to touch."""
+    deferring: Deferring = field(init=False, repr=False)
+    """What of its tools its model is sent."""
     _forget: Callable[[], None] = field(default=lambda: None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.deferring = Deferring(self)
 
     @property
     def id(self) -> str:
@@ -104,7 +119,6 @@ def open_station(
     above = parent.lineage if parent is not None else ()
     link = Link(id=worker_id or new_id(), name=worker.name, depth=len(above), task=task)
     lineage = (*above, link)
-    names = "/".join(each.name for each in lineage)
     catalog = build_catalog(tools, toolsets)
     program = tree.program
     block = ApprovalBlock(default=program.approval.default, tools=program.approval.tools)
@@ -116,32 +130,20 @@ def open_station(
         redactor=tree.redactor,
         rules=lambda: path.path_rules(),
     )
-    path = Orchestrator(
-        catalog,
-        approval=tree.controller,
+    path = _path(
+        tree,
+        lineage,
+        catalog=catalog,
         sandbox=sandbox,
-        blocks=ApprovalBlocks(program=block),
-        rules=tree.rules,
-        bus=tree.bus,
-        journal=tree.journal,
-        redactor=tree.redactor,
-        output_folder=tree.home.path / "output",
-        session_id=tree.id,
-        worker=names,
-        worker_id=link.id,
-        signal=signal,
-        gate=tree.gate,
-        project=str(program.root),
-        strange_zones=program.strange_zones,
         walls=walls,
-        home=tree.home.path,
-        parts=tree.parts,
+        approval=tree.controller,
         grants=tree.grants,
         on_kept=tree.on_kept,
-        describe_path=lambda _: tuple(each.to_wire() for each in lineage),
+        signal=signal,
         ceilings=_ceilings(parent),
         on_effects=on_effects,
     )
+    path.judge.speak(ApprovalBlocks(program=block))
     walls.on_report(lambda report: tree.bus.emit("wallsReport", report.to_wire(), link.id))
     station = Station(
         tree=tree,
@@ -152,19 +154,81 @@ def open_station(
         walls=walls,
         signal=signal,
         parent=parent,
+        on_effects=on_effects,
     )
     if parent is not None:
         station._forget = parent.signal.listen(signal.interrupt)
     return station
 
 
+def path_for_guest(station: Station, approval: ApprovalController, guest: str) -> Orchestrator:
+    """The same place for somebody else who calls its tools: with approvals, a memory of them and processes of their
+    own. `guest`: a name that no other guest has."""
+    path = _path(
+        station.tree,
+        station.lineage,
+        catalog=station.catalog,
+        sandbox=station.sandbox,
+        walls=station.walls,
+        approval=approval,
+        grants={},  # what this one's person allows, nobody else's call may use, in a resumed session neither
+        on_kept=None,
+        signal=station.signal,
+        ceilings=station.path.judge.ceilings,
+        on_effects=station.on_effects,
+        guest=guest,
+    )
+    path.judge.speak(station.path.judge.blocks)
+    path.look_for = station.path.look_for
+    return path
+
+
+def _path(
+    tree: SessionTree,
+    lineage: tuple[Link, ...],
+    *,
+    catalog: Catalog,
+    sandbox: Sandbox,
+    walls: Walls,
+    approval: ApprovalController,
+    grants: dict[str, set[str]],
+    on_kept: OnKept | None,
+    signal: InterruptSignal,
+    ceilings: tuple[Ceiling, ...],
+    on_effects: OnEffects | None,
+    guest: str = "",
+) -> Orchestrator:
+    return Orchestrator(
+        catalog,
+        approval=approval,
+        sandbox=sandbox,
+        rules=tree.rules,
+        bus=tree.bus,
+        journal=tree.journal,
+        redactor=tree.redactor,
+        output_folder=tree.home.path / "output",
+        session_id=tree.id,
+        worker="/".join(each.name for each in lineage),
+        worker_id=lineage[-1].id,
+        signal=signal,
+        gate=tree.gate,
+        project=str(tree.program.root),
+        strange_zones=tree.program.strange_zones,
+        walls=walls,
+        home=tree.home.path,
+        parts=tree.parts,
+        grants=grants,
+        on_kept=on_kept,
+        describe_path=lambda _: tuple(each.to_wire() for each in lineage),
+        ceilings=ceilings,
+        on_effects=on_effects,
+        guest=guest,
+    )
+
+
 def check_program_block(station: Station, notices: list[str]) -> None:
     """The program's `approval` block, held against the tools there are. Unknown names become notices."""
-    block = station.path.judge.blocks.program
-    errors, unknown = check_block(block, {tool.name: tool for tool in station.catalog})
-    if errors:
-        raise ConfigError(*errors)
-    notices += unknown
+    approval_blocks(station.tree.program, {tool.name: tool for tool in station.catalog}, notices)
 
 
 def mend_edits(tree: SessionTree, sandbox: Sandbox) -> list[str]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from golem_forge.config.home import ForgeHome
+from golem_forge.config.modes import Setting
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.verdict import Verdict
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import Mode, ZoneSpec, check_zones
@@ -22,13 +25,22 @@ NO_ZONE_HERE = "No zone here: this is your home directory or an ancestor of it. 
 
 
 def approval_blocks(program: Program, tools: Mapping[str, Tool], notices: list[str]) -> ApprovalBlocks:
-    """The program's `approval` block, held against the tools there are. Unknown names become notices."""
+    """The program's `approval` block, held against the tools there are. Unknown names become notices; a name of a
+    configured MCP server is held against that server's list, once it is known."""
     block = ApprovalBlock(default=program.approval.default, tools=program.approval.tools)
-    errors, unknown = check_block(block, tools)
+    waiting = names_of_servers(program)
+    now = {name: said for name, said in block.tools.items() if name in tools or name not in waiting}
+    errors, unknown = check_block(replace(block, tools=now), tools)
     if errors:
         raise ConfigError(*errors)
     notices += unknown
     return ApprovalBlocks(program=block)
+
+
+def names_of_servers(program: Program) -> dict[str, Setting[Verdict]]:
+    """What `approval.tools` says about tools of configured MCP servers, there or not."""
+    starts = tuple(f"{server}__" for server in program.mcp.servers)
+    return {name: said for name, said in program.approval.tools.items() if name.startswith(starts)}
 
 
 def worker_sandbox(program: Program, home: ForgeHome, notices: list[str]) -> Sandbox:

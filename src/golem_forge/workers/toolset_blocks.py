@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from golem_forge.config.modes import Setting
+from golem_forge.config.program import Program
 from golem_forge.config.shape import Problems, dotted
 from golem_forge.config.yaml_file import Path as Place
 from golem_forge.config.yaml_file import YamlFile
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.nearest import nearest
 from golem_forge.core.verdict import Verdict, strictest
+from golem_forge.core.visible import visible
 from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.toolset import Toolset, ToolsetContext
@@ -25,22 +27,23 @@ from golem_forge.workers.block_shapes import (
     approval_block,
     custom_blocks,
     external_block,
+    mcp_block,
     user_tools_block,
     workers_block,
 )
-from golem_forge.workers.blocks import UserToolsBlock, WorkerBlocks
+from golem_forge.workers.blocks import EVERY_SERVER, McpBlock, UserToolsBlock, WorkerBlocks
 from golem_forge.workers.native_blocks import checked_block
 from golem_forge.workers.worker import Worker
 
 ALWAYS_THERE: Final = "read_output"
 """The native tool that is in every catalog, whatever the blocks say."""
-CODE_BLOCKS: Final = ("custom", "external", "workers", "user_tools")
+CODE_BLOCKS: Final = ("custom", "external", "workers", "user_tools", "mcp")
 """Blocks whose tools are not native."""
 
 
 def worker_blocks(worker: Worker) -> WorkerBlocks:
     """The blocks of a worker, checked; its file's lines are in every origin. Raises ConfigError."""
-    from golem_forge.toolsets import TOOLSETS
+    from golem_forge.workers.native_toolsets import TOOLSETS
 
     problems = Problems(_file_of(worker))
     blocks = read_blocks(dict(worker.toolsets), ("toolsets",), problems, TOOLSETS)
@@ -58,6 +61,7 @@ def read_blocks(value: Any, path: Place, problems: Problems, toolsets: Mapping[s
     external = external_block(value["external"], (*path, "external"), problems) if "external" in value else None
     workers = workers_block(value["workers"], (*path, "workers"), problems) if "workers" in value else None
     users = user_tools_block(value["user_tools"], (*path, "user_tools"), problems) if "user_tools" in value else None
+    mcp = mcp_block(value["mcp"], (*path, "mcp"), problems) if "mcp" in value else None
     native: dict[str, Mapping[str, Any]] = {}
     approval: dict[str, ApprovalBlock] = {}
     for name, block in value.items():
@@ -75,6 +79,7 @@ def read_blocks(value: Any, path: Place, problems: Problems, toolsets: Mapping[s
         external=(external,) if external else (),
         workers=workers,
         user_tools=users,
+        mcp=mcp,
         approval={key: said for key, said in approval.items() if said.default or said.tools},
     )
 
@@ -114,6 +119,28 @@ def user_tools_from_python(block: Any) -> UserToolsBlock:
     return read
 
 
+def mcp_from_python(block: Any) -> McpBlock:
+    """An `mcp` block that came from no file. Raises ConfigError."""
+    problems = _NoFile()
+    read = mcp_block(block, ("toolsets", "mcp"), problems)
+    problems.raise_if_any()
+    assert read is not None  # else there was a problem
+    return read
+
+
+def check_servers(block: McpBlock, program: Program) -> list[str]:
+    """A problem for each name that is no configured server."""
+    known = sorted(program.mcp.servers)
+    there = f"there are: {', '.join(known)}" if known else "none is configured"
+    found: list[str] = []
+    for name in block.servers:
+        if name != EVERY_SERVER and name not in known:
+            close = nearest(name, known)
+            hint = f"did you mean '{close}'?" if close else f"{there} (`forge mcp add` adds one)"
+            found.append(f"{block.origin}: toolsets.{block.key}.servers: no such server '{visible(name[:80])}'; {hint}")
+    return found
+
+
 def native_tools(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset]) -> dict[str, list[Tool]]:
     """Native toolset name → its tools, as its block configures them."""
     unheard = Problems(YamlFile("", {}, {}))  # the blocks were checked when they were read
@@ -122,7 +149,7 @@ def native_tools(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset]) -> dict[
 
 def native_names(blocks: WorkerBlocks) -> dict[str, list[str]]:
     """Native toolset name → names of its tools, as `approval_of` takes them."""
-    from golem_forge.toolsets import TOOLSETS
+    from golem_forge.workers.native_toolsets import TOOLSETS
 
     return {key: [tool.name for tool in tools] for key, tools in native_tools(blocks, TOOLSETS).items()}
 

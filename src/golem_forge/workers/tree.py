@@ -65,6 +65,8 @@ class SessionTree:
     """Of every call a model asked for: two providers, or two workers, may give the same id."""
     notices: list[str] = field(default_factory=list)
     """What the person should know at the start, one text each."""
+    overrides: Sequence[str] = ()
+    """`--set` words it was started with."""
     _closed: bool = False
 
     def interrupt(self, reason: str = "interrupted") -> None:
@@ -166,6 +168,7 @@ def open_tree(
         signal=InterruptSignal() if options.signal is None else options.signal,
         on_kept=kept_recorder(book),
         notices=[program.notice] if program.notice else [],
+        overrides=options.overrides,
     )
 
 
@@ -185,12 +188,12 @@ def read_program(directory: Path | str, home: ForgeHome, trust: TrustStore, over
 
 def approval_mode(program: Program, options: TreeOptions) -> ApprovalMode:
     """The mode in force; where nobody can answer, what would ask is denied."""
-    mode = program.mode(_named_mode(options.approval) if options.approval else None).value
+    mode = program.mode(named_mode(options.approval) if options.approval else None).value
     somebody = options.approval_callback is not None or options.asks_uis
     return ApprovalMode.AUTO_DENY if mode in _ASKS and not somebody else mode
 
 
-def _named_mode(given: ApprovalMode | str) -> ApprovalMode:
+def named_mode(given: ApprovalMode | str) -> ApprovalMode:
     try:
         return ApprovalMode(given)
     except ValueError:

@@ -19,8 +19,8 @@ from golem_forge.custom.workshop import Workshop, open_workshop
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
-from golem_forge.toolsets import TOOL_LIST
 from golem_forge.workers.blocks import UserToolsBlock
+from golem_forge.workers.native_toolsets import TOOL_LIST
 from golem_forge.workers.tree import SessionTree
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ def user_tools_for(station: Station, block: UserToolsBlock) -> UserTools:
             station.admit((), {name: before})
 
     offer = Offer(tools=block.tools, create=block.create)
-    return UserTools(shop, offer, station.catalog, on_placed=placed, on_returned=returned)
+    tools = UserTools(shop, offer, station.catalog, on_placed=placed, on_returned=returned)
+    station.deferring.user_tools = tools
+    return tools
 
 
 def _instead_of(built_in: ApprovalBlock | None, approval: ApprovalBlock, name: str) -> ApprovalBlock:
@@ -131,6 +133,6 @@ async def run_on(start: Callable[[], Awaitable[WalledChild]], ctx: ToolContext, 
     from golem_forge.toolsets.exec.running import first_wait
     from golem_forge.toolsets.exec.sessions import ExecSessions, Started
 
-    kind = Started(worker=ctx.worker, tty=False, timeout_s=seconds)
+    kind = Started(owner=ctx.owner, tty=False, timeout_s=seconds)
     args = {"yield_time_ms": _FIRST_WAIT_MS, "max_output_tokens": _FIRST_TOKENS}
     return await first_wait(ctx.parts.get(ExecSessions), start, kind, args, ctx)

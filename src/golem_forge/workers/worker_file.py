@@ -160,7 +160,7 @@ def _globs(value: Any, path: Place, problems: shape.Problems) -> Any:
 
 def _toolsets(value: Any, path: Place, problems: shape.Problems) -> Any:
     """The blocks as they are written, `name:` with nothing as an empty one; `toolset_blocks` reads them again."""
-    from golem_forge.toolsets import TOOLSETS
+    from golem_forge.workers.native_toolsets import TOOLSETS
     from golem_forge.workers.toolset_blocks import read_blocks
 
     read_blocks({} if value is None else value, path, problems, TOOLSETS)

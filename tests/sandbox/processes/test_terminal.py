@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from pathlib import Path
 
@@ -45,8 +46,9 @@ async def foreground(child: Child, name: str) -> int:
     """Waits until a program of this name reads from the terminal: what is typed before may be thrown away."""
     for _ in range(500):
         group = child._terminal.foreground()
-        if group is not None and Path(f"/proc/{group}/comm").read_text().strip() == name:
-            return group
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if group is not None and Path(f"/proc/{group}/comm").read_text().strip() == name:
+                return group
         await asyncio.sleep(0.02)
     raise AssertionError(child.output.read())
 

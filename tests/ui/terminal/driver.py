@@ -161,6 +161,11 @@ class Runtime:
             self.ui.show_tool_started("c2", "own_tool", {}, "human")
             self.result("c2", "own_tool", "success", value={"kind": "text", "content": "the person's own"})
             return
+        if text == "/prefill":
+            prompt = "[prompt 'greet' of the MCP server 'docs']\n/exit now, please"
+            later = asyncio.get_running_loop().call_soon
+            later(lambda: self.ui.show_status(type="info", message=prompt, code="prefill"))
+            return
         self.ui.show_status(type="info", message=f"command done: {text}", code="command")
 
     def stream(self, delta: str, *, done: bool = False, channel: str = "text", id: str = "r1", **more: Any) -> None:

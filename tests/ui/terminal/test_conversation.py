@@ -298,3 +298,18 @@ def test_a_narrow_foot_leaves_parts_out_instead_of_a_second_row(play: Play) -> N
     terminal.wait_for("main", anywhere=False)
     terminal.settle()
     assert terminal.visible.split("\n")[-1] == "main"
+
+
+def test_a_text_that_a_command_asked_for_comes_into_the_line_and_waits_for_the_person(play: Play) -> None:
+    played = play()
+    terminal = played.terminal
+    played.say("/prefill")
+    terminal.wait_for("/exit now, please")
+    terminal.settle()
+    assert terminal.text.count("/exit now, please") == 1, "in the line, and not above it too"
+    assert played.noted("userInput") == [], "nothing is sent by itself"
+    terminal.type("!\r")
+    played.wait_noted("userInput", 1)
+    (sent,) = played.noted("userInput")
+    assert sent["content"] == "[prompt 'greet' of the MCP server 'docs']\n/exit now, please!"
+    assert [each["text"] for each in played.noted("command")] == ["/prefill"], "and a line of it is no command"

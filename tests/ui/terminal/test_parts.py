@@ -183,6 +183,27 @@ def test_completion_never_raises_and_offers_each_thing_where_it_fits() -> None:
     assert candidates("", known) == (0, [])
 
 
+def test_servers_and_their_prompts_are_completed() -> None:
+    greet = {"name": "docs__greet", "fields": [{"name": "who", "type": "text"}]}
+    known = Known(server_names=lambda: ["docs", "git"], prompts=lambda: [greet])
+    known.offer_tools([{"name": "docs__find", "fields": []}, {"name": "docs__greet", "fields": []}])
+    assert candidates("/mc", known)[1] == ["/mcp"]
+    assert candidates("/mcp ", known)[1] == ["reconnect"]
+    assert candidates("/mcp reconnect ", known) == (15, ["docs", "git"])
+    assert candidates("/mcp reconnect g", known)[1] == ["git"]
+    assert candidates("/mcp reconnect git ", known)[1] == candidates("/mcp x ", known)[1] == []
+    assert candidates("/docs__", known)[1] == ["/docs__find", "/docs__greet"]
+    assert candidates("/help docs__g", known)[1] == ["docs__greet"]
+    assert candidates("/Docs__Greet --", known)[1] == ["--who"]
+    assert candidates("/tool docs__greet --", known)[1] == [], "a prompt is no tool"
+
+    def failing() -> list[Any]:
+        raise OSError("gone")
+
+    broken = Known(server_names=failing, prompts=failing)
+    assert candidates("/mcp reconnect ", broken)[1] == [] and candidates("/he", broken)[1] == ["/help"]
+
+
 def test_completion_goes_on_inside_a_quote_that_is_open() -> None:
     """The quote is closed where what fits is complete; a name that holds it is not offered."""
     names = {"/work/": ["review.md", "my notes.md", "it's.md", "src/"]}

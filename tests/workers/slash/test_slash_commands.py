@@ -227,7 +227,8 @@ async def test_plan_output_sessions_and_trace(host: Any) -> None:
     assert await host.type("/sessions") == "There was no conversation yet."  # only calls of this person's
     assert await host.type("/trace DEBUG") == "Trace level: debug"
     assert (await host.type("/trace debg")).startswith("error: 'debg' is no level (did you mean 'debug'?)")
-    assert (await host.type("/mcp")).startswith("error: ") and "/mcp" not in await host.type("/help")
+    assert await host.type("/mcp") == "No MCP server is configured for this worker."
+    assert "/mcp [reconnect NAME]" in await host.type("/help")
 
 
 async def test_sessions_are_the_rows_of_the_list_in_its_order(

@@ -153,4 +153,4 @@ def test_every_built_in_has_its_command() -> None:
     from golem_forge.workers.slash.builtins import BUILT_INS as COMMANDS
 
     assert set(BUILT_INS) == set(COMMANDS)
-    assert set(OFFERED) == set(COMMANDS) - {"mcp"}  # there is nothing behind it yet
+    assert set(OFFERED) == set(COMMANDS)

@@ -9,7 +9,7 @@ from golem_forge.cli.plain import columns, parser, print_json
 HELP: Final = """usage: forge doctor [--json]
 
 Looks at the version, FORGE_HOME, the program around this directory and its trust, the zones, the rules, the journal,
-the tools, and the optional parts. Each line is ok, a note, or a PROBLEM with what to do about it.
+the tools, the MCP servers, and the optional parts. Each line is ok, a note, or a PROBLEM with what to do about it.
 
 Exit: 0 everything that is needed works, 1 something does not, 2 usage."""
 

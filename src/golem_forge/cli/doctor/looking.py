@@ -11,6 +11,7 @@ from typing import Final
 from golem_forge._version import __version__
 from golem_forge.cli.doctor.findings import Finding, note, ok, problem
 from golem_forge.cli.doctor.parts import look_at_libraries, look_at_parts
+from golem_forge.cli.doctor.servers import look_at_servers
 from golem_forge.cli.doctor.walls import look_at_walls
 from golem_forge.cli.plain import homely
 from golem_forge.config.home import ForgeHome, forge_home
@@ -52,6 +53,7 @@ def examine() -> list[Finding]:
         *_journal(home),
         *_tools(),
         *_own_tools(),
+        *(look_at_servers(program, home) if program is not None else ()),
         *look_at_walls(program, home),
         *look_at_parts(),
     ]

@@ -27,6 +27,10 @@ _DEPENDS_ON: Final = {
     "shell": "by command: as the toolset's rules say",
     "run_custom_tool": "as the tool that it names; one that is not trusted asks",
     "write_stdin": "by what is typed: reading and signalling run, a line is judged like a command",
+    **dict.fromkeys(
+        ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"),
+        "by server: what a trusted one has is read unasked, any other asks",
+    ),
 }
 _WHATEVER_ITS_ARGUMENTS: Final = {
     "webfetch": (Verdict.ASK, "unless a rule allows the host"),
@@ -34,6 +38,8 @@ _WHATEVER_ITS_ARGUMENTS: Final = {
     "save_memory": (Verdict.ASK, "unless a rule allows the memory"),
     "create_custom_tool": (Verdict.ASK, "it shows every file, then asks"),
 }
+_STRICT: Final = "strict mode asks before every effect"
+_READS: Final = "its server is trusted and says that it only reads"
 _BY_PATH: Final = "by path: reads inside the zones run, secrets ask, anything else is refused"
 _THEN: Final = {
     Verdict.PRE_APPROVED: dict.fromkeys(ApprovalMode, "runs"),
@@ -69,6 +75,8 @@ def foresee(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> Foreseen
         return _verdict(judge, named.verdict, named.describe())
     if callable(own):
         return Foreseen(says=BY_TARGET, why="the tool decides for each call")
+    if tool.remote is not None:
+        return _of_a_server(judge, tool)
     if own is not None:
         base = constant_base(tool)
         return _verdict(judge, base.verdict, base.reason)
@@ -77,7 +85,7 @@ def foresee(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> Foreseen
     if tool.effects == () and tool.name not in _DEPENDS_ON:
         return _verdict(judge, Verdict.PRE_APPROVED, "it touches nothing")
     if judge.mode is ApprovalMode.STRICT:
-        return _verdict(judge, Verdict.ASK, "strict mode asks before every effect")
+        return _verdict(judge, Verdict.ASK, _STRICT)
     if tool.name in _WHATEVER_ITS_ARGUMENTS:
         return _verdict(judge, *_WHATEVER_ITS_ARGUMENTS[tool.name])
     if tool.always is None:
@@ -102,8 +110,23 @@ def _stricter(blocks: ApprovalBlocks, tool: Tool) -> Source | None:
 def _configured(judge: Judge, name: str) -> Foreseen:
     said = configured_base(name, judge.blocks)
     if said.verdict is Verdict.PRE_APPROVED and judge.mode is ApprovalMode.STRICT:
-        return _verdict(judge, Verdict.ASK, "strict mode asks before every effect")
+        return _verdict(judge, Verdict.ASK, _STRICT)
     return _verdict(judge, said.verdict, said.describe() if said.file else said.reason)
+
+
+def _of_a_server(judge: Judge, tool: Tool) -> Foreseen:
+    """Some ask whatever the config says of them."""
+    reads = tool.needs_approval is False
+    if reads and judge.mode is ApprovalMode.STRICT:
+        return _verdict(judge, Verdict.ASK, _STRICT)
+    said = _verdict(judge, Verdict.PRE_APPROVED, _READS) if reads else _configured(judge, tool.name)
+    if said.says != Verdict.PRE_APPROVED.value:
+        return said
+    if tool.annotations.get("destructiveHint"):
+        return _verdict(judge, Verdict.ASK, "its server says that it destroys or overwrites")
+    if not tool.definition_approved:
+        return _verdict(judge, Verdict.ASK, "it is new on its server: the first call asks")
+    return said
 
 
 def _by_zones(judge: Judge, tool: Tool, sandbox: Sandbox) -> Foreseen:

@@ -20,16 +20,16 @@ from golem_forge.config.home import ForgeHome, forge_home
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program, program_root
 from golem_forge.config.run_settings import BudgetLimits
-from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.errors import ForgeError
 from golem_forge.events.finding import find_session
-from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.policy.judge import Judge
 from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import Mode, Zone
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import SourceKind, Tool
-from golem_forge.workers.blocks import WorkerBlocks
+from golem_forge.workers.blocks import EVERY_SERVER, WorkerBlocks
 from golem_forge.workers.budget import check_priced
 from golem_forge.workers.catalog import build_catalog
 from golem_forge.workers.foreknown import check_before_trust
@@ -43,7 +43,7 @@ from golem_forge.workers.models.names import (
     split_model,
 )
 from golem_forge.workers.roster import Roster, load_roster
-from golem_forge.workers.surroundings import with_tools_zone
+from golem_forge.workers.surroundings import approval_blocks, with_tools_zone
 from golem_forge.workers.toolset_blocks import approval_of, native_names, worker_blocks
 from golem_forge.workers.tree import TreeOptions, approval_mode, read_program
 from golem_forge.workers.trust_cover import trust_store
@@ -53,6 +53,7 @@ from golem_forge.workers.worker_zones import sandbox_for
 _ALWAYS: Final = "always there"
 """Where a tool comes from that every worker has."""
 _OWN: Final = "user_tools"
+_MCP: Final = "mcp"
 _MAKERS: Final = ("create_custom_tool", "run_custom_tool")
 
 
@@ -89,7 +90,7 @@ def look(asked: Asked) -> dict[str, Any]:
     try:
         ground = _Ground(program=program, home=home, roster=roster, blocks=blocks, sandbox=sandbox)
         catalog = ground.catalog()
-        judge = ground.judge(rules, mode, catalog)
+        judge = ground.judge(rules, mode, catalog, ground.put_servers_tools(catalog, notices))
         return {
             "worker": {"name": root.name, "file": root.shown_path, "mode": _mode_of(asked, root)},
             "program": _program(asked, program, roster),
@@ -122,7 +123,17 @@ class _Ground:
             add_own_tools(catalog, self.home, own.tools, create=own.create)
         return catalog
 
-    def judge(self, rules: RuleBook, mode: ApprovalMode, catalog: Catalog) -> Judge:
+    def put_servers_tools(self, catalog: Catalog, notices: list[str]) -> dict[str, ApprovalBlock]:
+        """As far as they are known. Gives what the servers' configs say about them, by name."""
+        block = self.blocks.mcp
+        if block is None or (EVERY_SERVER in block.servers and not self.program.mcp.servers):
+            return {}
+        from golem_forge.cli.run.servers import put_tools_of_servers
+
+        return put_tools_of_servers(block, self.program, self.home, catalog, notices)
+
+    def judge(self, rules: RuleBook, mode: ApprovalMode, catalog: Catalog, servers: dict[str, ApprovalBlock]) -> Judge:
+        """`servers`: what the configs of MCP servers say of their tools."""
         said = self.program.approval
         exposed = native_names(self.blocks)
         exposed |= {block.key: list(block.tools) for block in self._code() if block.tools}
@@ -133,22 +144,19 @@ class _Ground:
         if self.blocks.user_tools is not None:  # it may name tools that are not there yet
             own = [tool.name for tool in catalog if tool.source is SourceKind.CUSTOM]
             blocks |= dict.fromkeys(own, self.blocks.user_tools.approval)
-        return Judge(ApprovalBlocks(program=whole, blocks=blocks), rules, mode, str(self.program.root))
+        return Judge(ApprovalBlocks(program=whole, blocks=blocks | servers), rules, mode, str(self.program.root))
 
     def known_tools(self, catalog: Catalog, judge: Judge, notices: list[str]) -> Iterator[dict[str, Any]]:
         tools = {tool.name: tool for tool in catalog}
-        errors, unknown = check_block(judge.blocks.program, tools)
-        if errors:
-            raise ConfigError(*errors)
+        unknown: list[str] = []
+        approval_blocks(self.program, tools, unknown)
         notices += unknown if not self._code() else ()  # it may be a tool of a module
         origins: dict[str, list[str]] = {}
         for key, names in native_names(self.blocks).items():
             for name in names:
                 origins.setdefault(name, []).append(key)
         for name, tool in tools.items():
-            own = tool.source is SourceKind.CUSTOM or name in _MAKERS
-            come_from = [_OWN] if own else origins.get(name, [_ALWAYS])
-            yield _said(name, come_from, foresee(judge, tool, self.roster.root.name, self.sandbox))
+            yield _said(name, _come_from(tool, origins), foresee(judge, tool, self.roster.root.name, self.sandbox))
 
     def module_tools(self, judge: Judge) -> Iterator[dict[str, Any]]:
         for block in self._code():
@@ -174,6 +182,14 @@ class _Ground:
         except ForgeError as error:
             return error.message
         return ""
+
+
+def _come_from(tool: Tool, origins: Mapping[str, list[str]]) -> list[str]:
+    """The blocks that bring it."""
+    if tool.source is SourceKind.MCP:
+        return [_MCP]
+    own = tool.source is SourceKind.CUSTOM or tool.name in _MAKERS
+    return [_OWN] if own else origins.get(tool.name, [_ALWAYS])
 
 
 def _said(name: str, toolsets: list[str], foreseen: Foreseen) -> dict[str, Any]:

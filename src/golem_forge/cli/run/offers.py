@@ -1,4 +1,5 @@
-"""What Tab can offer in a running session besides commands and options: names in the zones, models, ids.
+"""What Tab can offer in a running session besides commands and options: names in the zones, models, servers and their
+prompts, ids.
 
 Each takes the runtime and gives a lister for `create_event_cli_adapter`. It may raise: completion then offers nothing.
 """
@@ -6,16 +7,18 @@ Each takes the runtime and gives a lister for `create_event_cli_adapter`. It may
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 
 from golem_forge.core.effects import Verb
+from golem_forge.mcp.client.pool_place import PoolPlace
 from golem_forge.sandbox import files
 from golem_forge.sandbox.target import Kind
 from golem_forge.workers.models.names import PROVIDERS, models_with_a_key
 from golem_forge.workers.runtime import WorkerRuntime
 from golem_forge.workers.slash.policy_commands import revocable
+from golem_forge.workers.slash.prompts import prompts_of
 
 _MOST_SESSIONS: Final = 100
 
@@ -60,3 +63,13 @@ def session_ids(runtime: WorkerRuntime) -> Callable[[], list[str]]:
 
 def rule_ids(runtime: WorkerRuntime) -> Callable[[], list[str]]:
     return lambda: revocable(runtime)
+
+
+def server_names(runtime: WorkerRuntime) -> Callable[[], Iterable[str]]:
+    """The MCP servers of the root worker."""
+    return lambda: runtime.path.parts.get(PoolPlace).servers_of(runtime.path.worker)
+
+
+def prompts(runtime: WorkerRuntime) -> Callable[[], list[dict[str, Any]]]:
+    """Prompts of those servers, as commands."""
+    return lambda: [{"name": name, "fields": each.fields} for name, each in prompts_of(runtime).items()]

@@ -139,7 +139,7 @@ def _adapter(asked: Asked, runtime: WorkerRuntime) -> Any:
         from golem_forge.ui.headless import HeadlessAdapter
 
         return HeadlessAdapter(runtime.bus, json=asked.json, trace=asked.trace or "summary")
-    from golem_forge.cli.run.offers import model_names, rule_ids, session_ids, zone_names
+    from golem_forge.cli.run.offers import model_names, prompts, rule_ids, server_names, session_ids, zone_names
     from golem_forge.ui.terminal import create_event_cli_adapter
 
     return create_event_cli_adapter(
@@ -150,6 +150,8 @@ def _adapter(asked: Asked, runtime: WorkerRuntime) -> Any:
         session_ids=session_ids(runtime),
         model_names=model_names(runtime),
         rule_ids=rule_ids(runtime),
+        server_names=server_names(runtime),
+        prompts=prompts(runtime),
     )
 
 

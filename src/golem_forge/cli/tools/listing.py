@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LIST_HELP: Final = """usage: forge tools list [--source native|custom|mcp] [--mode llm|manual|both] [--json]
 
 Name, source, mode (who may call it) and first line of every tool; then your tool folders that are skipped, each with
-the reason.
+the reason. Tools of MCP servers are those that the servers had when they were last asked.
 
   --json    for programs
 
@@ -34,6 +34,7 @@ Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 _SOURCES: Final = ("native", "custom", "mcp")
 _MODES: Final = ("llm", "manual", "both")
 _CUSTOM: Final = "custom"
+_MCP: Final = "mcp"
 _DESCRIPTION_WIDTH: Final = 100
 _REASON_WIDTH: Final = 300
 
@@ -47,6 +48,7 @@ def run_list(words: list[str]) -> int:
     from golem_forge.cli.tools.seen import look_around
 
     seen = look_around()
+    complain_unread(seen)
     tools = seen.catalog.list(source=asked.source, mode=asked.mode)
     skipped = seen.skipped if asked.source in (None, _CUSTOM) else ()
     quarantined = [each for each in not_offered(seen) if asked.source in (None, str(each.source))]
@@ -66,7 +68,7 @@ def run_list(words: list[str]) -> int:
     elif not skipped and not quarantined:
         complain("tools", "no tool fits. `forge tools list` without options lists all of them.")
     if quarantined:
-        print("\nnot offered until repaired:")
+        print("\nnot offered:" if any(each.source == _MCP for each in quarantined) else "\nnot offered until repaired:")
         print(columns(((each.name, str(each.source), each.reason) for each in quarantined), indent="  "))
     if skipped:
         print("\nskipped:" if tools or quarantined else "skipped:")
@@ -83,7 +85,9 @@ def run_search(words: list[str]) -> int:
     asked = reader.parse_args(words)
     from golem_forge.cli.tools.seen import look_around
 
-    catalog = look_around().catalog
+    seen = look_around()
+    complain_unread(seen)
+    catalog = seen.catalog
     found = catalog.find(" ".join(asked.query), limit=asked.limit)
     if asked.json:
         print_json({"tools": [facts(catalog, tool) for tool in found.tools], "total": found.total})
@@ -106,6 +110,12 @@ def facts(catalog: Catalog, tool: Tool) -> dict[str, Any]:
         "description": tool.description,
         "aliases": [alias for alias, name in catalog.aliases().items() if name == tool.name],
     }
+
+
+def complain_unread(seen: Seen) -> None:
+    """What is shown is not all there is, and why."""
+    for problem in seen.unread:
+        complain("tools", f"tools of MCP servers are left out: {problem}")
 
 
 def not_offered(seen: Seen) -> list[Quarantined]:

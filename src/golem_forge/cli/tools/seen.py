@@ -1,13 +1,16 @@
-"""What a person can call here, whole: the native tools and their own, as a session of the built-in worker sees them.
+"""What a person can call here, whole: the native tools, their own, and those of MCP servers as far as they are known,
+as a session of the built-in worker sees them.
 
-Nothing is run, built or asked. Where the person has no tool folders, nothing of `custom/` that costs time is loaded and
-nothing is written.
+Nothing is run, built, connected to or asked. Where the person has no tool folders, nothing of `custom/` that costs time
+is loaded and nothing is written; where no file could name a server, nothing of `mcp/` is loaded.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from golem_forge.config.home import ForgeHome, forge_home
@@ -17,6 +20,7 @@ from golem_forge.workers import catalog as catalogs
 if TYPE_CHECKING:
     from golem_forge.custom.diagnostic import Diagnostic
     from golem_forge.custom.workshop import Workshop
+    from golem_forge.policy.base import ApprovalBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,10 @@ class Seen:
     catalog: Catalog
     shop: Workshop | None = None
     """None: there are no tool folders."""
+    approval: Mapping[str, ApprovalBlock] = field(default_factory=dict)
+    """What the configs of MCP servers say about their tools, by name."""
+    unread: tuple[str, ...] = ()
+    """Why MCP servers could not be looked at: problems of the files that would name them."""
 
     @property
     def skipped(self) -> tuple[Diagnostic, ...]:
@@ -36,8 +44,20 @@ class Seen:
 
 
 def look_around() -> Seen:
-    catalog = catalogs.build_catalog()
-    return Seen(catalog=catalog, shop=add_own_tools(catalog, forge_home(), ("*",), create=True))
+    catalog, home = catalogs.build_catalog(), forge_home()
+    shop = add_own_tools(catalog, home, ("*",), create=True)
+    if not _may_name_servers(home):
+        return Seen(catalog=catalog, shop=shop)
+    from golem_forge.cli.mcp.known import look
+    from golem_forge.cli.mcp.shelf import put_known_tools
+    from golem_forge.core.errors import ConfigError
+
+    try:
+        place = look(home=home)
+    except ConfigError as error:
+        return Seen(catalog=catalog, shop=shop, unread=error.problems)
+    said = put_known_tools(place, catalog) if place.program.mcp.servers else {}
+    return Seen(catalog=catalog, shop=shop, approval=said)
 
 
 def add_own_tools(catalog: Catalog, home: ForgeHome, globs: tuple[str, ...], *, create: bool) -> Workshop | None:
@@ -56,6 +76,14 @@ def add_own_tools(catalog: Catalog, home: ForgeHome, globs: tuple[str, ...], *, 
     shop = shop_to_look_at(home)
     UserTools(shop, Offer(tools=globs, create=create), catalog).refresh()
     return shop
+
+
+def _may_name_servers(home: ForgeHome) -> bool:
+    """Whether any of the files is there that can; reading them costs more than all the rest."""
+    from golem_forge.config.program import PROGRAM_FILE, program_root
+
+    root = program_root(Path.cwd())
+    return any(os.path.lexists(file) for file in (root / PROGRAM_FILE, root / ".mcp.json", home.config))
 
 
 def _has_folders(home: ForgeHome) -> bool:

@@ -53,7 +53,7 @@ def shop_to_look_at(home: ForgeHome) -> Workshop:
 
 
 def _native() -> Mapping[str, str]:
-    from golem_forge.toolsets import TOOL_LIST
+    from golem_forge.workers.native_toolsets import TOOL_LIST
 
     return {tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.plain import columns, complain, one_line, parser, print_json
-from golem_forge.cli.tools.listing import facts, not_offered
+from golem_forge.cli.tools.listing import complain_unread, facts, not_offered
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def run_show(words: list[str]) -> int:
     if tool is None and own is not None:
         tool = _as_tool(seen, own)
     if tool is None:
+        complain_unread(seen)
         return _not_found(seen, asked.name)
     if asked.json or asked.shape:
         _print_json(seen, tool, own, asked.shape or "mcp")
@@ -67,7 +68,10 @@ def _print_json(seen: Seen, tool: Tool, own: Entry | None, shape: str) -> None:
     from golem_forge.tools.definitions import Shape, definition
     from golem_forge.tools.tool import SourceKind
 
-    told = facts(seen.catalog, tool) | {"approval": approval_note(tool), "definition": definition(tool, Shape(shape))}
+    told = facts(seen.catalog, tool) | {
+        "approval": approval_note(tool, seen.approval),
+        "definition": definition(tool, Shape(shape)),
+    }
     if own is not None:
         about = _about(seen, own)
         told |= about if tool.source is SourceKind.CUSTOM else {"waiting": about}
@@ -79,7 +83,7 @@ def _print(seen: Seen, tool: Tool, own: Entry | None) -> None:
 
     print(f"{tool.name}  ({', '.join(_traits(seen.catalog, tool))})\n")
     print("\n".join(f"  {line}".rstrip() for line in visible(tool.description).splitlines()))
-    print(f"\napproval: {visible(approval_note(tool))}")
+    print(f"\napproval: {visible(approval_note(tool, seen.approval))}")
     if own is not None:
         _print_about(_about(seen, own))
     rows = parameter_rows(tool.input_schema)

@@ -19,6 +19,7 @@ from golem_forge.sandbox.processes.ending import ENDED, OUTPUT_LIMIT, TIMEOUT, W
 from golem_forge.sandbox.processes.holder import Holder
 from golem_forge.sandbox.processes.launch import Launch
 from golem_forge.sandbox.processes.reading import Budget, Reader, TextFilter
+from golem_forge.sandbox.processes.tail import Tail
 from golem_forge.sandbox.processes.terminal import Terminal
 from golem_forge.sandbox.processes.watcher import Watcher
 
@@ -33,7 +34,7 @@ class Child:
         launch: Launch,
         pid: int,
         *,
-        output: int,
+        output: int | None,
         errors: int | None,
         keyboard: int | None,
         info: int | None,
@@ -41,7 +42,7 @@ class Child:
         filters: Sequence[TextFilter],
     ) -> None:
         """`pid`: the outer process. The descriptors become ours to close, unless this raises OSError. `filters`: one
-        for each stream."""
+        for each stream. Without `output` only the end of `errors` is kept."""
         self.ending: Ending | None = None
         """Set once the whole tree is gone and output is complete."""
         self.holder = Holder(pid, launch.root, info=info, control=control, gone=self._gone, marker=launch.marker)
@@ -54,9 +55,13 @@ class Child:
         self._watcher: Watcher | None = None
         self._began = time.monotonic()
         self._terminal = None if keyboard is None else Terminal(keyboard)
-        budget = Budget(launch.limits.output, lambda: self._begin_end(OUTPUT_LIMIT))
+        budget = Budget(launch.limits.output, lambda: self.begin_end(OUTPUT_LIMIT))
         streams = (each for each in (output, errors) if each is not None)
-        self._readers = [Reader(each, text_filter, budget) for each, text_filter in zip(streams, filters, strict=True)]
+        self.tail = Tail() if output is None else None
+        """Of standard error, where standard output goes to the caller as it is."""
+        self._readers = [
+            Reader(each, text_filter, budget, self.tail) for each, text_filter in zip(streams, filters, strict=True)
+        ]
         self.holder.watch()
 
     @property
@@ -66,11 +71,18 @@ class Child:
 
     @property
     def output(self) -> Capture:
+        """Not where there is a `tail`."""
         return self._readers[0].capture
 
     @property
     def errors(self) -> Capture | None:
         return self._readers[1].capture if len(self._readers) > 1 else None
+
+    def complaint(self, longest: int) -> str:
+        """What it said on standard error, or at all where that is not kept apart."""
+        if self.tail is not None:
+            return self.tail.text()[:longest]
+        return (self.errors or self.output).read(0, longest).decode("utf-8", "replace")
 
     def catch_up(self) -> None:
         """`output` holds all that was written until now, also if the loop had no time for it yet."""
@@ -85,7 +97,7 @@ class Child:
         limits = self._launch.limits
         self._watcher = Watcher(self.pid, limits, self.holder.sessions, self._hurts, self._launch.guard)
         if limits.timeout_s is not None:
-            self._timers.append(self._loop.call_later(max(limits.timeout_s, 0), self._begin_end, TIMEOUT))
+            self._timers.append(self._loop.call_later(max(limits.timeout_s, 0), self.begin_end, TIMEOUT))
 
     async def wait(self, seconds: float | None = None) -> Ending | None:
         """None: it still runs after `seconds`."""
@@ -95,7 +107,7 @@ class Child:
 
     async def end(self, code: str = ENDED) -> Ending:
         """The first reason given is the Ending's. Whoever stops waiting here does not stop the end."""
-        self._begin_end(code or ENDED)
+        self.begin_end(code or ENDED)
         return await asyncio.shield(self.ended)
 
     def signal(self, number: int) -> None:
@@ -122,7 +134,8 @@ class Child:
             self._code = code
         self._kill()
 
-    def _begin_end(self, code: str) -> None:
+    def begin_end(self, code: str) -> None:
+        """Like `end`, without waiting."""
         if self._ending_began or self.ending is not None:
             return
         self._ending_began = True

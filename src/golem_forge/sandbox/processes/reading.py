@@ -1,9 +1,9 @@
-"""Reader: takes one descriptor of a child's output, gives decoded and filtered text to a Capture.
+"""Reader: takes one descriptor of a child's output, gives decoded and filtered text to a Keeper.
 
 Reads without blocking, whenever the loop finds something there; so a child that writes faster than Forge reads waits.
 Threats: a character or a secret divided between two reads (decoder and filter carry over), output without end (all
 readers of a child share one Budget; what is past it is read and dropped, and so is an end the filter held back: it
-may be the beginning of a secret). Bytes that are no text pass as lone surrogates and are the same bytes in the Capture.
+may be the beginning of a secret). Bytes that are no text pass as lone surrogates and are the same bytes in a Capture.
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ class TextFilter(Protocol):
     def feed(self, chunk: str, /) -> str: ...
 
     def finish(self) -> str: ...
+
+
+class Keeper(Protocol):
+    """Where the text goes."""
+
+    def append(self, text: str, /) -> None: ...
+
+    def finish(self) -> None: ...
 
 
 class Budget:
@@ -69,8 +77,10 @@ class Budget:
 
 
 class Reader:
-    def __init__(self, descriptor: int, text_filter: TextFilter, budget: Budget) -> None:
+    def __init__(self, descriptor: int, text_filter: TextFilter, budget: Budget, keeper: Keeper | None = None) -> None:
+        """Without a `keeper` everything is kept, in `capture`."""
         self.capture = Capture()
+        self._keeper = keeper or self.capture
         self._descriptor = descriptor
         self._open = True
         self._filter = text_filter
@@ -91,7 +101,7 @@ class Reader:
         self._stop()
         if not self._budget.over:  # a character or a secret cut by the budget is neither
             self._keep(self._filter.feed(self._decoder.decode(b"", final=True)) + self._filter.finish())
-        self.capture.finish()
+        self._keeper.finish()
 
     def _read(self) -> bool:
         try:
@@ -111,7 +121,7 @@ class Reader:
 
     def _keep(self, text: str) -> None:
         try:
-            self.capture.append(self._budget.fit(text))
+            self._keeper.append(self._budget.fit(text))
         except OSError:  # no room for the temporary file: the end of what can be kept
             self._budget.exceed()
 

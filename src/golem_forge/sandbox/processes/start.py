@@ -27,12 +27,17 @@ _LONGEST_SHOWN: Final = 4096
 
 
 async def start(
-    launch: Launch, streams: Streams, *, stdin: bytes | int | None = None, filter: Callable[[], TextFilter]
+    launch: Launch,
+    streams: Streams,
+    *,
+    stdin: bytes | int | None = None,
+    stdout: int | None = None,
+    filter: Callable[[], TextFilter],
 ) -> Child:
     """Returns when the command is about to run. Raises the launch's refusal, or what `before_go` raised."""
     wires = Wires()
     try:
-        child = _spawned(launch, streams, stdin, wires, filter)
+        child = _spawned(launch, wires, lambda: wires.lay(launch, streams, stdin, stdout), filter)
     except BaseException as error:
         wires.close()
         _afterwards(launch)
@@ -51,12 +56,10 @@ async def start(
     return child
 
 
-def _spawned(
-    launch: Launch, streams: Streams, stdin: bytes | int | None, wires: Wires, text_filter: Callable[[], TextFilter]
-) -> Child:
+def _spawned(launch: Launch, wires: Wires, lay: Callable[[], None], text_filter: Callable[[], TextFilter]) -> Child:
     try:
-        filters = [text_filter() for _ in range(2 if streams is Streams.APART else 1)]
-        wires.lay(launch, streams, stdin)
+        lay()
+        filters = [text_filter() for number in (OUTPUT, ERRORS) if number in wires.ours]
         pid = spawn(launch.argv, launch.env, {**launch.descriptors, **wires.theirs})
     finally:
         wires.close_theirs()
@@ -68,7 +71,7 @@ def _spawned(
         child = Child(
             launch,
             pid,
-            output=wires.ours[OUTPUT],
+            output=wires.ours.get(OUTPUT),
             errors=wires.ours.get(ERRORS),
             keyboard=wires.ours.get(KEYBOARD),
             info=wires.ours.get(INFO),
@@ -93,8 +96,7 @@ async def _until_ready(launch: Launch, child: Child, wires: Wires) -> None:
         await child.wait(_LAST_WORDS_S)
         child.kill()
         await child.wait()
-        heard = child.errors or child.output
-        text = heard.read(0, _LONGEST_SHOWN).decode("utf-8", "replace").strip()
+        text = child.complaint(_LONGEST_SHOWN).strip()
         raise _refusal(launch, text or "it ended before the command could begin")
     if launch.before_go is not None:
         await launch.before_go(child.pid)

@@ -23,11 +23,15 @@ class Wires:
         self.theirs: dict[int, int] = {}
         self.ours: dict[int, int] = {}
 
-    def lay(self, launch: Launch, streams: Streams, stdin: bytes | int | None) -> None:
+    def lay(self, launch: Launch, streams: Streams, stdin: bytes | int | None, stdout: int | None) -> None:
         if streams is Streams.TERMINAL:
             self.ours[OUTPUT], self.theirs[KEYBOARD] = open_pair()
             self.ours[KEYBOARD] = os.dup(self.ours[OUTPUT])
             self.theirs[OUTPUT] = self.theirs[ERRORS] = self.theirs[KEYBOARD]
+        elif stdout is not None:
+            self.theirs[KEYBOARD] = _standard_input(stdin)
+            self.theirs[OUTPUT] = os.dup(stdout)
+            self._from_child(ERRORS)
         else:
             self.theirs[KEYBOARD] = _standard_input(stdin)
             self._from_child(OUTPUT)

@@ -119,8 +119,8 @@ class _Handed:
                     return "--ro-bind", os.devnull, place
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0000", "--ro-bind-data", number, place
-            case Brought(host, place):
-                return self._brought(host, place)
+            case Brought():
+                return self._brought(mount)
         return self._bound(mount)
 
     def give(self, number: int, data: bytes) -> None:
@@ -139,12 +139,13 @@ class _Handed:
         os.close(descriptor)
         return option, mount.zone.real(mount.parts), mount.place
 
-    def _brought(self, host: str, place: str) -> tuple[str, ...]:
-        descriptor = _opened_directory(host)
+    def _brought(self, mount: Brought) -> tuple[str, ...]:
+        option = "--bind" if mount.writable else "--ro-bind"
+        descriptor = _opened_directory(mount.host)
         if self._backend.by_handle:
-            return "--ro-bind-fd", self._number(descriptor), place
+            return f"{option}-fd", self._number(descriptor), mount.place
         os.close(descriptor)
-        return "--ro-bind", host, place
+        return option, mount.host, mount.place
 
     def _number(self, descriptor: int) -> str:
         number = self._next

@@ -9,13 +9,14 @@ else has it, and no error text ever contains it.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.shape import Problems, Shape, list_of, map_of, refuse
+from golem_forge.config.variable_names import VARIABLE
+from golem_forge.config.variable_names import refused_name as refused_name
 from golem_forge.config.yaml_file import Path as Place
 from golem_forge.config.yaml_file import YamlFile
 from golem_forge.core.errors import ToolFailed
@@ -25,9 +26,6 @@ from golem_forge.sandbox.walls.levels import Level
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-_REFUSED_NAMES: Final = frozenset({"BASH_ENV", "ENV", "PATH", "HOME"})
-_REFUSED_STARTS: Final = ("LD_", "BASH_FUNC_", "FORGE_")
 _LONGEST_LINE: Final = 64 * 1024
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -60,15 +58,6 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
         "FORGE_WALLS": level.value,
         "FORGE_NETWORK": "proxy" if hosts and level is Level.FULL else "off",  # no proxy stands at other levels
     }
-
-
-def refused_name(name: str) -> str:
-    """Why a variable of this name is not handed to a child; empty if it is."""
-    if not _NAME.fullmatch(name):
-        return "is not the name of a variable (letters, digits and _)"
-    if name in _REFUSED_NAMES or name.startswith(_REFUSED_STARTS):
-        return "cannot be given to a child: Forge sets it, or it decides what code runs there"
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +172,7 @@ def _reference(value: Any, path: Place, problems: Problems) -> Any:
     """What stands there may be a secret written out by mistake, so the text of the problem does not repeat it."""
     if isinstance(value, str):
         kind, _, rest = value.partition(":")
-        if (kind == "env" and _NAME.fullmatch(rest)) or (kind == "file" and rest.startswith(("/", "~/"))):
+        if (kind == "env" and VARIABLE.fullmatch(rest)) or (kind == "file" and rest.startswith(("/", "~/"))):
             return value
     problems.add(path, "expected a reference: env:NAME, file:/path or file:~/path (never the secret itself)")
     return ""

@@ -77,8 +77,14 @@ class Job:
     stdin: bytes | int | None = None
     """Not with a terminal: what the child reads, or a descriptor of a person's that it reads from. None: nothing.
     One end of a socket pair is a way to speak with the child: it may write there, too."""
+    stdout: int | None = None
+    """Not with a terminal: a descriptor of the caller's that standard output goes to as it is. What comes back then is
+    the end of standard error."""
     path_first: tuple[str, ...] = ()
     """Directories before all others on the inner PATH."""
+    home: str = ""
+    """A host directory of this job's own (`kept_home`), its HOME and writable, that stays. Empty: a private one, gone
+    afterwards."""
     shown: tuple[HostDirectory, ...] = ()
     """Read-only, below everything else that is shown: a zone or a toolchain at the same place, and what is masked of
     it, stands on top."""

@@ -49,7 +49,7 @@ class Command:
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    """Exactly the child's, but for HOME and TMPDIR, which are its own for this call."""
+    """Exactly the child's, but for HOME and TMPDIR, which are its own."""
     cwd: str = ""
     """Empty: a private directory, `nowhere`."""
     nowhere: Nowhere = Nowhere.HOME
@@ -64,6 +64,8 @@ class Command:
     """NONE, or SHARED where a tool or server declares it."""
     gitconfig: str = ""
     """What stands in the private home as `.gitconfig`."""
+    home: str = ""
+    """A home that is kept, instead of a private one."""
 
 
 def launch(command: Command, *, level: Level) -> Launch:
@@ -124,7 +126,9 @@ def _order(command: Command, private: str, level: Level, marker: str) -> Order:
     home, temporary = (os.path.join(private, name) for name in ("home", "tmp"))
     for path in (home, temporary):
         os.mkdir(path, 0o700)
-    if command.gitconfig:
+    if command.home:
+        home = command.home
+    elif command.gitconfig:
         with open(os.path.join(home, ".gitconfig"), "w", encoding="utf-8") as file:
             file.write(command.gitconfig)
     walled = level is Level.LANDLOCK

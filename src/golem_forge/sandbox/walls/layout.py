@@ -26,6 +26,7 @@ SHIPPED: Final = "/opt/forge/bin"
 TEMPORARY: Final = "/tmp"  # noqa: S108 - a private one
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the same
 PRIVATE: Final = (TEMPORARY, HOME, _SHARED_MEMORY)
+_ANOTHER_HOME: Final = "/opt/forge/home"
 PRIVATE_BYTES: Final = 512 << 20
 _SHARED_MEMORY_BYTES: Final = 256 << 20
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
@@ -33,7 +34,7 @@ _ETC: Final = (
     *("alternatives", "ld.so.cache", "ssl", "ca-certificates", "localtime", "os-release", "mime.types", "services"),
     *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
 )
-_TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED)
+_TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED, _ANOTHER_HOME)
 """No zone can stand at or above one of these."""
 _NSSWITCH: Final = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"
 _LONGEST_NAMES: Final = 32 * 1024
@@ -61,10 +62,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A host directory of no zone, read-only, bound by the handle it is opened with."""
+    """A host directory of no zone, bound by the handle it is opened with."""
 
     host: str
     place: str
+    writable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,12 @@ def naming_mounts() -> Iterator[Mount]:
         except OSError:
             continue
     yield Text("/etc/nsswitch.conf", _NSSWITCH.replace("hosts: files", "hosts: files dns"))
+
+
+def kept_home_at(others: Iterable[str]) -> str:
+    """Where a home that is kept stands. Threat: bubblewrap makes places for mounts below it on the host, through links
+    that somebody left there; so nothing else may stand in it, which it does where the person is called forge."""
+    return _ANOTHER_HOME if any(_is_at_or_below(path, HOME) for path in others) else HOME
 
 
 def smallest_mounts() -> tuple[Mount, ...]:

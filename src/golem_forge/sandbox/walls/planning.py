@@ -8,7 +8,7 @@ one look at the times of the scanned directories.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from golem_forge.sandbox.target import Kind
 from golem_forge.sandbox.walls import layout
 from golem_forge.sandbox.walls.backend import ripgrep
 from golem_forge.sandbox.walls.deeper import nothing_secret_below
-from golem_forge.sandbox.walls.job import HostDirectory, Job, Nowhere
+from golem_forge.sandbox.walls.job import Job, Nowhere
 from golem_forge.sandbox.walls.layout import Mount, Words
 from golem_forge.sandbox.walls.plan import PlannedZone, WallPlan
 from golem_forge.sandbox.walls.repository import identity, is_bare, repository_above, shared_repository
@@ -123,7 +123,9 @@ class Planner:
 
     def working_directory(self, job: Job) -> Place:
         if not job.cwd and self._sandbox.default_zone is None:
-            return Place(inner=layout.EMPTY if job.nowhere is Nowhere.HOME else layout.TEMPORARY, host="")
+            if job.nowhere is Nowhere.TEMPORARY:
+                return Place(inner=layout.TEMPORARY, host="")
+            return Place(inner=self.home_of(job) if job.home else layout.EMPTY, host="")
         with self._sandbox.target(job.cwd or f"/{self._sandbox.default_zone}", Verb.READ) as target:
             if target.kind is None:
                 raise target.obstacle or not_found(target.virtual)
@@ -167,6 +169,7 @@ class Planner:
             job.lifted,
             job.reads_only,
             job.shown,
+            job.home,
             job.shares_network,
         )
         found = self._cached.get(key)
@@ -229,7 +232,7 @@ class Planner:
             for zone in self.zones
         }
         repositories = [path for zone in self.zones if (path := self._repository(zone))]
-        mounts: list[Mount] = [*self._system_mounts(job.shown)]
+        mounts: list[Mount] = [*self._system_mounts(job)]
         if job.shares_network:
             mounts += layout.naming_mounts()
         mounts += [Words(("--ro-bind-try", path, path)) for path in sorted(set(repositories))]
@@ -242,14 +245,14 @@ class Planner:
             mounts += layout.alias_mounts(zone, self.stands_at(zone), occupied)
         self.notices = tuple(notice for each in held.values() for notice in each.notices)
         return Planned(
-            plan=self._plan(held, [*repositories, *(one.inner for one in job.shown)]),
+            plan=self._plan(held, [*repositories, *(one.inner for one in job.shown)], self.home_of(job)),
             mounts=tuple(mounts),
             held=held,
             known={zone.name: self._scans[zone.name].findings for zone in self.zones if held[zone.name].writable},
             bare=frozenset().union(*(_bare(zone, self._scans[zone.name]) for zone in self.zones)),
         )
 
-    def _plan(self, held: Mapping[str, ZoneRestrictions], further: list[str]) -> WallPlan:
+    def _plan(self, held: Mapping[str, ZoneRestrictions], further: list[str], home: str = layout.HOME) -> WallPlan:
         return WallPlan(
             zones=tuple(
                 PlannedZone(
@@ -262,7 +265,7 @@ class Planner:
                 )
                 for zone in self.zones
             ),
-            private=layout.PRIVATE,
+            private=tuple(dict.fromkeys((*layout.PRIVATE, home))),
             readable=(*layout.SYSTEM, "/etc", "/proc", layout.SHIPPED, *self.toolchains.directories, *further),
         )
 
@@ -276,7 +279,14 @@ class Planner:
             self._for_our_own = Planned(plan=self._plan(held, []), mounts=tuple(mounts), held=held)
         return self._for_our_own
 
-    def _system_mounts(self, brought: Iterable[HostDirectory]) -> Iterator[Mount]:
+    def home_of(self, job: Job) -> str:
+        """Where a job's HOME stands inside."""
+        if not job.home:
+            return layout.HOME
+        zones = (path for zone in self.zones for path in (self.stands_at(zone), *zone.aliases))
+        return layout.kept_home_at((*zones, *self.toolchains.directories, *(one.inner for one in job.shown)))
+
+    def _system_mounts(self, job: Job) -> Iterator[Mount]:
         if not self._system:
             self._system = layout.system_mounts(uid=os.getuid(), gid=os.getgid())
         yield from self._system
@@ -285,7 +295,9 @@ class Planner:
         yield Words(("--dir", layout.EMPTY))
         if own := ripgrep():
             yield Words(("--ro-bind", own, f"{layout.SHIPPED}/rg"))
-        yield from (layout.Brought(one.host, one.inner) for one in brought)
+        if job.home:  # over the private one: nothing is made in it on the way
+            yield layout.Brought(job.home, self.home_of(job), writable=True)
+        yield from (layout.Brought(one.host, one.inner) for one in job.shown)
         secrets = [
             os.path.join(path, *finding.parts)
             for path, scan in self._declared.items()

@@ -32,6 +32,7 @@ from golem_forge.sandbox.walls.devices import put_back_modes
 from golem_forge.sandbox.walls.environment import child_environment
 from golem_forge.sandbox.walls.guard import Guards
 from golem_forge.sandbox.walls.job import Job, Streams
+from golem_forge.sandbox.walls.kept_home import cache_directory, introduce, kept_home
 from golem_forge.sandbox.walls.levels import Level, WallsReport
 from golem_forge.sandbox.walls.placeholder import Occupied, occupy, remove_leftovers
 from golem_forge.sandbox.walls.plan import Refusal, WallPlan, Why
@@ -233,6 +234,10 @@ class Walls:
         """Host directories of the inner PATH, in order, without Forge's own."""
         return tuple(path for path in self._planner.toolchains.path if path != layout.SHIPPED)
 
+    def kept_home(self, *names: str) -> str:
+        """A directory in the person's cache for `Job.home`, made if it is missing. Raises WALLS_UNAVAILABLE."""
+        return kept_home(cache_directory(self._planner.environ, self._planner.home), *names)
+
     def stands_at(self, zone: str, level: Level = Level.FULL) -> str:
         """Where a child finds a zone; empty if it has none of that name."""
         found = next((one for one in self._planner.zones if one.name == zone), None)
@@ -314,6 +319,8 @@ class Walls:
                 await proxy.serve(await open_listener(pid))
 
         try:
+            if job.home:
+                introduce(job.home, self._planner.gitconfig())
             for zone in self._planner.zones:
                 writable = self._planner.is_writable(zone, job)
                 self._planner.check(zone, writable=writable)
@@ -324,7 +331,7 @@ class Walls:
         except BaseException:
             leave()
             raise
-        child = await start_process(launch, job.streams, stdin=job.stdin, filter=self._text_filter)
+        child = await start_process(launch, job.streams, stdin=job.stdin, stdout=job.stdout, filter=self._text_filter)
         plan = replace(planned.plan, cwd=place.inner, mounted=True)
 
         def created() -> tuple[str, ...]:
@@ -367,7 +374,7 @@ class Walls:
                     self._found_backend(),
                     (*planned.mounts, layout.closing(place.inner)),
                     argv=job.argv,
-                    env=self._environment(job, layout.HOME, layout.TEMPORARY, Level.FULL),
+                    env=self._environment(job, self._planner.home_of(job), layout.TEMPORARY, Level.FULL),
                     limits=job.limits or self._settings.limits,
                     terminal=job.streams is Streams.TERMINAL,
                     network=_network(job),
@@ -389,6 +396,8 @@ class Walls:
         for zone in self._planner.zones:
             self._planner.check(zone, writable=False)
         place = self._planner.working_directory(job)
+        if job.home:
+            introduce(job.home, self._planner.gitconfig())
         planned = self._planner.planned(replace(job, reads_only=True))
         zones = {zone.name: zone for zone in self._planner.zones}
         masked = [(zones[name], one.parts) for name, held in planned.held.items() for one in held.found if one.masked]
@@ -413,9 +422,14 @@ class Walls:
             lifted=tuple(zone.real(parts) for zone, parts in lifted),
             network=Network.SHARED if job.shares_network else Network.NONE,
             gitconfig=self._planner.gitconfig(),
+            home=job.home,
         )
         child = await start_process(
-            landlock.launch(command, level=level), job.streams, stdin=job.stdin, filter=self._text_filter
+            landlock.launch(command, level=level),
+            job.streams,
+            stdin=job.stdin,
+            stdout=job.stdout,
+            filter=self._text_filter,
         )
         plan = replace(planned.plan, cwd=place.host or "/") if level is Level.LANDLOCK else None
         return WalledChild(child, plan, created=tuple)

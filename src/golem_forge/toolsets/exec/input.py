@@ -36,7 +36,7 @@ _IGNORED: Final = "The session has ended; the characters were ignored."
 def plan_input(args: dict[str, Any], ctx: ToolContext) -> Plan:
     sessions = ctx.parts.get(ExecSessions)
     number, chars = args["session_id"], args["chars"]
-    running = sessions.find(number, ctx.worker)
+    running = sessions.find(number, ctx.owner)
     if running is None:
         raise ToolFailed(f"Session {number} not found.", code="NO_SESSION")
     if chars and running.ending is None and not running.tty:

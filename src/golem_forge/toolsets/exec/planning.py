@@ -56,7 +56,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
                 sessions,
                 _starter(settings, args, ctx, ground, place.virtual if place else "", shell, weighed),
                 Started(
-                    worker=ctx.worker,
+                    owner=ctx.owner,
                     tty=args["tty"],
                     timeout_s=args["timeout_ms"] / 1000,
                     no_walls=weighed.level is Level.OFF,

@@ -1,7 +1,8 @@
 """Commands that run: each watched until it ends, numbered once it outlives its call, ended with the Forge session.
 
-`ExecSessions` is kept in the session's parts. A number belongs to the worker whose call started it; for every other
-worker it does not exist. At most 64 run at once, the last 64 that ended can still be read.
+`ExecSessions` is kept in the session's parts. A number belongs to whoever's call started it (a worker, and of a served
+session one client); for everybody else it does not exist. At most 64 run at once, the last 64 that ended can still be
+read.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ MOST_ENDED: Final = 64
 class Started:
     """What is known of a command before it runs."""
 
-    worker: str
+    owner: str
+    """As `ToolContext.owner`."""
     tty: bool
     timeout_s: float
     no_walls: bool = False
@@ -45,7 +47,7 @@ class Running:
 
     def __init__(self, walled: WalledChild, kind: Started) -> None:
         self.walled = walled
-        self.worker = kind.worker
+        self.owner = kind.owner
         self.tty = kind.tty
         self.timeout_s = kind.timeout_s
         self.no_walls = kind.no_walls
@@ -121,9 +123,16 @@ class ExecSessions:
                 self._remember(running)
         return running.number
 
-    def find(self, number: int, worker: str) -> Running | None:
+    def find(self, number: int, owner: str) -> Running | None:
         found = self._ended.get(number) or next((each for each in self._running if each.number == number), None)
-        return found if found is not None and number > 0 and found.worker == worker else None
+        return found if found is not None and number > 0 and found.owner == owner else None
+
+    async def end_all_of(self, owner: str) -> None:
+        """Its owner has left: nobody else could ever read or end what is still running."""
+        left = [each for each in self._running if each.owner == owner]
+        await asyncio.gather(*(each.end() for each in left), return_exceptions=True)
+        for number in [number for number, each in self._ended.items() if each.owner == owner]:
+            del self._ended[number]
 
     async def aclose(self) -> None:
         """The Forge session ends: nothing outlives it."""

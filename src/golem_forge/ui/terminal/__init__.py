@@ -7,9 +7,9 @@ it is the plain one: lines without escapes, and no questions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from golem_forge.events.bus import EventBus
 
@@ -30,10 +30,12 @@ def create_event_cli_adapter(
     session_ids: Callable[[], Iterable[str]] | None = None,
     model_names: Callable[[], Iterable[str]] | None = None,
     rule_ids: Callable[[], Iterable[str]] | None = None,
+    server_names: Callable[[], Iterable[str]] | None = None,
+    prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
 ) -> TerminalAdapter | PlainAdapter:
     """`home` keeps the history. `zone_listing` takes a zone directory (`/`, `/work/src/`) and gives the names in it,
-    directories with a `/` at their end; with `session_ids`, `model_names` and `rule_ids` (what `/rules revoke`
-    takes) it feeds completion."""
+    directories with a `/` at their end; with `session_ids`, `model_names`, `rule_ids` (what `/rules revoke` takes),
+    `server_names` (what `/mcp reconnect` takes) and `prompts` (commands as `{name, fields}`) it feeds completion."""
     output = output or sys.stdout
     input = input or sys.stdin
     if not (raw_mode and is_terminal(output) and is_terminal(input)):
@@ -52,6 +54,8 @@ def create_event_cli_adapter(
         session_ids=session_ids,
         model_names=model_names,
         rule_ids=rule_ids,
+        server_names=server_names,
+        prompts=prompts,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -38,6 +38,8 @@ from golem_forge.workers.run_result import RunResult
 from golem_forge.workers.slash.parsing import is_command
 
 _PROMPT: Final = "> "
+_PREFILL: Final = "prefill"
+"""The code of a status whose message belongs into the input line."""
 _MOST_QUEUED: Final = 100
 _WARM_UP_AFTER_S: Final = 0.2
 
@@ -55,6 +57,8 @@ class TerminalAdapter:
         session_ids: Callable[[], Iterable[str]] | None,
         model_names: Callable[[], Iterable[str]] | None,
         rule_ids: Callable[[], Iterable[str]] | None,
+        server_names: Callable[[], Iterable[str]] | None,
+        prompts: Callable[[], Iterable[Mapping[str, Any]]] | None,
     ) -> None:
         self.bus = bus
         self.exit_requested = asyncio.Event()
@@ -63,7 +67,12 @@ class TerminalAdapter:
         self._output = output
         self._history = HistoryFile(home / "history") if home else None
         self._known = Known(
-            zone_listing=zone_listing, session_ids=session_ids, model_names=model_names, rule_ids=rule_ids
+            zone_listing=zone_listing,
+            session_ids=session_ids,
+            model_names=model_names,
+            rule_ids=rule_ids,
+            server_names=server_names,
+            prompts=prompts,
         )
         self._formatter = create_trace_formatter(trace_level, lambda: self._screen.width if self._screen else 80)
         self._activity = Activity()
@@ -172,6 +181,14 @@ class TerminalAdapter:
             self._activity.turn_began()
         # Not at once: loading it beside the start would make the person wait for the prompt.
         self._close.callback(asyncio.get_running_loop().call_later(_WARM_UP_AFTER_S, _warm_up_markdown).cancel)
+
+    def _on_status(self, event: Event) -> None:
+        """A text that was asked for comes into the line, behind what stands there; the person sends it, or not."""
+        if event.wire.get("code") != _PREFILL or self._screen is None:
+            return
+        draft = self._screen.draft
+        draft.text = "\n".join(part for part in (draft.text, str(event.wire["message"])) if part)
+        draft.cursor_position = len(draft.text)
 
     def _on_session_end(self, event: Event) -> None:
         self._ended = True
@@ -378,4 +395,5 @@ _HANDLERS: Final[dict[str, Callable[[TerminalAdapter, Event], None]]] = {
     "toolResult": TerminalAdapter._on_result,
     "sessionStarted": TerminalAdapter._on_session_started,
     "sessionEnd": TerminalAdapter._on_session_end,
+    "status": TerminalAdapter._on_status,
 }

@@ -1,4 +1,5 @@
-"""What Tab offers: commands, tools, options, allowed values, zone paths, models, calls, stored outputs and other ids.
+"""What Tab offers: commands, tools, prompts of MCP servers, options, allowed values, zone paths, models, servers,
+calls, stored outputs and other ids.
 
 `candidates` takes the text before the cursor and gives the start of the word it completes and the words that fit, in
 order. It never raises: a lister that fails offers nothing.
@@ -9,15 +10,17 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+_T = TypeVar("_T")
 BUILT_INS: Final = (
     "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "sessions", "plan",
-    "output", "trace", "rate",
+    "output", "trace", "rate", "mcp",
 )  # fmt: skip
 _SECOND_WORDS: Final = {
     "trace": ("quiet", "summary", "normal", "debug"),
     "rules": ("revoke",),
+    "mcp": ("reconnect",),
 }
 _MOST: Final = 200
 _PLAIN_WORD: Final = re.compile(r"[\w@%+=:,./~-]*\Z")
@@ -35,6 +38,8 @@ class Known:
         session_ids: Callable[[], Iterable[str]] | None = None,
         model_names: Callable[[], Iterable[str]] | None = None,
         rule_ids: Callable[[], Iterable[str]] | None = None,
+        server_names: Callable[[], Iterable[str]] | None = None,
+        prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
     ) -> None:
         self.tools: dict[str, list[Mapping[str, Any]]] = {}
         """Fields by the name of a manual tool."""
@@ -44,6 +49,8 @@ class Known:
         self._session_ids = session_ids
         self._model_names = model_names
         self._rule_ids = rule_ids
+        self._server_names = server_names
+        self._prompts = prompts
 
     def offer_tools(self, tools: Iterable[Mapping[str, Any]]) -> None:
         self.tools = {str(tool["name"]): list(tool.get("fields") or ()) for tool in tools}
@@ -69,6 +76,14 @@ class Known:
     def rules(self) -> list[str]:
         return _safely(self._rule_ids) if self._rule_ids else []
 
+    def servers(self) -> list[str]:
+        return _safely(self._server_names) if self._server_names else []
+
+    def commands(self) -> dict[str, list[Mapping[str, Any]]]:
+        """Fields by what can be typed behind the `/` besides built-in commands. A prompt wins over a tool."""
+        prompts = _safely(self._prompts) if self._prompts else []
+        return {**self.tools, **{str(each["name"]): list(each["fields"]) for each in prompts}}
+
 
 def candidates(before: str, known: Known) -> tuple[int, list[str]]:
     if before.startswith("/") and (opened := _open_quote(before)) is not None:
@@ -83,7 +98,7 @@ def _unquoted(before: str, known: Known) -> tuple[int, list[str]]:
         return start, _fitting(word, known.paths(word)) if word.startswith("/") else []
     words = before.split()
     if start == 0:
-        return 0, _fitting(word, [f"/{name}" for name in (*BUILT_INS, *sorted(known.tools))])
+        return 0, _fitting(word, [f"/{name}" for name in (*BUILT_INS, *sorted(known.commands()))])
     command, given = words[0][1:].lower(), words[1:] if not word else words[1:-1]
     fields = _fields_of(command, given, known)
     if fields is None:
@@ -123,21 +138,26 @@ def _closed(mark: str, words: list[str]) -> list[str]:
 
 def _fields_of(command: str, given: Sequence[str], known: Known) -> list[Mapping[str, Any]] | None:
     """The fields of the tool that the line runs; None: it runs none, or not yet."""
-    by_name = {name.lower(): fields for name, fields in known.tools.items()}
     if command in ("tool", "t"):
-        return by_name.get(given[0].lower()) if given else None
-    return None if command in BUILT_INS else by_name.get(command)
+        return _named(given[0], known.tools) if given else None
+    return None if command in BUILT_INS else _named(command, known.commands())
+
+
+def _named(typed: str, known: Mapping[str, list[Mapping[str, Any]]]) -> list[Mapping[str, Any]] | None:
+    return {name.lower(): fields for name, fields in known.items()}.get(typed.lower())
 
 
 def _built_in_words(command: str, given: Sequence[str], known: Known) -> list[str]:
     if command in ("tool", "t"):
         return [] if given else sorted(known.tools)
     if command == "help":
-        return [] if given else [*BUILT_INS, *sorted(known.tools)]
+        return [] if given else [*BUILT_INS, *sorted(known.commands())]
     if command in _SECOND_WORDS and not given:
         return list(_SECOND_WORDS[command])
     if command == "rules" and given[0].lower() == "revoke":
         return [id for id in known.rules() if id not in given]
+    if command == "mcp" and [each.lower() for each in given] == ["reconnect"]:
+        return known.servers()
     listers: dict[str, Callable[[], list[str]]] = {
         "sessions": known.sessions,
         "model": known.models,
@@ -193,9 +213,9 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _safely(lister: Callable[..., Iterable[str]], *args: str) -> list[str]:
+def _safely(lister: Callable[..., Iterable[_T]], *args: str) -> list[_T]:
     try:
-        return [str(each) for each in lister(*args)][:_MOST]
+        return list(lister(*args))[:_MOST]
     except Exception as error:
         _log.debug("nothing to complete: %s", type(error).__name__)
         return []

@@ -39,7 +39,7 @@ class EventDrawing:
     def draw(self, event: Event) -> None:
         wire, kind = event.wire, event.type
         detailed = self._formatter.level in (TraceLevel.NORMAL, TraceLevel.DEBUG)
-        if kind in _ELSEWHERE:
+        if kind in _ELSEWHERE or wire.get("code") == "prefill":  # that one is in the input line
             return
         if kind == "streaming" and detailed:
             self._transcript.take(wire, event.worker_id)

@@ -6,7 +6,7 @@ one path the second. A cancelled `stream` closes its connection at once.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -33,6 +33,9 @@ class Request:
     max_output_tokens: int | None = None
     attachment: Any = None
     """(digest) → bytes of an attachment in `messages`; None where there are none."""
+    schema_of: Callable[[str], Mapping[str, Any]] | None = None
+    """(name) → the schema of what a model may call though it is not in `tools`, or not by that spelling; {}: nothing.
+    For layers that read arguments themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,17 @@
-"""The built-in commands by name, with the line `/help` has for each. `mcp` is known, but offered nowhere: there is
-nothing behind it but a sentence that says so."""
+"""The built-in commands by name, with the line `/help` has for each."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.slash import slash
 from golem_forge.tools.fields import derive_fields
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.slash import (
     config_command,
+    mcp,
     output_commands,
     policy_commands,
     rating,
@@ -20,11 +20,9 @@ from golem_forge.workers.slash import (
 )
 from golem_forge.workers.slash.host import Invocation
 from golem_forge.workers.slash.parsing import callable_names, find_name
+from golem_forge.workers.slash.prompts import find_prompt
 from golem_forge.workers.slash.running import find_tool
 from golem_forge.workers.slash.table import columns
-from golem_forge.workers.slash.tokens import CommandError
-
-_NOT_OFFERED: Final = frozenset({"mcp"})
 
 
 class BuiltIn(NamedTuple):
@@ -36,7 +34,7 @@ class BuiltIn(NamedTuple):
 
 async def help_(call: Invocation) -> str:
     if not call.args:
-        rows = [(each.usage, each.does) for name, each in BUILT_INS.items() if name not in _NOT_OFFERED]
+        rows = [(each.usage, each.does) for each in BUILT_INS.values()]
         return columns([*rows, ("/NAME …", "the same as /tool NAME …")]) + "\n/help NAME says more, of tools too."
     name = call.args[0].removeprefix("/")
     if (built_in := BUILT_INS.get(name.lower())) is not None:
@@ -44,10 +42,16 @@ async def help_(call: Invocation) -> str:
         if find_name(name, callable_names(call.host.path.catalog)):
             text += f"\nA tool has this name too: /tool {name} runs it."
         return text
+    if (prompt := find_prompt(call.host, name)) is not None:
+        return _described(f"/{prompt.name}", prompt.description or f"a prompt of {prompt.server}", prompt.fields)
     return _about(find_tool(call.host.path.catalog, name))
 
 
 def _about(tool: Tool) -> str:
+    return _described(slash(tool.name), tool.description.strip(), derive_fields(tool.input_schema))
+
+
+def _described(typed: str, words: str, fields: list[dict[str, Any]]) -> str:
     rows = [
         (
             f"--{field['name']}",
@@ -55,10 +59,10 @@ def _about(tool: Tool) -> str:
             "required" if field["required"] else _default(field),
             field["description"],
         )
-        for field in derive_fields(tool.input_schema)
+        for field in fields
     ]
     options = "\n" + columns(rows, indent="  ") if rows else "\nIt takes no options."
-    return f"{slash(tool.name)}: {tool.description.strip()}{options}\n-i opens a form."
+    return f"{typed}: {words}{options}\n-i opens a form."
 
 
 def _default(field: dict[str, object]) -> str:
@@ -66,10 +70,6 @@ def _default(field: dict[str, object]) -> str:
     if default is None or default == "":
         return ""
     return f"default {default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)}"
-
-
-async def _no_mcp(call: Invocation) -> str:
-    raise CommandError("No MCP server is configured")
 
 
 BUILT_INS: Final = {
@@ -88,6 +88,6 @@ BUILT_INS: Final = {
     "output": BuiltIn("/output HANDLE [FIRST-LAST]", "an output that was too long to show", output_commands.output),
     "rate": BuiltIn("/rate NAME good|bad [note]", "say how good one of your own tools is", rating.rate),
     "trace": BuiltIn("/trace [LEVEL]", "quiet, summary, normal or debug", output_commands.trace),
-    "mcp": BuiltIn("/mcp [reconnect NAME]", "servers and their state", _no_mcp),
+    "mcp": BuiltIn("/mcp [reconnect NAME]", "servers and their state", mcp.mcp),
     "exit": BuiltIn("/exit", "end the session", session_commands.leave),
 }

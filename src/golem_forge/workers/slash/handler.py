@@ -20,6 +20,7 @@ from golem_forge.workers.slash.builtins import BUILT_INS
 from golem_forge.workers.slash.decisions import Decisions
 from golem_forge.workers.slash.host import Invocation, SlashHost
 from golem_forge.workers.slash.parsing import Classified, callable_names, classify_command, parse_command
+from golem_forge.workers.slash.prompts import find_prompt, prompts_of, run_prompt
 from golem_forge.workers.slash.running import only_for_models, run_tool
 from golem_forge.workers.slash.tokens import CommandError
 
@@ -84,10 +85,11 @@ class SlashCommands:
         if kind.type == "builtin" or parsed.name.lower() in BUILT_INS:
             call = Invocation(host=self._host, parsed=parsed, decisions=self._decisions, leave=self._leave)
             return await BUILT_INS[parsed.name.lower()].run(call)
+        if (prompt := find_prompt(self._host, parsed.name)) is not None:  # a tool of that name: /tool NAME
+            return await run_prompt(self._host, prompt, parsed.tokens)
         if kind.type == "unknown" and kind.name not in catalog.aliases():
-            raise CommandError(
-                only_for_models(catalog, kind.name) or _unknown(kind, [*BUILT_INS, *callable_names(catalog)])
-            )
+            known = [*BUILT_INS, *callable_names(catalog), *prompts_of(self._host)]
+            raise CommandError(only_for_models(catalog, kind.name) or _unknown(kind, known))
         return "" if await run_tool(self._host, kind.name, parsed.tokens) else "Nothing was run."
 
     async def _invoke(self, event: Event) -> None:

@@ -6,6 +6,7 @@ import inspect
 from typing import Any, Final
 
 from golem_forge.workers.slash.host import Invocation
+from golem_forge.workers.slash.mcp import servers_in_words
 from golem_forge.workers.slash.table import columns
 from golem_forge.workers.slash.tokens import CommandError
 
@@ -47,6 +48,8 @@ async def status(call: Invocation) -> str:
         ("usage", usage_words(host.meter.sums())),
         ("approval", f"{host.controller.mode.value}, {waiting} waiting for an answer"),
     ]
+    if servers := servers_in_words(host):
+        rows.append(("servers", servers))
     return columns(rows)
 
 

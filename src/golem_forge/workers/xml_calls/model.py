@@ -51,7 +51,7 @@ class XmlModel:
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         schemas = {offer.name: offer.schema for offer in request.tools}
-        reader = XmlReader(schemas)
+        reader = XmlReader(schemas, request.schema_of)
         heard: list[str] = []
         events = self.inner.stream(as_plain_text(request))
         try:
@@ -62,7 +62,7 @@ class XmlModel:
                         yield TextDelta(shown)
                 elif isinstance(event, Completed):
                     if "".join(heard) != event.message.text:  # the whole is what counts, whatever was streamed of it
-                        reader = XmlReader(schemas)
+                        reader = XmlReader(schemas, request.schema_of)
                         reader.feed(event.message.text)
                     read = reader.finish()
                     if read.rest:

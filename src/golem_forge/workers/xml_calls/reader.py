@@ -8,7 +8,7 @@ the calls and the calls, in order. Never raises: what cannot be a call is a Requ
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,9 +38,14 @@ class Read:
 
 
 class XmlReader:
-    def __init__(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
-        """`schemas`: input schema by tool name."""
+    def __init__(
+        self,
+        schemas: Mapping[str, Mapping[str, Any]],
+        elsewhere: Callable[[str], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`schemas`: input schema by tool name; `elsewhere`: of a name that is not among them, {} for none."""
         self._schemas = schemas
+        self._elsewhere = elsewhere or (lambda name: {})
         self._fences = FenceTracker()
         self._call: CallScanner | None = None
         self._held = ""
@@ -112,13 +117,16 @@ class XmlReader:
             name = f"{server}{BETWEEN}{name}"  # a server's tool is never taken for a local one of the same name
         args: dict[str, Any] = {}
         try:
-            args = arguments_of(parts.get("arguments"), self._schemas.get(name, {}))
+            args = arguments_of(parts.get("arguments"), self._schema(name))
         except Mismatch as mismatch:
             problem = shortened(f"{name}: {mismatch}")
             args = _as_written(parts["arguments"])
         return RequestedCall(
             id=new_id(), name=name, args=args, problem=problem, server="" if server == LOCAL else server
         )
+
+    def _schema(self, name: str) -> Mapping[str, Any]:
+        return self._schemas[name] if name in self._schemas else self._elsewhere(name)
 
 
 def _as_written(arguments: Element) -> dict[str, Any]:

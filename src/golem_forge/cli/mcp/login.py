@@ -1,0 +1,111 @@
+"""`forge mcp login NAME` and `logout NAME`: OAuth at a server, once; sessions use and refresh it silently.
+
+Only the person opens the page: it is printed, never opened. Tokens are printed nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.plain import complain, parser
+
+if TYPE_CHECKING:
+    from golem_forge.cli.mcp.known import Place
+    from golem_forge.config.mcp.spec import ServerSpec
+
+LOGIN_HELP: Final = """usage: forge mcp login NAME [--yes] [-p DIR]
+
+Logs in at a server with `auth: oauth`: prints the page to open in a browser on this machine, and waits up to five
+minutes for what the browser brings back.
+
+  --yes              approve the server, if it was not, without being asked
+  -p, --program DIR  the program in that directory instead of this one
+
+Tokens go to the keyring of the system, else to FORGE_HOME/state/oauth, for you alone.
+Exit: 0 logged in, 1 it failed, 2 usage or configuration, 3 it is not approved, 4 no such server."""
+LOGOUT_HELP: Final = """usage: forge mcp logout NAME [-p DIR]
+
+Forgets the tokens and the registration of a login.
+
+  -p, --program DIR  the program in that directory instead of this one
+
+Exit: 0 done, 2 usage or configuration, 4 no such server, or there was no login."""
+
+
+def run_login(words: list[str]) -> int:
+    reader = parser("mcp login", LOGIN_HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("--yes", action="store_true")
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    from golem_forge.cli.mcp.consent import DENIED, Answer, agree_to_start
+    from golem_forge.cli.mcp.known import NoServer, look
+    from golem_forge.config.mcp.spec import Login
+
+    place = look(asked.program)
+    try:
+        spec = place.spec(asked.name)
+    except NoServer as absent:
+        complain("mcp login", absent.message)
+        return 4
+    if spec.auth.kind is not Login.OAUTH:
+        complain("mcp login", f"'{spec.name}' has no login: {_why_none(spec)}")
+        return 2
+    answer = agree_to_start(place, spec, yes=asked.yes)
+    if answer is not Answer.YES:
+        nobody = f"nobody can be asked here. Read the text above, then run `forge mcp login {spec.name} --yes`."
+        complain("mcp login", nobody if answer is Answer.NOBODY else f"{spec.name} is not approved.")
+        return DENIED
+    asyncio.run(_log_in(place, spec))
+    print(f"logged in at {spec.name}; `forge mcp test {spec.name}` shows what it offers.")
+    return 0
+
+
+def run_logout(words: list[str]) -> int:
+    reader = parser("mcp logout", LOGOUT_HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    from golem_forge.cli.mcp.known import NoServer, look
+    from golem_forge.mcp.client.oauth.login import logout
+
+    place = look(asked.program)
+    try:
+        spec = place.spec(asked.name)
+    except NoServer as absent:
+        complain("mcp logout", absent.message)
+        return 4
+    if not spec.is_http or not asyncio.run(logout(spec, place.home, url=_address(spec))):
+        complain("mcp logout", f"there was no login at '{spec.name}'.")
+        return 4
+    print(f"logged out of {spec.name}.")
+    return 0
+
+
+async def _log_in(place: Place, spec: ServerSpec) -> None:
+    """Raises ForgeError."""
+    from golem_forge.core.visible import visible
+    from golem_forge.mcp.client.oauth.login import login
+
+    def show(url: str) -> None:
+        print(f"open this page in a browser on this machine:\n\n  {visible(url)}\n", flush=True)
+
+    await login(spec, place.home, show_url=show, url=_address(spec))
+
+
+def _address(spec: ServerSpec) -> str:
+    """With its variables put in. Raises ForgeError for one that is not set."""
+    from golem_forge.config.mcp.expanding import expanded
+
+    def no_zone(name: str) -> str:
+        raise KeyError(name)
+
+    return expanded(spec.url, os.environ, zone=no_zone)
+
+
+def _why_none(spec: ServerSpec) -> str:
+    if not spec.is_http:
+        return "it is started as a program; only servers with a url have one"
+    return f"write `auth: oauth` for mcp.servers.{spec.name} in {spec.origin.partition(':')[0]}"

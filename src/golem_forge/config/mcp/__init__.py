@@ -1,0 +1,1 @@
+"""MCP servers as configured: forge.yaml, the person's config and `.mcp.json` together, strictly read."""

@@ -1,0 +1,144 @@
+"""`${NAME}`, `${NAME:-default}` and `${zone:x}` in a server's config, put in at spawn or connect and never before.
+
+Takes a spec, the environment and where zones stand inside the walls; gives what is started or sent, and the values that
+must not be seen again. Refuses an unset variable (`Unset`), anything else after `${` that is none of the three, and
+what no longer is an address or a header with the values in it. `$` without `{` is a plain character; a value is put in
+as it is and never read for further references. Threat: errors end in a status that everybody sees, so they name
+variables and never hold a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from golem_forge.config.mcp.address import url_problem
+from golem_forge.config.mcp.spec import Login, ServerSpec
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.visible import visible
+from golem_forge.events.credential_names import NOT, credential
+
+_REFERENCE: Final = re.compile(
+    r"\$\{(?:zone:(?P<zone>[^}]*)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
+)
+_LONGEST: Final = 1 << 20
+"""Characters that one text may become: a short one can name a long variable many times."""
+_SECRET: Final = 4
+"""Below this many characters a value is found in ordinary words."""
+_COPIED_SECRET: Final = 8
+"""The same for `pass_env`, which also copies `USER` and `TERM`."""
+_LINE_ENDS: Final = re.compile(r"[\r\n\0]")
+
+
+class Unset(ForgeError):
+    """A variable without a value and without a default."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"environment variable {name} is not set", code="VARIABLE_UNSET")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expanded:
+    """A server's config with every value in it; it is kept nowhere."""
+
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str]
+    """`pass_env` (the names that are set) and `env` over it."""
+    url: str = ""
+    headers: Mapping[str, str]
+    """With `Authorization` where the config says `bearer_env`."""
+    secrets: tuple[str, ...] = ()
+    """For the Redactor: the values of the environment in it."""
+
+    def __repr__(self) -> str:
+        return f"Expanded({len(self.args)} args, env {sorted(self.env)}, headers {sorted(self.headers)})"
+
+
+def expanded(text: str, environ: Mapping[str, str], *, zone: Callable[[str], str]) -> str:
+    """Raises Unset, or ForgeError for what cannot be understood; `zone` raises for one that the server lacks."""
+    return _Expansion(environ, zone).text(text)
+
+
+def expand_spec(spec: ServerSpec, environ: Mapping[str, str], zone: Callable[[str], str]) -> Expanded:
+    """`zone`: where a zone of the server stands inside its walls; asked only for zones that the spec gives it."""
+
+    def given(name: str) -> str:
+        if name not in spec.zones:
+            there = ", ".join(sorted(spec.zones)) or "none"
+            raise ForgeError(
+                f"${{zone:{visible(name[:80])}}}: this server was not given that zone (its zones: {there}); "
+                f"add it to `zones` of mcp.servers.{spec.name}",
+                code="ZONE_NOT_GIVEN",
+            )
+        return zone(name)
+
+    putting = _Expansion(environ, given)
+    args = tuple(putting.text(word) for word in spec.args)
+    copied = {name: environ[name] for name in spec.pass_env if name in environ}
+    env = copied | {name: putting.text(value) for name, value in spec.env.items()}
+    url = putting.text(spec.url)
+    headers = {name: putting.text(value) for name, value in spec.headers.items()}
+    if spec.auth.kind is Login.BEARER:
+        headers["Authorization"] = f"Bearer {putting.variable(spec.auth.variable)}"
+    if url and (why := url_problem(url)):
+        raise ForgeError(f"url: {why}", code="URL")
+    for name, value in headers.items():
+        if _LINE_ENDS.search(value) or not value.isascii():
+            raise ForgeError(f"headers.{name}: its value is not one line of plain characters", code="HEADER")
+    hidden = [value for value in putting.values if len(value.strip()) >= _SECRET]
+    for name, value in copied.items():
+        if len(value.strip()) >= (_COPIED_SECRET if credential(name) == NOT else _SECRET):
+            hidden.append(value)
+    return Expanded(args=args, env=env, url=url, headers=headers, secrets=tuple(dict.fromkeys(hidden)))
+
+
+class _Expansion:
+    """Puts values in, and remembers which ones came from the environment."""
+
+    def __init__(self, environ: Mapping[str, str], zone: Callable[[str], str]) -> None:
+        self._environ = environ
+        self._zone = zone
+        self.values: list[str] = []
+
+    def text(self, text: str) -> str:
+        made: list[str] = []
+        length = place = 0
+        while (start := text.find("${", place)) >= 0:
+            match = _REFERENCE.match(text, start)
+            if match is None:
+                raise _not_understood(text[start:])
+            made += (text[place:start], self._value(match))
+            length += len(made[-1]) + start - place
+            if length > _LONGEST:
+                raise ForgeError(f"a value with `${{…}}` in it becomes longer than {_LONGEST} characters", code="VALUE")
+            place = match.end()
+        made.append(text[place:])
+        return "".join(made)
+
+    def _value(self, match: re.Match[str]) -> str:
+        zone, name, default = match["zone"], match["name"], match["default"]
+        if zone is not None:
+            return self._zone(zone)
+        if default is not None and not self._environ.get(name):
+            return str(default)
+        return self.variable(name)
+
+    def variable(self, name: str) -> str:
+        if name not in self._environ:
+            raise Unset(name)
+        value = self._environ[name]
+        self.values.append(value)
+        return value
+
+
+def _not_understood(rest: str) -> ForgeError:
+    end = rest.find("}")
+    if end < 0:
+        return ForgeError("a `${` has no closing `}`", code="REFERENCE")
+    shown = visible(rest[: min(end + 1, 60)])
+    return ForgeError(
+        f"`{shown}` is not understood; there are ${{NAME}}, ${{NAME:-default}} and ${{zone:name}}", code="REFERENCE"
+    )

@@ -1,0 +1,1 @@
+"""What servers may ask during a call: forms, pages, completions, roots."""

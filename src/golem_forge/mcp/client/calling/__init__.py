@@ -1,0 +1,1 @@
+"""One call of a server: its turn, its clocks, its questions, its result."""

@@ -1,0 +1,1 @@
+"""From a config to a living connection, and back: one owner a server, one task a connection."""

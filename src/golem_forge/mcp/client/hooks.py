@@ -1,0 +1,100 @@
+"""Hooks: what the pool needs from above and may not import. Filled by `workers/`, by tests, by an embedder.
+
+Each is a callable with a default that fails closed: nobody is there, so nothing is agreed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.core.verdict import Verdict
+from golem_forge.mcp.client.state import ServerStatus
+from golem_forge.tools.context import ToolContext
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import Walls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormAnswer:
+    """What a person did with a form: `accept` (with values), `decline` or `cancel`."""
+
+    action: str = "cancel"
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A question of a server, headed by its name."""
+
+    server: str
+    message: str
+    fields: tuple[Mapping[str, Any], ...] = ()
+    """As `tools.fields.derive_fields` gives them."""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    """The requested schema; values are checked against it before they are sent."""
+    url: str = ""
+    """Instead of fields: a page that only the person opens."""
+    key: str = ""
+    """How the server itself calls this question, where it has a name for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingRequest:
+    server: str
+    messages: tuple[Mapping[str, Any], ...]
+    """`{role, content}` as MCP writes them."""
+    system_prompt: str = ""
+    max_tokens: int = 4096
+    """Already bounded."""
+    temperature: float | None = None
+    stop_sequences: tuple[str, ...] = ()
+    verdict: Verdict = Verdict.ASK
+    """What the config says: `preApproved` needs no card."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingAnswer:
+    text: str = ""
+    model: str = ""
+    stop_reason: str = "endTurn"
+    refused: str = ""
+    """Why there is none: a person denied it, nobody can be asked, the budget is spent."""
+
+
+async def _no_form(form: Form, ctx: ToolContext) -> FormAnswer:
+    return FormAnswer()
+
+
+async def _no_sampling(request: SamplingRequest, ctx: ToolContext) -> SamplingAnswer:
+    return SamplingAnswer(refused="nobody can be asked")
+
+
+async def _nobody_approves(spec: ServerSpec, card: str, diff: str) -> bool:
+    return False
+
+
+def _unheard(status: ServerStatus) -> None:
+    return None
+
+
+def _no_walls(spec: ServerSpec) -> Walls:
+    raise RuntimeError("this pool cannot start processes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    ask_form: Callable[[Form, ToolContext], Awaitable[FormAnswer]] = _no_form
+    """`ctx`: of the call on whose behalf the server asks."""
+    sample: Callable[[SamplingRequest, ToolContext], Awaitable[SamplingAnswer]] = _no_sampling
+    """Shows the card, asks the worker's model, counts its usage."""
+    approve_server: Callable[[ServerSpec, str, str], Awaitable[bool]] = _nobody_approves
+    """(spec, the card's text, diff to what was approved before or empty) → a person said yes."""
+    can_ask: Callable[[], bool] = lambda: False
+    """Whether anybody is there to answer a card."""
+    tell: Callable[[ServerStatus], None] = _unheard
+    walls_for: Callable[[ServerSpec], Walls] = _no_walls
+    """Walls around exactly the zones the spec names, with its modes. Raises ForgeError for a zone it cannot have."""

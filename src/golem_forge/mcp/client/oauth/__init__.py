@@ -1,0 +1,1 @@
+"""Logging in to a server over HTTP, and staying so."""

@@ -1,0 +1,195 @@
+"""Pool: the servers of one session. One failing server never affects another.
+
+Nothing is started that a cached manifest makes needless; the first use starts it. `begin` never waits. What a server
+does wrong ends in a call's Finished or a ForgeError that names the server; `aclose` ends every process, at once and
+together. Importing this costs nothing of the SDK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.finished import Finished
+from golem_forge.core.visible import visible
+from golem_forge.events.redaction import Redactor
+from golem_forge.mcp.client.calling.call import ask, call_tool
+from golem_forge.mcp.client.connecting.opening import Opener
+from golem_forge.mcp.client.connecting.owner import Around, Owner
+from golem_forge.mcp.client.definitions.definition import Listing, RemoteTool
+from golem_forge.mcp.client.definitions.manifest import Manifest
+from golem_forge.mcp.client.hooks import Hooks
+from golem_forge.mcp.client.state import ServerStatus, State
+from golem_forge.tools.context import ToolContext
+
+if TYPE_CHECKING:
+    from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+    from golem_forge.mcp.client.trust.trust_book import TrustBook
+
+
+class Pool:
+    def __init__(
+        self,
+        specs: Mapping[str, ServerSpec],
+        *,
+        home: ForgeHome,
+        redactor: Redactor,
+        environ: Mapping[str, str],
+        hooks: Hooks,
+        book: TrustBook,
+        cache: ManifestCache,
+        session_id: str = "",
+    ) -> None:
+        """Nothing happens before `begin`, which needs a running loop, as all that awaits."""
+        self._book = book
+        self._around = Around(
+            opener=Opener(home=home, redactor=redactor, environ=environ, hooks=hooks),
+            hooks=hooks,
+            book=book,
+            cache=cache,
+            changed=self._changed,
+        )
+        self._owners = {name: Owner(spec, self._around) for name, spec in sorted(specs.items())}
+        self._leaving: set[Owner] = set()
+        """No longer in the config, and not yet gone."""
+        self._version = 0
+        self._stamp = book.stamp
+        self._closed = False
+        self.session_id = session_id
+
+    # What is known
+
+    @property
+    def specs(self) -> Mapping[str, ServerSpec]:
+        return {name: owner.spec for name, owner in self._owners.items()}
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._owners)
+
+    @property
+    def version(self) -> int:
+        """Grows whenever a listing, a state or a held tool changes, also by an answer given in another session."""
+        stamp = self._book.stamp
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._version += 1
+        return self._version
+
+    def _changed(self) -> None:
+        self._version += 1
+
+    def status(self, name: str) -> ServerStatus:
+        return self._owner(name).standing.status()
+
+    def statuses(self) -> tuple[ServerStatus, ...]:
+        return tuple(owner.standing.status() for owner in self._owners.values())
+
+    def listing(self, name: str) -> Listing | None:
+        """Live, or from the manifest; always held against the pins."""
+        return self._owner(name).offered.listing
+
+    def manifest(self, name: str) -> Manifest | None:
+        return self._owner(name).offered.manifest
+
+    def _owner(self, name: str) -> Owner:
+        owner = self._owners.get(name)
+        if owner is None:
+            raise ForgeError(f"MCP server not found: {visible(name[:100])}", code="SERVER_NOT_FOUND")
+        return owner
+
+    # Beginning and ending
+
+    def begin(self) -> None:
+        for owner in self._owners.values():
+            owner.begin()
+
+    async def required_ready(self) -> None:
+        """Raises ForgeError for the first required server that cannot be used; waits `connect_timeout` at most."""
+        required = [owner for owner in self._owners.values() if owner.spec.required and owner.spec.enabled]
+        results = await asyncio.gather(*map(_linked, required), return_exceptions=True)
+        for owner, result in zip(required, results, strict=True):
+            if isinstance(result, ForgeError):
+                text = f"required MCP server '{owner.spec.name}' is not available: {result.message}"
+                raise ForgeError(text, status=result.status, code=result.code)
+            if isinstance(result, BaseException):
+                raise result
+
+    async def settled(self, name: str) -> None:
+        """Connected and listed. Raises ForgeError with what its state says."""
+        owner = self._owner(name)
+        if owner.standing.state is State.PENDING:
+            await owner.card.answered()
+        await owner.link()
+
+    def approve(self, name: str) -> None:
+        self._owner(name).approve("person")
+
+    async def reconnect(self, name: str) -> None:
+        await self._owner(name).reconnect()
+
+    async def replace(self, specs: Mapping[str, ServerSpec]) -> None:
+        """An edited config: what changed or went is ended, what is new or other begins. The rest is not touched."""
+        kept = {name: owner for name, owner in self._owners.items() if name in specs and owner.takes(specs[name])}
+        gone = [owner for name, owner in self._owners.items() if name not in kept]
+        fresh = {name: Owner(spec, self._around) for name, spec in specs.items() if name not in kept}
+        self._owners = dict(sorted((kept | fresh).items()))
+        self._changed()
+        self._leaving.update(gone)
+        await _closed(gone)
+        self._leaving.difference_update(gone)
+        if self._closed:
+            await _closed(fresh.values())
+            return
+        for owner in fresh.values():
+            owner.begin()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await _closed([*self._owners.values(), *self._leaving])
+
+    # Calls
+
+    async def call(self, tool: RemoteTool, args: Mapping[str, Any], ctx: ToolContext) -> Finished:
+        """Never raises for what the server does."""
+        return await call_tool(self._owner(tool.server), tool, args, ctx)
+
+    async def list_resources(self, name: str, cursor: str | None, ctx: ToolContext) -> dict[str, Any]:
+        return await self._listed(name, "resources/list", "resources", cursor, ctx)
+
+    async def list_resource_templates(self, name: str, cursor: str | None, ctx: ToolContext) -> dict[str, Any]:
+        return await self._listed(name, "resources/templates/list", "resourceTemplates", cursor, ctx)
+
+    async def _listed(
+        self, name: str, method: str, member: str, cursor: str | None, ctx: ToolContext
+    ) -> dict[str, Any]:
+        owner = self._owner(name)
+        manifest = owner.offered.manifest
+        if manifest is not None and not manifest.has_resources:
+            return {member: []}  # it never said that it has any: nothing is started for that
+        return await ask(owner, method, {} if cursor is None else {"cursor": cursor}, ctx)
+
+    async def read_resource(self, name: str, uri: str, ctx: ToolContext) -> dict[str, Any]:
+        return await ask(self._owner(name), "resources/read", {"uri": uri}, ctx)
+
+    async def list_prompts(self, name: str) -> tuple[Any, ...]:
+        """Raw entries, as last listed; a server that nobody has listed yet is connected to."""
+        owner = self._owner(name)
+        if owner.offered.manifest is None:
+            await owner.link()
+        return owner.offered.manifest.prompts if owner.offered.manifest is not None else ()
+
+    async def get_prompt(self, name: str, prompt: str, args: Mapping[str, str], ctx: ToolContext) -> dict[str, Any]:
+        return await ask(self._owner(name), "prompts/get", {"name": prompt, "arguments": dict(args)}, ctx)
+
+
+async def _linked(owner: Owner) -> None:
+    await owner.card.answered(within=owner.spec.connect_timeout)
+    await owner.link()
+
+
+async def _closed(owners: Iterable[Owner]) -> None:
+    await asyncio.gather(*(owner.close() for owner in owners))

@@ -1,0 +1,1 @@
+"""Resources as native tools, prompts as commands."""

@@ -1,0 +1,1 @@
+"""How messages reach a server: a child in walls (`stdio`) or HTTP (`http`), and what became of each request."""

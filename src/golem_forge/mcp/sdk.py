@@ -1,0 +1,150 @@
+"""The official SDK as the client side uses it: the one place that imports it there.
+
+It costs most of a second, so this module is imported inside the functions that need it, when the first server is used.
+Nothing private of the SDK is named anywhere else: what the session does not offer openly is wrapped here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._probe import negotiate_auto
+from mcp.client._transport import Transport, TransportStreams
+from mcp.client.auth import (
+    OAuthClientProvider,
+    OAuthFlowError,
+    OAuthRegistrationError,
+    OAuthTokenError,
+    TokenStorage,
+)
+from mcp.client.auth.utils import extract_scope_from_www_auth, union_scopes
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ErrorData,
+    Implementation,
+    InputRequiredResult,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    ListRootsResult,
+    Root,
+    SamplingMessage,
+    TextContent,
+    jsonrpc_message_adapter,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+__all__ = [
+    "CONNECTION_CLOSED",
+    "HEADER_MISMATCH",
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "METHOD_NOT_FOUND",
+    "MODERN_PROTOCOL_VERSIONS",
+    "AuthorizationCodeResult",
+    "CallOptions",
+    "ClientMessageMetadata",
+    "ClientRequestContext",
+    "ClientSession",
+    "CreateMessageRequestParams",
+    "CreateMessageResult",
+    "DispatchContext",
+    "Dispatcher",
+    "ElicitRequestFormParams",
+    "ElicitRequestParams",
+    "ElicitRequestURLParams",
+    "ElicitResult",
+    "ErrorData",
+    "Implementation",
+    "InputRequiredResult",
+    "JSONRPCDispatcher",
+    "JSONRPCError",
+    "JSONRPCMessage",
+    "JSONRPCNotification",
+    "JSONRPCRequest",
+    "JSONRPCResponse",
+    "ListRootsResult",
+    "ListenNotSupportedError",
+    "MCPError",
+    "MemoryObjectReceiveStream",
+    "MemoryObjectSendStream",
+    "OAuthClientInformationFull",
+    "OAuthClientMetadata",
+    "OAuthClientProvider",
+    "OAuthFlowError",
+    "OAuthMetadata",
+    "OAuthRegistrationError",
+    "OAuthToken",
+    "OAuthTokenError",
+    "OnNotify",
+    "OnNotifyIntercept",
+    "OnRequest",
+    "ProtectedResourceMetadata",
+    "Root",
+    "SamplingMessage",
+    "SessionMessage",
+    "SubscriptionLost",
+    "TextContent",
+    "TokenStorage",
+    "Transport",
+    "TransportStreams",
+    "ValidationError",
+    "anyio",
+    "extract_scope_from_www_auth",
+    "find_invalid_x_mcp_header",
+    "httpx2",
+    "jsonrpc_message_adapter",
+    "listen",
+    "mcp_param_headers",
+    "negotiate_auto",
+    "stamp",
+    "streamable_http_client",
+    "types",
+    "union_scopes",
+    "x_mcp_header_map",
+]
+
+
+def stamp(session: ClientSession, data: dict[str, Any], options: CallOptions) -> None:
+    """Puts on a request what its era wants on every one: the version header, and in the new era the envelope.
+
+    The session does this only inside its typed methods, which refuse a whole list for one sloppy entry and drop what
+    they do not know; we send requests raw and check the answers ourselves.
+    """
+    session._stamp(data, options)

@@ -1,0 +1,140 @@
+"""GuestApproval: an `ask` becomes a form that the client's person answers. One per guest, with the guest's memory.
+
+Unlike a session's own controller it never lets two calls share one question: an answer counts for the call it was
+given to, and `session` keeps that exact call for this client alone, never as a rule that others would profit from.
+Refuses what nobody can be asked about with the text that says how to allow it. Silence and dismissal are no yes, and
+no denial by a person either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.core.decision import AnsweredBy, Decision
+from golem_forge.core.verdict import Status
+from golem_forge.core.visible import visible
+from golem_forge.mcp.server.served_call import ANSWER_SECONDS, Question, Reply, ServedCalls
+from golem_forge.policy.answers import Answer, denied
+from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.desk import Waiting
+from golem_forge.policy.offers import Offer
+from golem_forge.policy.request import ApprovalRequest
+
+MOST_SHOWN: Final = 256 * 1024
+"""A question that is longer is not asked: nobody may agree to what was cut."""
+_EXACT: Final = Offer(id="exact:session", label="this exact call, this session", scope="session", exact=True)
+_FORM: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "approve": {
+            "type": "boolean",
+            "title": "Approve",
+            "description": "Whether this call may run.",
+            "default": False,
+        },
+        "remember": {
+            "type": "string",
+            "title": "Remember",
+            "description": "once: this call only. session: the same call may run again without a question.",
+            "enum": ["once", "session"],
+            "default": "once",
+        },
+    },
+    "required": ["approve"],
+}
+
+
+class GuestApproval(ApprovalController):
+    def __init__(self, mode: ApprovalMode, calls: ServedCalls, timeout: float | None = None) -> None:
+        """`timeout`: seconds a question stays open, if that is less than a client has anyway."""
+        super().__init__(mode, _never_called)
+        self._calls = calls
+        self._seconds = min(timeout or ANSWER_SECONDS, ANSWER_SECONDS)
+
+    async def approve(self, decision: Decision, tool: str, wait: Callable[[], Waiting]) -> Answer:
+        by_itself = self.mode in (ApprovalMode.APPROVE_ALL, ApprovalMode.AUTO_DENY)
+        if by_itself or self.memory.granted(decision.fingerprint):
+            return await super().approve(decision, tool, wait)
+        waiting = wait()
+        answer = await self._ask(waiting, tool)
+        if not answer.approved and answer.by is AnsweredBy.PERSON:
+            self.memory.deny(decision.fingerprint)
+        return answer
+
+    async def _ask(self, waiting: Waiting, tool: str) -> Answer:
+        request = waiting.request
+        call = self._calls.asked_in(request)
+        if call is None or not call.abilities.forms:
+            return denied(cannot_ask(tool))
+        text = card_text(request)
+        if len(text) > MOST_SHOWN:
+            return denied(f"'{tool}' needs approval and is too large to be shown; allow it with a rule in rules.yaml")
+        reply = await call.ask(Question(text, _FORM), self._seconds)
+        if waiting.signal:
+            return denied("Interrupted before it was approved.", status=Status.INTERRUPTED)
+        return read_reply(reply)
+
+
+class OnceApproval(GuestApproval):
+    """For what is done on behalf of several clients: each question goes to the one whose call it is, and no answer is
+    kept for another."""
+
+    async def _ask(self, waiting: Waiting, tool: str) -> Answer:
+        return replace(await super()._ask(waiting, tool), choice=None)
+
+
+def cannot_ask(tool: str) -> str:
+    return f"'{tool}' needs approval and this client cannot ask; allow it with a rule in rules.yaml"
+
+
+def read_reply(reply: Reply) -> Answer:
+    """Only `approve: true` in an accepted form is a yes."""
+    if reply.action == "decline" or (reply.action == "accept" and reply.content.get("approve") is not True):
+        return Answer(approved=False, message="Denied by the user.")
+    if reply.action != "accept":
+        return denied("The question was not answered; the call was not run.")
+    keep = reply.content.get("remember") == "session"
+    return Answer(approved=True, choice=_EXACT if keep else None)
+
+
+def card_text(request: ApprovalRequest) -> str:
+    """The request in lines, whole: nothing is cut, since what is cut could be what matters.
+
+    Threat: a command or a description that goes on with `Risk: low` in a line of its own. What others wrote has a bar
+    before each of its lines, or is one line; only Forge's own words begin at the margin.
+    """
+    lines = [f"Approve '{request.tool}'? {_one_line(request.description)}", "", "Arguments:"]
+    lines += _barred(_arguments(request))
+    if request.payload and request.payload != _arguments(request):
+        lines += ["", *_barred(request.payload)]
+    if request.effects:
+        lines += ["", "Effects:", *(line for effect in request.effects for line in _barred(str(effect)))]
+    reasons = f" ({_one_line('; '.join(request.risk_reasons))})" if request.risk_reasons else ""
+    lines += ["", f"Risk: {request.risk}{reasons}"]
+    lines += [f"Asked because: {_one_line(request.why)}"] if request.why else []
+    lines += ["", "Changed since it was approved:", *_barred(request.changed)] if request.changed else []
+    lines += ["", *_barred(request.diff)] if request.diff else []
+    lines += [f"Warning: {_one_line(warning)}" for warning in request.warnings]
+    if request.previously_denied:
+        lines.append(f"Denied before in this session: {request.previously_denied}")
+    return "\n".join(lines)
+
+
+def _barred(text: str) -> list[str]:
+    return [f"  | {line}" for line in text.splitlines()]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _arguments(request: ApprovalRequest) -> str:
+    return visible(json.dumps(request.args, indent=2, ensure_ascii=False, default=str))
+
+
+def _never_called(request: ApprovalRequest) -> dict[str, Any]:
+    return {"approved": False}

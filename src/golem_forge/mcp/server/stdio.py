@@ -1,0 +1,177 @@
+"""`forge mcp serve` over stdin and stdout: one client, one line for each message, nothing else on stdout.
+
+While it serves, descriptor 1 leads to stderr and 0 to nothing: a stray print or a child cannot break a frame. The end
+of stdin, SIGTERM and SIGINT end every call and every child; the exit code is 0. A line over 4 MiB is refused.
+
+Threat: a client that sends and never reads; while too many answers wait for it, no more of what it sends is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.mcp.server.host import Host
+from golem_forge.tools.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from golem_forge.mcp.server.sdk import MemoryObjectReceiveStream, MemoryObjectSendStream, SessionMessage
+
+MOST_LINE_BYTES: Final = 4 << 20
+_CHUNK: Final = 1 << 16
+_LAST_WORDS_SECONDS: Final = 0.3
+MOST_UNREAD: Final = 256
+"""Messages that wait to be written; more than a client can have calls under way."""
+_CROWDED_LOOK_SECONDS: Final = 0.02
+_STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    read: int
+    write: int
+
+
+async def serve_stdio(host: Host, pipes: Pipes | None = None) -> int:
+    """Until stdin ends or a signal comes. `pipes`: instead of this process's own stdin and stdout."""
+    from golem_forge.mcp.server.sdk import anyio
+    from golem_forge.mcp.server.service import Service
+
+    service = Service(host)
+    with _own_pipes() if pipes is None else contextlib.nullcontext(pipes) as used:
+        try:
+            async with anyio.create_task_group() as together, service.running(), _messages(used) as (read, write):
+                with until_signalled(together.cancel_scope.cancel):
+                    await service.server.run(read, write, service.server.create_initialization_options())
+                    together.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await host.aclose()
+    return 0
+
+
+@contextlib.contextmanager
+def _own_pipes() -> Iterator[Pipes]:
+    sys.stdout.flush()
+    read, write = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    try:
+        yield Pipes(read, write)
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()  # what was printed meanwhile follows the rest to stderr
+        os.dup2(write, 1)  # neither is closed: a thread may still use it, and would get another file's
+
+
+@contextlib.contextmanager
+def until_signalled(stop: Callable[[], object]) -> Iterator[None]:
+    """Runs `stop` on the loop when this process is told to end."""
+    loop = asyncio.get_running_loop()
+    heard = []
+    for number in _STOPS:
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not the main thread
+            loop.add_signal_handler(number, stop)
+            heard.append(number)
+    try:
+        yield
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.asynccontextmanager
+async def _messages(
+    pipes: Pipes,
+) -> AsyncIterator[
+    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+]:
+    from golem_forge.mcp.server.sdk import SessionMessage, anyio
+
+    to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, from_us = anyio.create_memory_object_stream[SessionMessage](0)
+    reading = asyncio.get_running_loop().create_task(_read_lines(pipes.read, to_us, write.clone()))
+    writing = asyncio.get_running_loop().create_task(_write_lines(pipes.write, from_us))
+    try:
+        yield read, write
+    finally:
+        write.close()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({writing}, timeout=_LAST_WORDS_SECONDS)  # a client that does not read is not waited for
+        reading.cancel()
+        writing.cancel()
+
+
+async def _read_lines(
+    descriptor: int,
+    to_us: MemoryObjectSendStream[SessionMessage | Exception],
+    to_client: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    from golem_forge.mcp.server.sdk import SessionMessage, anyio, types
+
+    async def refuse(why: str) -> None:
+        error = types.ErrorData(code=types.PARSE_ERROR, message=why)
+        await to_client.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error)))
+
+    async def hand_over(line: bytes) -> None:
+        if len(line) > MOST_LINE_BYTES:
+            await refuse(f"a message may have {MOST_LINE_BYTES >> 20} MiB")
+        elif line.strip():
+            try:
+                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                await refuse("not a JSON-RPC message")
+            else:
+                await to_us.send(SessionMessage(message))
+
+    async def has_room() -> bool:
+        """False: it never will have, since the client has hung up."""
+        while to_client.statistics().tasks_waiting_send > MOST_UNREAD:
+            if _hung_up(descriptor):
+                return False
+            await anyio.sleep(_CROWDED_LOOK_SECONDS)
+        return True
+
+    held = b""
+    async with to_us, to_client:
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            while chunk := await run_in_thread(lambda: os.read(descriptor, _CHUNK)):
+                *lines, held = (held + chunk).split(b"\n")
+                for line in lines:
+                    if not await has_room():
+                        return
+                    await hand_over(line)
+                held = held[: MOST_LINE_BYTES + 1]  # what is too long is known to be, without its rest
+
+
+async def _write_lines(descriptor: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async with from_us:
+        async for message in from_us:
+            line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            try:
+                await run_in_thread(partial(_write_whole, descriptor, line))
+            except OSError:
+                return
+
+
+def _hung_up(descriptor: int) -> bool:
+    """Also while there is something left to read."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return bool(poll.poll(0))
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]

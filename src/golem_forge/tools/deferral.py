@@ -1,0 +1,139 @@
+"""Deferral: which definitions a model is sent when there are too many for every request.
+
+Takes the tools a model may use, in catalog order, and what the config says; gives those that are always sent and those
+that wait to be found. A deferred tool is not sent and is callable all the same. What is sent grows at its end only, so
+that the bytes before it, which a provider has cached, stay equal; the two moments when it cannot are told here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import chain
+from typing import Final
+
+from golem_forge.config.mcp.spec import Deferral
+from golem_forge.tools.definition_check import schema_problem
+from golem_forge.tools.json_values import compact
+from golem_forge.tools.tool import SourceKind, Tool
+
+MOST_LOADED: Final = 100
+MOST_LOADED_TOKENS: Final = 32_000
+"""Threat: a server whose schemas are huge would fill the context with a few searches."""
+_BYTES_PER_TOKEN: Final = 4
+_USERS: Final = "user tools"
+
+IsUsers = Callable[[Tool], bool]
+"""Whether a custom tool is one of the person's own, not one that a worker's file or an embedder names."""
+AlwaysLoaded = Callable[[str], tuple[str, ...]]
+"""Server → globs of raw names that its config wants sent always."""
+
+
+def definition_tokens(tool: Tool) -> float:
+    """Bytes ÷ 4 of its definition as JSON; nothing for one that cannot be offered."""
+    if schema_problem(tool):
+        return 0
+    written = compact({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
+    return len(written.encode("utf-8", "replace")) / _BYTES_PER_TOKEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divided:
+    """What is sent always, and what may be deferred; both in catalog order."""
+
+    always: tuple[Tool, ...]
+    waiting: Mapping[str, Tool]
+    """By name."""
+
+    def loaded(self, names: Iterable[str]) -> tuple[Tool, ...]:
+        """In the order of the names; one that is gone is left out, and is there again when it comes back."""
+        return tuple(self.waiting[name] for name in names if name in self.waiting)
+
+
+def divided(tools: Iterable[Tool], settings: Deferral, is_users: IsUsers, always_loaded: AlwaysLoaded) -> Divided:
+    always: list[Tool] = []
+    waiting: dict[str, Tool] = {}
+    for tool in tools:
+        if _comes_from_outside(tool, is_users) and not _is_wanted(tool, settings.always_load, always_loaded):
+            waiting[tool.name] = tool
+        else:
+            always.append(tool)
+    return Divided(always=tuple(always), waiting=waiting)
+
+
+def _comes_from_outside(tool: Tool, is_users: IsUsers) -> bool:
+    if tool.source is SourceKind.MCP:
+        return True
+    # one that stands in the place of a native tool is as needed as that one
+    return tool.source is SourceKind.CUSTOM and not tool.shadows and is_users(tool)
+
+
+def _is_wanted(tool: Tool, globs: tuple[str, ...], always_loaded: AlwaysLoaded) -> bool:
+    remote = tool.remote
+    names = (tool.name,) if remote is None else (tool.name, f"{remote.server}__{remote.tool}")
+    if any(fnmatchcase(name, glob) for name in names for glob in globs):
+        return True
+    return remote is not None and any(fnmatchcase(remote.tool, glob) for glob in always_loaded(remote.server))
+
+
+class Threshold:
+    """Whether definitions are too many. Once they are, they count as too many until they would fit into half of each
+    limit: a catalog that moves around a limit must not change the bytes of every other request."""
+
+    def __init__(self) -> None:
+        self._passed = False
+        self._settings: Deferral | None = None
+
+    def passed(self, tools: Sequence[Tool], settings: Deferral) -> bool:
+        if settings != self._settings:
+            self._settings, self._passed = settings, False
+        share = 0.5 if self._passed else 1.0
+        self._passed = _exceeds(tools, settings.above * share, settings.tokens * share)
+        return self._passed
+
+
+def _exceeds(tools: Sequence[Tool], most: float, most_tokens: float) -> bool:
+    if len(tools) > most:  # without a look at them: five thousand schemas are not built to be counted
+        return True
+    total = 0.0
+    for tool in tools:
+        total += definition_tokens(tool)
+        if total > most_tokens:
+            return True
+    return False
+
+
+def loaded_with(before: Sequence[str], found: Iterable[Tool], waiting: Mapping[str, Tool]) -> tuple[str, ...]:
+    """The loaded names once `found` are loaded too, at the end. Where that would be too much, the oldest go, down to
+    half of what may be loaded, so that it is long until they have to go again."""
+    new: dict[str, Tool] = {}
+    tokens = 0.0
+    for tool in found:
+        if tool.name in waiting and tool.name not in before and tool.name not in new:
+            cost = definition_tokens(tool)
+            if len(new) < MOST_LOADED // 2 and tokens + cost <= MOST_LOADED_TOKENS:
+                new[tool.name] = tool
+                tokens += cost
+    kept = {name: definition_tokens(waiting[name]) if name in waiting else 0.0 for name in before}
+    if len(kept) + len(new) > MOST_LOADED or sum(kept.values()) + tokens > MOST_LOADED_TOKENS:
+        while kept and (
+            len(kept) + len(new) > MOST_LOADED // 2 or sum(kept.values()) + tokens > MOST_LOADED_TOKENS / 2
+        ):
+            del kept[next(iter(kept))]
+    return tuple(chain(kept, new))
+
+
+def sources(tools: Iterable[Tool]) -> dict[str, int]:
+    """Where tools come from (`mcp github`; the person's own last), and how many from each."""
+    counted: dict[str, int] = {}
+    for tool in tools:
+        source = source_of(tool)
+        counted[source] = counted.get(source, 0) + 1
+    return dict(sorted(counted.items(), key=lambda each: (each[0] == _USERS, each[0])))
+
+
+def source_of(tool: Tool) -> str:
+    if tool.source is not SourceKind.MCP:
+        return _USERS
+    return f"mcp {tool.remote.server if tool.remote is not None else tool.name.partition('__')[0]}"

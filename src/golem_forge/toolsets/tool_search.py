@@ -1,0 +1,98 @@
+"""`tool_search`: finds tools that a model was not sent, and loads them for its next request.
+
+It is there only while something is deferred, so it belongs to no toolset: `workers.deferring` makes one for a worker
+and says where to look. What it finds is what a call would reach: there is one catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge._version import __version__
+from golem_forge.tools.tool import SourceKind, Tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+TOOL_SEARCH: Final = "tool_search"
+_MOST_FOUND: Final = 20
+_FOUND: Final = 5
+_LONGEST_QUERY: Final = 500
+_MOST_NAMED: Final = 40
+_DESCRIPTION: Final = (
+    "Find a tool that is not in your list, and load it: it is in your list from your next turn on. Say in a few words "
+    "what it should do, or give its name. There are: {sources}."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    tools: Sequence[Tool]
+    """Best first; they are loaded."""
+    total: int
+    """How many tools match at all."""
+    sources: Mapping[str, int]
+    """What there is to search, for a query that finds nothing."""
+
+
+Find = Callable[[str, int], Search]
+
+
+def create_tool_search_tool(find: Find, sources: Mapping[str, int]) -> Tool:
+    """`find`: (query, limit) → what was found and loaded; `sources`: what there is to search, and how many tools."""
+
+    def search(args: dict[str, Any]) -> dict[str, Any]:
+        found = find(args["query"], args.get("limit", _FOUND))
+        shown: dict[str, Any] = {
+            "tools": [
+                {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
+                for tool in found.tools
+            ],
+            "total": found.total,
+        }
+        if not found.tools:
+            shown["sources"] = [{"source": name, "tools": count} for name, count in found.sources.items()]
+        return shown
+
+    return Tool(
+        TOOL_SEARCH,
+        _DESCRIPTION.format(sources=_counted(sources)),
+        input_schema=_arguments,
+        execute=search,
+        label="Search tools",
+        category="Tools",
+        effects=(),
+        read_only=True,
+        inline=True,
+        source=SourceKind.NATIVE,
+        code_digest=__version__,
+    )
+
+
+def _counted(sources: Mapping[str, int]) -> str:
+    """Never the tools: the text must stay short, and what servers write has no place in it."""
+    named = [f"{name}: {count} {'tool' if count == 1 else 'tools'}" for name, count in sources.items()]
+    more = len(named) - _MOST_NAMED
+    return "; ".join(named[:_MOST_NAMED] + ([f"{more} more sources"] if more > 0 else []))
+
+
+def _arguments() -> type[BaseModel]:
+    from typing import Annotated
+
+    from pydantic import AfterValidator, ConfigDict, Field, create_model
+    from pydantic_core import PydanticCustomError
+
+    def says_something(query: str) -> str:
+        if not query.strip():
+            raise PydanticCustomError("query", "must not be empty: say what the tool should do, or its name")
+        return query
+
+    text = "What the tool should do, in a few words, or its name."
+    return create_model(
+        TOOL_SEARCH,
+        __config__=ConfigDict(extra="forbid"),
+        query=(Annotated[str, AfterValidator(says_something)], Field(max_length=_LONGEST_QUERY, description=text)),
+        limit=(int, Field(default=_FOUND, ge=1, le=_MOST_FOUND, description="How many tools at most.")),
+    )

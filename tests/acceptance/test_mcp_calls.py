@@ -1,0 +1,540 @@
+"""mcp.md §17, 14–21: what a call may take, what comes back, what a server may ask meanwhile, and lists without end."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.acceptance.mcp_bench import FORGE, Forms, McpBench, offered, pool_of, settled, until
+from tests.mcp import foreign
+from tests.ui.terminal.screen import CTRL_C, CTRL_D, Terminal
+
+from golem_forge.core.call import ToolCall
+from golem_forge.tools.mcp_results import to_mcp
+
+SLOW = "trigger-long-running-operation"
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+def everything(bench: McpBench, **keys: Any) -> dict[str, Any]:
+    return bench.theirs(foreign.everything(), **keys)
+
+
+def begin(bench: McpBench, **servers: Mapping[str, Any]) -> None:
+    """The program names them; a person trusts it and has approved them."""
+    bench.yaml(servers)
+    bench.approve()
+    bench.trust()
+
+
+# ---- time
+
+
+async def test_case_14_progress_keeps_a_call_alive_and_silence_ends_it(mcp_bench: McpBench) -> None:
+    """Longer than `idle_timeout` with progress: success, and it is shown. Without: `timeout` naming the idle limit.
+    `total_timeout` ends it whatever it says. (Seconds as 20, 5 and 8 in the case: 4, 2 and 3 here.)"""
+    trusted = {"trust": "trusted"}  # its readers run side by side
+    begin(
+        mcp_bench,
+        patient=everything(mcp_bench, idle_timeout=2, **trusted),
+        hurried=everything(mcp_bench, total_timeout=3, **trusted),
+    )
+    calls = [
+        ToolCall(f"patient__{SLOW}", {"duration": 4, "steps": 16}),
+        ToolCall(f"patient__{SLOW}", {"duration": 4, "steps": 1}),
+        ToolCall(f"hurried__{SLOW}", {"duration": 10, "steps": 40}),
+    ]
+    progress: list[Any] = []
+    async with mcp_bench.session() as session:
+        await settled(session)
+        session.bus.on("toolProgress", lambda event: progress.append(event.data))
+        kept_busy, silent, too_long = await session.batch(calls, mode="parallel")
+        shown = [(told.progress, told.total) for told in progress if told.tool_call_id == calls[0].id]
+        assert kept_busy.ok and "completed" in kept_busy.text, kept_busy.error
+        assert shown == [(step, 16) for step in range(1, 17)]
+        assert (silent.status, silent.error) == ("timeout", "no progress from patient for 2 seconds")
+        assert 1900 < silent.duration_ms < 3500
+        assert (too_long.status, too_long.error) == ("timeout", "hurried did not finish within 3 seconds")
+        assert 2900 < too_long.duration_ms < 4500
+        assert any(told.tool_call_id == calls[2].id for told in progress), "it was not silent"
+        for server in ("patient", "hurried"):
+            assert (await session.call(f"{server}__echo", {"message": "still"})).text == "Echo: still"
+
+
+async def test_case_14_the_time_a_person_takes_counts_for_neither_clock(mcp_bench: McpBench) -> None:
+    begin(mcp_bench, asker=mcp_bench.ours("asker.py", "legacy", idle_timeout=0.5, total_timeout=0.7))
+    async with mcp_bench.session(person=False, approval_callback=mcp_bench.cards) as session:
+        await settled(session)
+        leave = session.tree.ui.attach("person")
+        answers = session.tree.bus
+
+        def later(event: Any) -> None:
+            answer = {"requestId": event.data.request_id, "action": "accept", "values": {"city": "Rome"}}
+            asyncio.get_running_loop().call_later(1.2, answers.emit, "formResponse", answer)
+
+        answers.on("formRequired", later)
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+        params = {"message": "Which city?", "requestedSchema": schema}
+        outcome = await session.call("asker__ask", {"method": "elicitation/create", "params": params})
+        assert outcome.ok and "Rome" in outcome.text, outcome.error
+        leave()
+
+
+async def test_case_15_an_interrupt_ends_the_call_and_not_the_connection(mcp_bench: McpBench) -> None:
+    """`interrupted` in < 1 s; the next call on the same connection works, on the same process."""
+    begin(mcp_bench, echo=mcp_bench.ours("echo.py", env={"ECHO_LOG": "/workspace/log"}))
+    async with mcp_bench.session() as session:
+        await settled(session)
+        pid = (await session.call("echo__pid")).text
+        running = asyncio.create_task(session.call("echo__sleep", {"seconds": 20, "progress": True}))
+        told: list[Any] = []
+        session.bus.on("toolProgress", told.append)
+        await until(lambda: told, "progress")
+        start = time.monotonic()
+        session.interrupt()
+        outcome = await running
+        assert (outcome.status, time.monotonic() - start < 1.0) == ("interrupted", True)
+        session.reset()
+        assert (await session.call("echo__pid")).text == pid
+        assert mcp_bench.starts() == 1
+        sleeping = [said["id"] for said in mcp_bench.log() if said.get("params", {}).get("name") == "sleep"]
+        cancelled = [said for said in mcp_bench.log() if said.get("method") == "notifications/cancelled"]
+        assert [said["params"]["requestId"] for said in cancelled] == sleeping
+
+
+def chat(bench: McpBench, turns: list[dict[str, Any]]) -> Terminal:
+    """`forge` at a terminal: a conversation with a model that says these turns, and every server."""
+    front = {"name": "main", "mode": "chat", "model": "scripted:script.yaml", "toolsets": {"mcp": {"servers": ["*"]}}}
+    (bench.workspace / "script.yaml").write_text(json.dumps({"turns": turns}))
+    (bench.workspace / "main.worker").write_text(f"---\n{json.dumps(front)}\n---\nYou are main.\n")
+    bench.trust()
+    return Terminal([FORGE], cwd=bench.workspace, env=bench.environ())
+
+
+def journal(bench: McpBench) -> list[dict[str, Any]]:
+    [file] = (bench.home.path / "sessions").glob("*.jsonl")
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_case_15_ctrl_c_at_a_terminal(mcp_bench: McpBench) -> None:
+    """The same for whoever sits before `forge run`: the turn ends, the conversation and the server go on."""
+    begin(mcp_bench, every=everything(mcp_bench, approval={"default": "preApproved"}))
+    slow = {"tool": f"every__{SLOW}", "args": {"duration": 20, "steps": 40}}
+    turns = [
+        {"calls": [slow]},
+        {"calls": [{"tool": "every__echo", "args": {"message": "again"}}]},
+        {"say": "Well done."},
+    ]
+    with chat(mcp_bench, turns) as screen:
+        screen.wait_for("server every: ready", 20)
+        screen.enter("go")
+        screen.wait_for(re.compile("Long Running Operation Tool  [0-9.]+ s · [0-9]+ %"), 20)
+        [server] = [each for each in mcp_bench.left() if "mcp-server-everything" in each and "bwrap" not in each]
+        screen.send(CTRL_C)
+        assert screen.wait_for(re.compile("(?i)interrupted")) < 1.0
+        screen.enter("once more")
+        screen.wait_for("Well done.", 20)
+        assert server in mcp_bench.left(), "the same process serves the next call"
+        screen.send(CTRL_D)
+        assert screen.wait_end() == 0
+    records = journal(mcp_bench)
+    ends = [record["status"] for record in records if record["type"] == "finished"]
+    assert ends == ["interrupted", "success"]
+
+
+# ---- results
+
+
+async def test_case_16_a_result_that_breaks_its_own_promise_fails(mcp_bench: McpBench) -> None:
+    """Another shape than `outputSchema` says: `execution_failed` naming the path, content kept. `isError` likewise."""
+    begin(
+        mcp_bench,
+        liar=mcp_bench.ours("hostile.py", "liar"),
+        echo=mcp_bench.ours("echo.py"),
+        every=everything(mcp_bench),
+    )
+    async with mcp_bench.session() as session:
+        await settled(session)
+        shape = await session.call("liar__shape")
+        assert shape.status == "execution_failed" and "$.n" in shape.error and "liar" in shape.error
+        assert "done" in shape.text and shape.result.structured == {"n": "many"}
+        missing = await session.call("liar__missing")
+        assert missing.status == "execution_failed" and "no structured content at $" in missing.error
+        failed = await session.call("echo__fail")
+        assert failed.status == "execution_failed" and failed.text == "it failed, as it always does"
+        weather = await session.call("every__get-structured-content", {"location": "Chicago"})
+        assert weather.ok and weather.result.structured["humidity"] == 82
+
+
+class Raw:
+    """server-everything spoken to directly: what it says without Forge."""
+
+    def __enter__(self) -> Raw:
+        self._ids = 0
+        self._process = subprocess.Popen(
+            foreign.everything(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        self.ask("initialize", about)
+        self._send({"method": "notifications/initialized"})
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.communicate(timeout=10)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        self._process.stdin.flush()
+
+    def ask(self, method: str, params: dict[str, Any]) -> Any:
+        assert self._process.stdout is not None
+        self._ids += 1
+        self._send({"id": self._ids, "method": method, "params": params})
+        for line in self._process.stdout:
+            if (message := json.loads(line)).get("id") == self._ids and "method" not in message:
+                return message["result"]
+        raise AssertionError("it ended")
+
+    def call(self, name: str, args: dict[str, Any]) -> Any:
+        return self.ask("tools/call", {"name": name, "arguments": args})
+
+
+RICH: list[tuple[str, dict[str, Any], str]] = [
+    ("get-tiny-image", {}, "image"),
+    ("get-resource-reference", {"resourceType": "Text", "resourceId": 1}, "resource"),
+    ("get-resource-reference", {"resourceType": "Blob", "resourceId": 2}, "resource"),
+    ("get-resource-links", {"count": 3}, "resource_link"),
+    ("get-annotated-message", {"messageType": "error", "includeImage": True}, "image"),
+    ("get-structured-content", {"location": "New York"}, "text"),
+]
+
+
+async def test_case_17_images_and_resources_come_through_intact(mcp_bench: McpBench) -> None:
+    """What server-everything says, ToolResult → CallToolResult gives again."""
+    begin(mcp_bench, every=everything(mcp_bench))
+    with Raw() as raw:
+        expected = [raw.call(name, args) for name, args, _ in RICH]
+    async with mcp_bench.session() as session:
+        await settled(session)
+        for (name, args, kind), said in zip(RICH, expected, strict=True):
+            outcome = await session.call(f"every__{name}", args)
+            assert outcome.ok, outcome.error
+            assert kind in [block["type"] for block in said["content"]]
+            assert without_times(to_mcp(outcome.result)) == without_times(said)
+
+
+def without_times(result: Any) -> Any:
+    """Its dynamic resources say when they were made, also in a blob."""
+    copy = json.loads(json.dumps(result))
+    for block in copy["content"]:
+        resource = block.get("resource", {})
+        text = resource.get("text") or base64.b64decode(resource.pop("blob", "")).decode()
+        if text:
+            resource["text"] = text.split(" at ")[0].split(" created")[0]
+    return copy
+
+
+async def test_case_17_an_image_is_not_counted_in_the_text_bound(mcp_bench: McpBench) -> None:
+    """An image of 600 KB beside a long text: the text is cut and kept by handle, the image is whole."""
+    picture = base64.b64encode(bytes(range(256)) * 1800).decode()
+    lines = "\n".join(f"line {number}" for number in range(10_000))
+    image = {"type": "image", "data": picture, "mimeType": "image/png"}
+    small, large = ({"type": "text", "text": text} for text in ("Here it is.", lines))
+    tools = [
+        {"name": name, "inputSchema": {"type": "object"}, "answer": {"content": [text, image]}}
+        for name, text in (("small", small), ("large", large))
+    ]
+    (mcp_bench.workspace / "tools.json").write_text(json.dumps(tools))
+    begin(mcp_bench, shelf=mcp_bench.ours("shelf.py", "${zone:workspace}/tools.json"))
+    async with mcp_bench.session() as session:
+        await settled(session)
+        whole = await session.call("shelf__small")
+        assert whole.ok and not whole.truncated and whole.output_handle == ""
+        assert to_mcp(whole.result)["content"] == [small, image]
+        cut = await session.call("shelf__large")
+        assert cut.ok and cut.truncated and len(cut.text.encode()) < 40_000
+        assert image in cut.result.content
+        kept = await session.call("read_output", {"handle": cut.output_handle})
+        assert kept.ok and "line 0" in kept.text
+
+
+# ---- what servers ask
+
+
+FORM = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": "Your name", "minLength": 1},
+        "colour": {"type": "string", "enum": ["red", "green"]},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "sure": {"type": "boolean"},
+    },
+    "required": ["name", "age"],
+}
+FILLED = {"name": "Ada", "colour": "green", "age": 36, "sure": True}
+
+
+@ERAS
+async def test_case_18_a_server_asks_and_a_person_fills_in_a_form(mcp_bench: McpBench, era: str) -> None:
+    """String, enum, integer, boolean: a form, headed by the server's name. An integer out of range is refused in the
+    form; refusing gives `decline`, dismissing `cancel`; the same in both eras."""
+    mcp_bench.forms = Forms(
+        {"action": "accept", "values": FILLED | {"age": 1500}},
+        {"action": "accept", "values": FILLED},
+        {"action": "decline"},
+        {"action": "cancel"},
+    )
+    begin(mcp_bench, asker=mcp_bench.ours("asker.py", era))
+    question = {"method": "elicitation/create", "params": {"message": "Who are you?", "requestedSchema": FORM}}
+    async with mcp_bench.session() as session:
+        await settled(session)
+        version = pool_of(session).status("asker").protocol
+        assert (version == "2026-07-28") is (era == "modern"), version
+        said = [json.loads((await session.call("asker__ask", question)).text) for _ in range(3)]
+    first, again, *_ = mcp_bench.forms
+    assert (first.source, first.message) == ("asker", "Who are you?") and "asker" in first.title
+    fields = {each["name"]: each for each in first.fields}
+    assert {name: each["type"] for name, each in fields.items()} == {
+        "name": "text",
+        "colour": "select",
+        "age": "number",
+        "sure": "boolean",
+    }
+    assert fields["name"]["label"] == "Your name" and fields["name"]["required"] and not fields["sure"]["required"]
+    assert [option["value"] for option in fields["colour"]["options"]] == ["red", "green"]
+    wrong = {each["name"]: each.get("error", "") for each in again.fields}
+    assert "150" in wrong.pop("age") and not any(wrong.values())
+    assert said == [[{"action": "accept", "content": FILLED}], [{"action": "decline"}], [{"action": "cancel"}]]
+    assert len(mcp_bench.forms) == 4
+
+
+def test_case_18_at_a_terminal(mcp_bench: McpBench) -> None:
+    """Field by field, headed by the server's name; what is out of range is refused where it was typed."""
+    begin(mcp_bench, asker=mcp_bench.ours("asker.py", "modern", approval={"default": "preApproved"}))
+    params = {"message": "Who are you?", "requestedSchema": FORM}
+    ask = {"tool": "asker__ask", "args": {"method": "elicitation/create", "params": params}}
+    with chat(mcp_bench, [{"calls": [ask]}, {"say": "Thank you."}]) as screen:
+        screen.wait_for("server asker: ready", 20)
+        screen.enter("go")
+        screen.wait_for("'asker' asks")
+        screen.wait_for("Who are you?")
+        for shown, answer in (
+            ("Your name", "Ada"),
+            ("one of red, green", "green"),
+            ("from 0 to 150", "1500"),
+            ("must be at most 150", "\x15" + "36"),
+            ("yes or no", "yes"),
+        ):
+            screen.wait_for(shown, anywhere=False)
+            screen.settle(0.05)
+            screen.enter(answer)
+        screen.wait_for("Send? [y/N]", anywhere=False)
+        screen.settle(0.05)
+        screen.send("y")
+        screen.wait_for("Thank you.")
+        screen.send(CTRL_D)
+        assert screen.wait_end() == 0
+    messages = [record["message"] for record in journal(mcp_bench) if record["type"] == "history"]
+    [told] = [result["text"] for message in messages for result in message.get("results", ())]
+    assert json.dumps([{"action": "accept", "content": FILLED}]) in told
+
+
+async def test_case_18_with_nobody_there_it_is_cancelled(mcp_bench: McpBench) -> None:
+    begin(mcp_bench, asker=mcp_bench.ours("asker.py", "modern"))
+    question = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": FORM}}
+    async with mcp_bench.session(person=False, approval="approve_all") as session:
+        await settled(session)
+        outcome = await session.call("asker__ask", question)
+        assert json.loads(outcome.text) == [{"action": "cancel"}]
+
+
+async def test_case_18_the_form_of_server_everything(mcp_bench: McpBench) -> None:
+    """Thirteen fields of every kind that MCP knows; what is left alone has the value the server proposed."""
+    chosen = {"name": "Ada", "integer": 7, "check": True, "titledSingleSelectEnum": "hero-2"}
+    mcp_bench.forms = Forms(
+        {"action": "accept", "values": {"name": "Ada", "integer": 101}},
+        {
+            "action": "accept",
+            "values": {"name": "Ada", "integer": 7, "check": True, "titledSingleSelectEnum": "hero-2"},
+        },
+        {"action": "decline"},
+    )
+    begin(mcp_bench, every=everything(mcp_bench))
+    async with mcp_bench.session() as session:
+        await settled(session)
+        outcome = await session.call("every__trigger-elicitation-request")
+        declined = await session.call("every__trigger-elicitation-request")
+    assert outcome.ok and declined.ok and "declined" in declined.text
+    sent = json.loads(outcome.text.partition("Raw result: ")[2])
+    assert sent["action"] == "accept"
+    assert sent["content"] == sent["content"] | chosen
+    assert sent["content"]["untitledMultipleSelectEnum"] == ["Guitar"] and sent["content"]["number"] == 3.14
+    fields = {each["name"]: each for each in mcp_bench.forms[0].fields}
+    labels = {name: [option["label"] for option in each.get("options", ())] for name, each in fields.items()}
+    assert labels["titledSingleSelectEnum"] == ["Superman", "Green Lantern", "Wonder Woman"]
+    assert labels["legacyTitledEnum"] == ["Cats", "Dogs", "Birds", "Fish", "Reptiles"]
+
+
+SAMPLING = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "What is 2 + 2?"}}],
+    "systemPrompt": "Be brief.",
+    "maxTokens": 100_000,
+    "includeContext": "allServers",
+}
+
+
+def fenced(text: str) -> str:
+    """What stands between the lines that mark a tool's output for a model."""
+    return "\n".join(text.splitlines()[1:-1])
+
+
+@ERAS
+async def test_case_19_a_server_asks_the_workers_model(mcp_bench: McpBench, era: str) -> None:
+    """A card with the messages; denied: the server gets an error; allowed: the answer of the worker's model, counted
+    in its usage."""
+    begin(mcp_bench, asker=mcp_bench.ours("asker.py", era, approval={"default": "preApproved"}))
+    ask = [("asker__ask", {"method": "sampling/createMessage", "params": SAMPLING})]
+    async with mcp_bench.conversation([ask, "It is four.", "I know now.", ask, "Never mind."]) as talk:
+        await settled(talk)
+        result = await talk.turn("find out")
+        assert result.success, result.error
+        [card] = mcp_bench.cards
+        assert card.type == "sampling" and "asker" in card.description
+        assert "What is 2 + 2?" in card.payload and "Be brief." in card.payload
+        assert "4096" in card.payload and talk.runtime.model_name in "\n".join((card.description, *card.effects))
+        _, sampled, after = talk.requests
+        assert (sampled.system, sampled.tools, sampled.max_output_tokens) == ("Be brief.", (), 4096)
+        assert [message.text for message in sampled.messages] == ["What is 2 + 2?"], "nothing of the conversation"
+        [(status, text)] = talk.told()
+        [answer] = json.loads(fenced(text))
+        assert status == "success" and answer["content"]["text"] == "It is four."
+        assert (answer["role"], answer["stopReason"]) == ("assistant", "endTurn")
+        assert talk.runtime.meter.requests == 3, "its own two and the server's"
+        assert "It is four." not in [getattr(message, "text", "") for message in after.messages]
+
+        mcp_bench.cards.yes = False
+        assert (await talk.turn("again")).success
+        [(status, text)] = talk.told()
+        assert len(mcp_bench.cards) == 2 and talk.runtime.meter.requests == 5
+        if era == "legacy":
+            [answer] = json.loads(fenced(text))
+            assert answer["error"]["message"].startswith("User rejected sampling request")
+        else:  # the question stands in the result of the call: without its answer the call cannot go on
+            assert status == "execution_failed" and "User rejected sampling request" in text
+
+
+async def test_case_19_a_secret_that_the_server_was_given_is_not_sent_to_the_model(
+    mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = "canary-b0a7c1ff"
+    monkeypatch.setenv("ASKER_KEY", canary)
+    server = mcp_bench.ours("asker.py", "legacy", approval={"default": "preApproved"}, pass_env=["ASKER_KEY"])
+    begin(mcp_bench, asker=server)
+    told = {"role": "user", "content": {"type": "text", "text": f"Is {canary} a good key?"}}
+    params = SAMPLING | {"messages": [told], "systemPrompt": f"You know {canary}."}
+    ask = [("asker__ask", {"method": "sampling/createMessage", "params": params})]
+    async with mcp_bench.conversation([ask, "No.", "I know now."]) as talk:
+        await settled(talk)
+        assert (await talk.turn("find out")).success
+        sampled = talk.requests[1]
+        assert sampled.system.startswith("You know ") and canary not in sampled.system
+        [message] = sampled.messages
+        assert message.text.endswith(" a good key?") and canary not in message.text
+        [card] = mcp_bench.cards
+        assert canary not in card.payload
+
+
+async def test_case_19_usage_is_the_workers(mcp_bench: McpBench) -> None:
+    """What the provider counted for the server's question is in the session's sums; server-everything asks."""
+    from golem_forge.workers.models.layer import Usage
+    from golem_forge.workers.models.scripted import Turn
+
+    begin(mcp_bench, every=everything(mcp_bench, approval={"default": "preApproved"}))
+    ask = [("every__trigger-sampling-request", {"prompt": "the weather", "maxTokens": 50})]
+    paid = Turn(say="Rain.", usage=Usage(input=1000, output=77))
+    async with mcp_bench.conversation([ask, paid, "Done."]) as talk:
+        await settled(talk)
+        told: list[Any] = []
+        talk.runtime.bus.on("usageUpdated", lambda event: told.append(event.data))
+        assert (await talk.turn("go")).success
+        assert "Rain." in talk.told()[0][1] and talk.requests[1].max_output_tokens == 50
+        assert talk.runtime.meter.usage.output >= 77 and talk.runtime.meter.usage.input >= 1000
+        assert len(told) == 3 and len({each.worker_id for each in told}) == 1
+
+
+@ERAS
+async def test_case_19_blocked_is_not_even_declared(mcp_bench: McpBench, era: str) -> None:
+    """`sampling: blocked`: the capability is absent from the handshake."""
+    log = {"ASKER_LOG": "/workspace/declared"}
+    begin(
+        mcp_bench,
+        open=mcp_bench.ours("asker.py", era, env=log),
+        shut=mcp_bench.ours("asker.py", era, sampling="blocked", env={"ASKER_LOG": "/workspace/declared-shut"}),
+    )
+    async with mcp_bench.session() as session:
+        await settled(session)
+        outcome = await session.call("shut__ask", {"method": "sampling/createMessage", "params": SAMPLING})
+    opened, shut = (mcp_bench.log(name)[0] for name in ("declared", "declared-shut"))
+    assert "sampling" in opened and "elicitation" in opened
+    assert "sampling" not in shut and "elicitation" in shut
+    assert "sampling" not in [card.type for card in mcp_bench.cards]
+    assert "It is four." not in outcome.text
+
+
+async def test_case_20_roots_are_the_zones_it_was_given(mcp_bench: McpBench) -> None:
+    """`zones: {workspace: ro}`: one file URI, readable inside; a write there fails. server-filesystem, started without
+    a directory, takes what the roots say."""
+    (mcp_bench.workspace / "notes.txt").write_text("buy milk\n")
+    read_only = {"zones": {"workspace": "ro"}}
+    begin(
+        mcp_bench,
+        files=mcp_bench.theirs(foreign.filesystem(), **read_only),
+        every=everything(mcp_bench, **read_only),
+    )
+    async with mcp_bench.session() as session:
+        await settled(session)
+        listed = await session.call("every__get-roots-list")
+        uris = [line.split("URI: ")[1] for line in listed.text.splitlines() if "URI: " in line]
+        assert listed.ok and len(uris) == 1 and uris[0].startswith("file:///"), listed.text
+        place = uris[0].removeprefix("file://")
+        allowed = await session.call("files__list_allowed_directories")
+        assert allowed.ok and allowed.text.splitlines()[1:] == [place]
+        read = await session.call("files__read_text_file", {"path": f"{place}/notes.txt"})
+        assert read.ok and "buy milk" in read.text, read.error
+        written = await session.call("files__write_file", {"path": f"{place}/new.txt", "content": "x"})
+        assert written.status == "execution_failed" and re.search("EROFS|EACCES", written.text), written.text
+    assert not (mcp_bench.workspace / "new.txt").exists()
+
+
+# ---- lists
+
+
+async def test_case_21_every_page_of_a_long_list(mcp_bench: McpBench) -> None:
+    """2500 tools over 25 pages: all listed. A server that repeats its cursor: the listing ends with a diagnostic."""
+    begin(
+        mcp_bench,
+        long=mcp_bench.ours("hostile.py", "pages", "2500"),
+        loop=mcp_bench.ours("hostile.py", "cursor-loop"),
+        endless=mcp_bench.ours("hostile.py", "pages", "inf"),
+    )
+    async with mcp_bench.session() as session:
+        await settled(session)
+        names = offered(session)
+        assert [name for name in names if name.startswith("long__")] == [f"long__tool_{at:04}" for at in range(2500)]
+        assert pool_of(session).listing("long").diagnostics == ()
+        assert (await session.call("long__tool_2499")).text == "tool_2499 ran"
+        [said] = pool_of(session).listing("loop").diagnostics
+        assert "cursor" in said and "loop" in said
+        assert [name for name in names if name.startswith("loop__")] != []
+        [said] = pool_of(session).listing("endless").diagnostics
+        assert "5000" in said
+        assert len([name for name in names if name.startswith("endless__")]) == 5000

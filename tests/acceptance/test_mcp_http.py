@@ -1,0 +1,142 @@
+"""`forge mcp serve --http`: who is let in, and whose yes counts for whom. mcp.md §15 and §17, cases 40, 43, 44.
+
+The real command; requests are written by hand where no client would send them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.acceptance.mcp_bench import McpBench
+from tests.acceptance.mcp_serving import ERAS, MODERN, HttpServer, follow, http_server, notes, serving_bench
+
+MOST_SESSIONS = 64
+YES = {"action": "accept", "content": {"approve": True, "remember": "once"}}
+YES_THIS_SESSION = {"action": "accept", "content": {"approve": True, "remember": "session"}}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path) -> Iterator[McpBench]:
+    with serving_bench(tmp_path_factory.mktemp("http"), tried_walls) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(bench: McpBench) -> Iterator[HttpServer]:
+    with http_server(bench, "--allow-host", "forge.test", "--allow-origin", "https://app.test") as running:
+        yield running
+
+
+# ---- 40
+
+
+def test_case_40_without_a_token_nobody_is_let_in(server: HttpServer) -> None:
+    """No token 401, a wrong one 401, one in the URL 401; the right one in the header is let in."""
+    wire = server.wire()
+    for given in (None, "Bearer wrong", f"Basic {wire.token}", "Bearer "):
+        refused = wire.send(body=None, Authorization=given)
+        assert refused.status == 401 and "forge mcp token create" in refused.body
+        assert refused.headers["www-authenticate"] == "Bearer"
+    assert wire.send(path=f"/mcp?access_token={wire.token}", Authorization=None).status == 401
+    assert wire.initialize().status == 200
+
+
+def test_case_40_only_our_own_host_and_allowed_origins_are_answered(server: HttpServer) -> None:
+    """`Host: evil.test` 421, `Origin: https://evil.test` 403, whatever token comes with them."""
+    wire = server.wire()
+    strange = (
+        f"evil.test:{server.port}",
+        "evil.test",
+        "127.0.0.1:1",
+        "127.0.0.1",
+        f"localhost.evil.test:{server.port}",
+    )
+    assert [wire.send(Host=host).status for host in strange] == [421] * len(strange)
+    assert wire.send(Host=None).status in (400, 421)
+    for origin in ("https://evil.test", "null", "http://app.test", f"http://127.0.0.1:{server.port}"):
+        assert wire.send(Origin=origin).status == 403, origin
+    assert wire.send(Authorization=None, Host="evil.test").status == 421, "a stranger learns no more than that"
+    assert wire.send(Origin="https://app.test", Authorization=None).status == 401
+    for host in (f"localhost:{server.port}", f"[::1]:{server.port}", "forge.test", "forge.test:443"):
+        assert wire.send({}, Host=host).status not in (401, 403, 421), host
+
+
+def test_case_40_a_server_for_other_machines_must_be_named(bench: McpBench) -> None:
+    """`--http 0.0.0.0:8765` without `--allow-host` exits 2."""
+    said = bench.forge("mcp", "serve", "--http", "0.0.0.0:8765")
+    assert said.code == 2 and "--allow-host" in said.err and said.out == ""
+
+
+def test_a_body_over_four_mebibytes_is_refused(server: HttpServer) -> None:
+    """§15: 413, and other paths than /mcp 404."""
+    wire = server.wire()
+    assert wire.send(b'{"jsonrpc": "2.0", "x": "' + b"x" * (4 << 20) + b'"}').status == 413
+    assert wire.send(path="/").status == 404
+
+
+def test_a_revoked_token_is_out_at_once(server: HttpServer, bench: McpBench) -> None:
+    """§15: revocable, also in servers that run; what is kept of a token is no token."""
+    wire = server.wire("passing")
+    assert wire.initialize().status == 200
+    assert wire.token.encode() not in bench.kept_bytes()
+    assert bench.forge("mcp", "token", "revoke", "passing").code == 0
+    assert wire.initialize().status == 401
+
+
+# ---- 43
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_case_43_what_one_client_remembers_counts_for_nobody_else(
+    server: HttpServer, bench: McpBench, era: str
+) -> None:
+    """A answers `remember: session` → A's identical call runs unasked, B's asks."""
+    before, again = len(notes(bench)), ["note", {"text": f"again {era}"}]
+    other = ["note", {"text": f"other {era}"}]
+    first, second = f"anna-{era}", f"bert-{era}"
+    [anna] = follow("typescript", server.orders(again, again, other, era=era, token=first, answer=YES_THIS_SESSION))
+    assert len(anna["asked"]) == 2, "the same call was not asked about again, another one was"
+    [bert] = follow("typescript", server.orders(again, again, era=era, token=second, answer=YES))
+    assert len(bert["asked"]) == 2, "asked although A had agreed; and `once` is once"
+    assert notes(bench)[before:] == [f"note again {era}"] * 2 + [f"note other {era}"] + [f"note again {era}"] * 2
+    assert {f"mcp:{first}", f"mcp:{second}"} <= set(callers(bench))
+
+
+def test_case_43_a_session_is_a_connection_in_the_handshake_era(server: HttpServer) -> None:
+    """ "session" means this connection: A's next connection asks again."""
+    orders = server.orders(["note", {"text": "anew"}], token="carl", answer=YES_THIS_SESSION)
+    first, second = follow("typescript", orders, orders)
+    assert (len(first["asked"]), len(second["asked"])) == (1, 1)
+
+
+def callers(bench: McpBench) -> list[str]:
+    """Who made each call, as the journals have it."""
+    lines = [line for file in (bench.home.path / "sessions").glob("*.jsonl") for line in file.read_bytes().splitlines()]
+    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    return [str(record["caller"]) for record in records if record["type"] == "proposed"]
+
+
+# ---- 44
+
+
+def test_case_44_the_65th_legacy_client_waits_until_one_has_left(bench: McpBench) -> None:
+    """65 legacy clients initialise → the 65th gets 503; after one closes a new one is accepted."""
+    with http_server(bench) as fresh:
+        wire = fresh.wire("crowd")
+        opened = [wire.initialize() for _ in range(MOST_SESSIONS)]
+        assert [each.status for each in opened] == [200] * MOST_SESSIONS
+        sessions = [each.headers["mcp-session-id"] for each in opened]
+        assert len(set(sessions)) == MOST_SESSIONS
+        assert wire.initialize().status == 503
+        [modern] = follow("typescript", fresh.orders(["double", {"x": 4}], era=MODERN, token="crowd"))
+        assert modern["results"][0]["text"] == "8", "who needs no session needs no place either"
+        assert wire.send(method="DELETE", Mcp_Session_Id=sessions[0]).status == 200
+        assert wire.initialize().status == 200
+        assert wire.initialize().status == 503
+        listed = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        assert wire.send(listed, Mcp_Session_Id=sessions[0]).status == 404, "unknown from then on"
+        assert wire.send(listed, Mcp_Session_Id=sessions[1]).status == 200

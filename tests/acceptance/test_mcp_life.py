@@ -1,0 +1,351 @@
+"""How servers live and end (mcp.md §17, cases 5–10 and 13): when one starts, what it costs to lose it, and that nobody
+is left, however Forge itself ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled, state, until
+from tests.mcp import foreign
+from tests.mcp.test_pool_http import Office
+
+from golem_forge.core.call import Caller, ToolCall
+from golem_forge.mcp.client.connecting import backoff
+
+LOG = {"ECHO_LOG": "/workspace/log"}
+NOTES = {"HOSTILE_NOTES": "/workspace"}
+NO_SERVER = "/no/such/binary"
+
+
+def aged(bench: McpBench, server: str, seconds: float) -> None:
+    """The manifest that a session left is so old."""
+    spec = bench.program().mcp.servers[server]
+    found = bench.cache.load(spec, time.time())
+    assert found is not None
+    bench.cache.store(replace(found[0], fetched_at=time.time() - seconds))
+
+
+async def known(bench: McpBench) -> None:
+    """A session before, which leaves manifests."""
+    async with bench.session() as session:
+        await settled(session)
+    (bench.workspace / "log").unlink(missing_ok=True)
+
+
+def server_pids(bench: McpBench, program: str) -> list[int]:
+    return [int(line.split()[0]) for line in bench.left() if program in line and "bwrap" not in line]
+
+
+async def test_case_5_one_server_that_cannot_start_affects_no_other(
+    mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session starts, two work, the third shows its error; and whatever fails is tried five times at most."""
+    monkeypatch.setattr(backoff, "FIRST", 0.02)
+    mcp_bench.yaml(
+        {
+            "a": mcp_bench.ours("echo.py"),
+            "b": mcp_bench.ours("echo.py"),
+            "broken": {"command": NO_SERVER},
+            "dying": mcp_bench.ours("hostile.py", "dies-start", env=NOTES),
+        }
+    )
+    mcp_bench.approve()
+    async with mcp_bench.session() as session:
+        await settled(session, "a", "b")
+        for name in ("a", "b"):
+            assert (await session.call(f"{name}__echo", {"text": name})).text == name
+        await until(lambda: state(session, "broken") == "failed", "it gives up")
+        assert NO_SERVER in pool_of(session).status("broken").error
+        asked = await session.call("broken__anything", {})
+        assert asked.status == "tool_not_found" and NO_SERVER in asked.text
+        await until(lambda: state(session, "dying") == "failed", "it gives up", within=15)
+        for _ in range(5):
+            await session.call("dying__act", {})
+        status = pool_of(session).status("dying")
+        assert len(mcp_bench.lines("started")) <= 5
+        assert "exit code 3" in status.error
+        assert len(status.stderr) == 20 and status.stderr[-1] == "fatal: no database"
+        assert "\x1b" not in "".join(status.stderr)
+        assert state(session, "a") == state(session, "b") == "ready"
+
+
+async def test_case_6_a_known_server_is_started_by_its_first_call_and_once(mcp_bench: McpBench) -> None:
+    """With a manifest nothing runs at the start; twenty first calls at once start one process."""
+    mcp_bench.yaml({"echo": mcp_bench.ours("echo.py", env=LOG, trust="trusted", approval={"default": "preApproved"})})
+    mcp_bench.trust()
+    mcp_bench.approve()
+    await known(mcp_bench)
+    async with mcp_bench.session() as session:
+        assert state(session, "echo") == "known" and "echo__echo" in offered(session)
+        await asyncio.sleep(0.3)
+        assert mcp_bench.left() == [] and mcp_bench.starts() == 0
+        calls = [ToolCall("echo__echo", {"text": str(number)}, Caller.LLM) for number in range(20)]
+        outcomes = await session.batch(calls, mode="parallel")
+        assert [outcome.text for outcome in outcomes] == [str(number) for number in range(20)]
+        assert mcp_bench.starts() == 1
+        assert len(server_pids(mcp_bench, "echo.py")) == 1
+        assert not mcp_bench.cards
+
+
+@pytest.mark.parametrize(
+    ("age", "first", "starts"),
+    [(120, "known", 0), (11 * 60, "connecting", 1), (25 * 3600, "connecting", 1)],
+    ids=["two-minutes", "eleven-minutes", "25-hours"],
+)
+async def test_case_7_a_manifest_is_used_by_its_age(mcp_bench: McpBench, age: float, first: str, starts: int) -> None:
+    """2 min: used. 11 min: used and refreshed in the background. 25 h: connected to first."""
+    mcp_bench.yaml({"echo": mcp_bench.ours("echo.py", env=LOG)})
+    mcp_bench.approve()
+    await known(mcp_bench)
+    aged(mcp_bench, "echo", age)
+    async with mcp_bench.session() as session:
+        usable = age < 24 * 3600
+        assert ("echo__echo" in offered(session)) is usable
+        assert state(session, "echo") == first
+        if starts:
+            await settled(session)
+            assert "echo__echo" in offered(session)
+        await asyncio.sleep(0.2)
+        assert mcp_bench.starts() == starts
+    found = mcp_bench.cache.load(mcp_bench.program().mcp.servers["echo"], time.time())
+    assert found is not None and (time.time() - found[0].fetched_at < 60) is bool(starts), "refreshed"
+
+
+async def test_case_7_other_arguments_make_a_manifest_worthless(mcp_bench: McpBench) -> None:
+    mcp_bench.yaml({"echo": mcp_bench.ours("echo.py", env=LOG)})
+    mcp_bench.approve()
+    await known(mcp_bench)
+    mcp_bench.yaml({"echo": mcp_bench.ours("echo.py", "--other", env=LOG)})
+    mcp_bench.approve()
+    async with mcp_bench.session() as session:
+        assert offered(session) == [] and state(session, "echo") == "connecting"
+        await settled(session)
+        assert mcp_bench.starts() == 1 and "echo__echo" in offered(session)
+
+
+async def test_case_8_any_task_may_end_what_another_began(mcp_bench: McpBench) -> None:
+    """Opened in one task and closed in another; closed while connecting: no error, no child."""
+    mcp_bench.yaml({"echo": mcp_bench.ours("echo.py"), "slow": mcp_bench.ours("hostile.py", "silent-start")})
+    mcp_bench.approve()
+    problems: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    opened: list[Any] = []
+
+    async def begins() -> None:
+        stack = contextlib.AsyncExitStack()
+        session = await stack.enter_async_context(mcp_bench.session())
+        await settled(session, "echo")
+        assert (await session.call("echo__echo", {"text": "hi"})).ok
+        opened.extend((stack, session))
+
+    await asyncio.create_task(begins())
+    stack, session = opened
+    assert state(session, "slow") == "connecting"
+    await until(lambda: server_pids(mcp_bench, "hostile.py"), "it is being connected to")
+    begun = time.monotonic()
+    await asyncio.create_task(stack.aclose())
+    assert time.monotonic() - begun < 1.5
+    assert mcp_bench.nobody_left(0.5)
+
+    for after in (0.0, 0.01, 0.05, 0.15):  # closed at every point of the way
+        async with mcp_bench.session():
+            await asyncio.sleep(after)
+        assert mcp_bench.nobody_left(0.5), after
+    assert problems == []
+
+
+async def test_case_9_killed_during_a_call(mcp_bench: McpBench) -> None:
+    """server-everything is killed: an Outcome within a second that says it may have run; the next call works on a new
+    process."""
+    mcp_bench.yaml({"everything": mcp_bench.theirs(foreign.everything())})
+    mcp_bench.approve()
+    async with mcp_bench.session() as session:
+        await settled(session)
+        [before] = server_pids(mcp_bench, "mcp-server-everything")
+        heard: list[Any] = []
+        session.bus.on("toolProgress", heard.append)
+        slow = {"duration": 10, "steps": 100}
+        call = asyncio.create_task(session.call("everything__trigger-long-running-operation", slow))
+        await until(
+            lambda: session.bus and len(session.servers.pool._owners["everything"].turns.flights()) == 1, "sent"
+        )
+        await asyncio.sleep(0.3)
+        os.kill(before, signal.SIGKILL)
+        killed = time.monotonic()
+        lost = await call
+        assert time.monotonic() - killed < 1.0
+        assert lost.status == "execution_failed"
+        assert lost.text.endswith("connection to everything was lost; the call may have run")
+        again = await session.call("everything__echo", {"message": "back"})
+        assert again.ok and again.text == "Echo: back"
+        assert before not in server_pids(mcp_bench, "mcp-server-everything")
+
+
+async def test_case_9_an_effect_happens_at_most_once(mcp_bench: McpBench) -> None:
+    """A server that dies after the effect and before the answer is not asked again."""
+    mcp_bench.yaml({"bad": mcp_bench.ours("hostile.py", "dies", env=NOTES)})
+    mcp_bench.approve()
+    async with mcp_bench.session() as session:
+        await settled(session)
+        lost = await session.call("bad__act", {})
+        assert lost.status == "execution_failed" and "the call may have run" in lost.text
+        assert (await session.call("bad__quick", {})).text == "quick ran"
+    assert mcp_bench.lines("ran") == ["act", "quick"]
+
+
+async def test_case_10_a_restarted_http_server_runs_the_call_once(mcp_bench: McpBench) -> None:
+    """A legacy server that no longer knows the session (404) gets a new one, and the call exactly once."""
+    office = Office()
+    mcp_bench.yaml({"web": {"url": f"http://127.0.0.1:{office.port}/mcp", "protocol": "legacy"}})
+    mcp_bench.approve()
+    async with mcp_bench.session() as session:
+        async with office.open():
+            await settled(session)
+            assert (await session.call("web__act", {})).ok
+        sessions = {headers.get("mcp-session-id") for headers in office.headers} - {None}
+        async with office.open():
+            office.ran.clear()
+            outcome = await session.call("web__act", {})
+            assert (outcome.status, outcome.text) == ("success", "acted")
+            assert office.ran == ["act"]
+        assert len({headers.get("mcp-session-id") for headers in office.headers} - {None}) == len(sessions) + 1
+
+
+# Case 13: the kill matrix
+
+MAIN = """\
+---
+name: main
+toolsets: {mcp: {servers: ["*"]}}
+sandbox: {zones: [{name: workspace, mode: rw}]}
+---
+Do it.
+"""
+WAITS = {"tool": "plain__sleep", "args": {"seconds": 50}}
+
+
+def three_kinds(bench: McpBench) -> dict[str, Any]:
+    """One that behaves, one that ignores SIGTERM and has `setsid` children that do so too, and a foreign one."""
+    return {
+        "plain": bench.ours("echo.py", required=True),
+        "stubborn": bench.ours("hostile.py", "forks", "3", env=NOTES, required=True),
+        "theirs": bench.theirs(foreign.everything(), required=True),
+    }
+
+
+def all_run(bench: McpBench) -> bool:
+    """The three of them and the three children."""
+    found = bench.left()
+    return sum("hostile-child" in line for line in found) >= 3 and all(
+        any(program in line and "bwrap" not in line for line in found)
+        for program in ("echo.py", "hostile.py", "mcp-server-everything")
+    )
+
+
+def ends_by_itself(process: subprocess.Popen[str]) -> None:
+    return None
+
+
+def by(number: int) -> Callable[[subprocess.Popen[str]], None]:
+    return lambda process: os.kill(process.pid, number)
+
+
+def twice(process: subprocess.Popen[str]) -> None:
+    """Ctrl+C, and once more from somebody who is in a hurry."""
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("end", "turn", "within"),
+    [
+        (ends_by_itself, {"say": "Done."}, 6.0),
+        (twice, {"calls": [WAITS]}, 3.0),
+        (by(signal.SIGTERM), {"calls": [WAITS]}, 3.0),
+        (by(signal.SIGKILL), {"calls": [WAITS]}, 1.5),
+    ],
+    ids=["normal-exit", "ctrl-c", "sigterm", "sigkill"],
+)
+def test_case_13_nobody_is_left_however_forge_ends(mcp_bench: McpBench, end: Any, turn: Any, within: float) -> None:
+    mcp_bench.yaml(three_kinds(mcp_bench))
+    (mcp_bench.workspace / "main.worker").write_text(MAIN)
+    turns = [{"calls": [{"tool": "plain__echo", "args": {"text": "hi"}}]}, {**turn, "pause": 0.5}]
+    (mcp_bench.workspace / "turns.yaml").write_text(json.dumps({"turns": turns}))
+    mcp_bench.trust()
+    mcp_bench.approve()
+    process = mcp_bench.start("run", "-m", "scripted:turns.yaml", "-i", "go", "--approval", "approve_all")
+    limit = time.monotonic() + 15
+    while not all_run(mcp_bench):
+        assert process.poll() is None and time.monotonic() < limit, (process.poll(), mcp_bench.left())
+        time.sleep(0.02)
+    if end is not ends_by_itself:
+        time.sleep(0.5)  # into the call that waits
+    end(process)
+    ended = time.monotonic()
+    process.wait(10)
+    assert mcp_bench.nobody_left(within), mcp_bench.left()
+    assert time.monotonic() - ended < within
+
+
+async def test_case_13_a_config_edit_leaves_nobody_of_the_old(mcp_bench: McpBench) -> None:
+    """Changed and removed servers are gone, children included; what was not touched goes on as it is."""
+    blocks = three_kinds(mcp_bench)
+    mcp_bench.yaml(blocks)
+    mcp_bench.approve()
+    async with mcp_bench.session() as session:
+        await settled(session)
+        await until(lambda: all_run(mcp_bench), "all of them run")
+        [plain] = server_pids(mcp_bench, "echo.py")
+        before = {int(line.split()[0]) for line in mcp_bench.left()}
+        del blocks["theirs"]
+        blocks["stubborn"]["args"].append("--more")
+        mcp_bench.yaml(blocks)
+        await session.look()
+        now = {int(line.split()[0]) for line in mcp_bench.left()}
+        assert plain in now and not server_pids(mcp_bench, "mcp-server-everything")
+        assert not server_pids(mcp_bench, "hostile.py") and not any("hostile-child" in one for one in mcp_bench.left())
+        assert now < before, "nothing new was started without a yes"
+
+
+async def test_case_13_fifty_reconnects_leave_one_process(mcp_bench: McpBench) -> None:
+    """Each ends the process before it, the one that will not go included."""
+    mcp_bench.yaml({"plain": mcp_bench.ours("echo.py"), "stubborn": mcp_bench.ours("hostile.py", "forks", env=NOTES)})
+    mcp_bench.approve()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    async with mcp_bench.session() as session:
+        await settled(session)
+        for _ in range(3):
+            await pool_of(session).reconnect("stubborn")
+        await until(lambda: sum("hostile-child" in line for line in mcp_bench.left()) == 3, "only the last one's")
+        for _ in range(50):
+            await pool_of(session).reconnect("plain")
+        assert len(server_pids(mcp_bench, "echo.py")) == 1
+        assert len(server_pids(mcp_bench, "hostile.py")) == 1
+        assert (await session.call("plain__echo", {"text": "still"})).text == "still"
+    assert mcp_bench.nobody_left(0.5)
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 5, "pipes and directories are closed too"
+    assert Path(mcp_bench.workspace / "children").read_text().count("\n") == 12
+
+
+async def test_case_13_the_end_of_a_session_takes_less_than_a_second(mcp_bench: McpBench) -> None:
+    """However many servers there are: they end together."""
+    mcp_bench.yaml(three_kinds(mcp_bench))
+    mcp_bench.approve()
+    async with mcp_bench.session() as session:
+        await settled(session)
+        await until(lambda: all_run(mcp_bench), "all of them run")
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 1.5, "under a second, with room for a busy machine"
+    assert mcp_bench.left() == []

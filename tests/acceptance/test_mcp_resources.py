@@ -1,0 +1,98 @@
+"""What servers have to read, in a session: three servers, one of them down. mcp.md §11 and §17, case 34.
+
+server-everything and a small server of ours have resources; the third cannot even be started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.acceptance.mcp_bench import McpBench, settled
+from tests.mcp import foreign
+
+from golem_forge import Status
+
+BLOB = "demo://resource/dynamic/blob/1"
+TEXT = "demo://resource/dynamic/text/1"
+
+
+@pytest.fixture
+def bench(mcp_bench: McpBench) -> McpBench:
+    mcp_bench.yaml(
+        {
+            "echo": mcp_bench.ours("echo.py", trust="trusted"),
+            "everything": mcp_bench.theirs(foreign.everything(), trust="trusted", network=False),
+            "absent": {"command": "/no/such/binary", "trust": "trusted"},
+        }
+    )
+    mcp_bench.trust()
+    mcp_bench.approve()
+    return mcp_bench
+
+
+@asynccontextmanager
+async def ready(bench: McpBench) -> AsyncIterator[Any]:
+    """Two answer, the third said why it does not."""
+    async with bench.session() as session:
+        await settled(session, "echo", "everything")
+        yield session
+
+
+async def test_case_34_two_lists_and_one_error(bench: McpBench) -> None:
+    """`list_mcp_resources` over three servers, one down → two lists and one `errors` entry."""
+    async with ready(bench) as session:
+        listed = (await session.call("list_mcp_resources")).result.value["data"]
+        servers = [entry["server"] for entry in listed["resources"]]
+        assert servers == sorted(servers) and set(servers) == {"echo", "everything"}, "in name order"
+        assert {entry["uri"] for entry in listed["resources"] if entry["server"] == "echo"} == {
+            "note://one",
+            "note://blob",
+        }
+        [error] = listed["errors"]
+        assert error["server"] == "absent" and "/no/such/binary" in error["error"]
+        templates = (await session.call("list_mcp_resource_templates")).result.value["data"]
+        assert {entry["server"] for entry in templates["resourceTemplates"]} == {"echo", "everything"}
+        assert [entry["server"] for entry in templates["errors"]] == ["absent"]
+        assert not bench.cards, "trusted servers are read unasked"
+
+
+async def test_case_34_the_texts_of_what_cannot_be(bench: McpBench) -> None:
+    """Cursor without server and unknown server → the texts."""
+    async with ready(bench) as session:
+        for tool in ("list_mcp_resources", "list_mcp_resource_templates"):
+            alone = await session.call(tool, {"cursor": "1"})
+            assert alone.status is Status.INPUT_INVALID
+            assert "cursor is only supported when server is specified" in alone.error
+            unknown = await session.call(tool, {"server": "x"})
+            assert (unknown.status, unknown.error) == (Status.EXECUTION_FAILED, "MCP server not found: x")
+        unknown = await session.call("read_mcp_resource", {"server": "x", "uri": TEXT})
+        assert unknown.error == "MCP server not found: x"
+        down = await session.call("read_mcp_resource", {"server": "absent", "uri": TEXT})
+        assert down.status is Status.EXECUTION_FAILED and "/no/such/binary" in down.error
+        assert not bench.cards
+
+
+async def test_case_34_a_blob_comes_back_as_handle_type_and_size(bench: McpBench) -> None:
+    """A blob comes back as handle, type, size; text as it is."""
+    async with ready(bench) as session:
+        mine, theirs, text = await asyncio.gather(
+            session.call("read_mcp_resource", {"server": "echo", "uri": "note://blob"}),
+            session.call("read_mcp_resource", {"server": "everything", "uri": BLOB}),
+            session.call("read_mcp_resource", {"server": "everything", "uri": TEXT}),
+        )
+        for outcome in (mine, theirs):
+            [part] = outcome.result.value["data"]["contents"]
+            assert set(part) == {"mimeType", "bytes", "handle"}
+        [blob] = mine.result.value["data"]["contents"]
+        assert (blob["mimeType"], blob["bytes"]) == ("application/octet-stream", 256)
+        kept = await session.call("read_output", {"handle": blob["handle"]})
+        lines = [line.partition(": ")[2] for line in kept.result.value["content"].splitlines()]
+        assert base64.b64decode("".join(lines)) == bytes(range(256))
+        assert base64.b64encode(bytes(range(256))).decode() not in mine.text
+        [words] = text.result.value["data"]["contents"]
+        assert words["uri"] == TEXT and words["text"]

@@ -1,0 +1,309 @@
+"""`forge mcp serve` and clients of others: what they find, what they are asked, how it ends. mcp.md §17, cases 35–39
+and 42.
+
+The real command serves one program with tools of every source. The clients are the inspector's command line, the
+TypeScript SDKs, fastmcp, an agent of pydantic-ai and the Python SDK, each in the eras that it speaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
+from tests.acceptance.mcp_bench import McpBench, until
+from tests.acceptance.mcp_serving import (
+    ERAS,
+    LEGACY,
+    MODERN,
+    NEWEST_LEGACY,
+    HttpServer,
+    StdioServer,
+    alive,
+    children_of,
+    follow,
+    http_server,
+    inspect,
+    notes,
+    serving_bench,
+    user_tool,
+)
+
+OF_EACH_SOURCE = {"read_file", "greet", "echo__echo"}
+"""Native, the person's own, proxied."""
+ONE_OF_EACH = [
+    ["read_file", {"path": "/workspace/hello.txt"}],
+    ["greet", {"who": "you"}],
+    ["echo__echo", {"text": "there and back"}],
+]
+THEY_SAY = ["hello from a zone", "hello you", "there and back"]
+YES = {"action": "accept", "content": {"approve": True, "remember": "once"}}
+NO = {"action": "decline"}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path) -> Iterator[McpBench]:
+    with serving_bench(tmp_path_factory.mktemp("serving"), tried_walls) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(bench: McpBench) -> Iterator[HttpServer]:
+    with http_server(bench) as running:
+        yield running
+
+
+def first_line(result: Any) -> str:
+    return str(result.content[0].text).partition("\n")[0]
+
+
+class Person:
+    """At a client that can ask: gives the same answer to every form and keeps them."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.asked: list[Any] = []
+        self._answer = answer
+
+    async def __call__(self, context: Any, params: Any) -> ElicitResult:
+        self.asked.append(params)
+        return ElicitResult(**self._answer)
+
+
+# ---- 35
+
+
+def test_case_35_the_inspector_lists_and_runs_a_tool_of_each_source_over_stdio(bench: McpBench) -> None:
+    """`inspector --cli … --method tools/list` and `tools/call` over stdio, a native, a custom and a proxied tool."""
+    listed = inspect(bench, "--method", "tools/list", "--protocol-era", "modern")
+    assert {tool["name"] for tool in listed["result"]["tools"]} >= OF_EACH_SOURCE
+
+    def called(call: list[Any]) -> dict[str, Any]:
+        name, args = call
+        words = ["--method", "tools/call", "--tool-name", name, "--tool-args-json", json.dumps(args)]
+        answer: dict[str, Any] = inspect(bench, *words)["result"]
+        return answer
+
+    with ThreadPoolExecutor(3) as together:
+        for result, said in zip(together.map(called, ONE_OF_EACH), THEY_SAY, strict=True):
+            assert not result.get("isError") and said in result["content"][0]["text"]
+            assert result["_meta"]["golem-forge/outcome"]["status"] == "success"
+    assert bench.nobody_left()
+
+
+@pytest.mark.parametrize("client", ["typescript", "fastmcp", "pydantic-ai"])
+def test_case_35_clients_of_others_do_the_same_over_http_in_both_eras(server: HttpServer, client: str) -> None:
+    """fastmcp, pydantic-ai and SDK clients list and run a native, a custom and a proxied tool over HTTP, both eras."""
+    seen = follow(client, *(server.orders(*ONE_OF_EACH, era=era) for era in ERAS))
+    assert [each["version"] for each in seen] == [NEWEST_LEGACY, MODERN]
+    for each in seen:
+        assert set(each["tools"]) >= OF_EACH_SOURCE
+        for result, said in zip(each["results"], THEY_SAY, strict=True):
+            assert not result["isError"] and said in result["text"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_case_35_the_python_sdk_does_the_same_and_reads_the_annotations(server: HttpServer, era: str) -> None:
+    """The same with the SDK's own client, which shows what the list says of each tool."""
+    async with server.client(era) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        for (name, args), said in zip(ONE_OF_EACH, THEY_SAY, strict=True):
+            result = await client.call_tool(name, args)
+            assert not result.is_error and said in result.content[0].text
+        reads, runs, proxied = (tools[name].annotations for name in ("read_file", "exec_command", "echo__append"))
+        assert (reads.read_only_hint, reads.destructive_hint, reads.open_world_hint) == (True, False, False)
+        assert (runs.read_only_hint, runs.destructive_hint, runs.open_world_hint) == (False, True, True)
+        assert (proxied.read_only_hint, proxied.destructive_hint, proxied.open_world_hint) == (False, True, True)
+        assert tools["echo__add"].output_schema is not None
+        summed = await client.call_tool("echo__add", {"a": 2, "b": 3})
+        assert summed.structured_content == {"sum": 5}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_resources_of_a_served_program(server: HttpServer, era: str) -> None:
+    """§13: files of zones, kept outputs of this connection and resources of proxied servers are read by their URI."""
+    async with server.client(era) as client, server.client(era, token="stranger") as stranger:
+        templates = {each.uri_template for each in (await client.list_resource_templates()).resource_templates}
+        assert any(each.startswith("forge://zone/") for each in templates)
+
+        async def text(uri: str) -> str:
+            return str((await client.read_resource(uri)).contents[0].text)
+
+        assert await text("forge://zone/workspace/hello.txt") == "hello from a zone\n"
+        assert await text("forge://mcp/echo/note%3A%2F%2Fone") == "the note note://one"
+        long = "\n".join(f"line {number}" for number in range(20_000))
+        cut = await client.call_tool("echo__echo", {"text": long})
+        [kept] = (await client.list_resources()).resources
+        assert str(kept.uri) in cut.content[0].text and len(cut.content[0].text) < len(long)
+        assert long in await text(str(kept.uri))
+        with pytest.raises(MCPError, match="Resource not found"):
+            await stranger.read_resource(kept.uri)
+
+
+# ---- 36
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_case_36_a_manual_tool_is_not_there_and_wrong_arguments_run_nothing(
+    server: HttpServer, bench: McpBench, era: str
+) -> None:
+    """A `manual` tool is not listed; calling it → −32602. Invalid arguments → isError, input_invalid, not executed."""
+    before, person = notes(bench), Person(YES)
+    async with server.client(era, elicitation_callback=person) as client:
+        assert "by_hand" not in {tool.name for tool in (await client.list_tools()).tools}
+        with pytest.raises(MCPError, match="Unknown tool: by_hand") as unknown:
+            await client.call_tool("by_hand", {"text": "x"})
+        assert unknown.value.error.code == -32602
+        wrong = await client.call_tool("note", {"text": [1]})
+        assert wrong.is_error and first_line(wrong).startswith("input_invalid: ") and "text" in first_line(wrong)
+        assert wrong.meta["golem-forge/outcome"]["status"] == "input_invalid"
+    assert (notes(bench), person.asked) == (before, [])
+
+
+# ---- 37
+
+
+def test_case_37_a_client_that_can_ask_runs_it_once_or_not_at_all(server: HttpServer, bench: McpBench) -> None:
+    """`ask` tool, client with elicitation: accept → one execution, decline → none. `blocked` → policy_denied, no
+    question."""
+    orders = [
+        server.orders(["note", {"text": f"{answer['action']} {era}"}], ["never", {"text": era}], era=era, answer=answer)
+        for era in ERAS
+        for answer in (YES, NO)
+    ]
+    before = len(notes(bench))
+    seen = follow("typescript", *orders)
+    assert notes(bench)[before:] == [f"note accept {LEGACY}", f"note accept {MODERN}"]
+    for each in seen:
+        assert len(each["asked"]) == 1
+        for shown in ("'note'", '"text"', "Risk:"):
+            assert shown in each["asked"][0]
+        assert each["results"][1]["isError"] and each["results"][1]["text"].startswith("policy_denied: ")
+    answers = [each["results"][0] for each in seen]
+    assert [answer["isError"] for answer in answers] == [False, True, False, True]
+    assert all(answer["text"].startswith("approval_denied: ") for answer in answers[1::2])
+
+
+def test_case_37_a_client_that_cannot_ask_is_told_how_to_allow_it(server: HttpServer, bench: McpBench) -> None:
+    """Client without elicitation: the refusal text."""
+    before = notes(bench)
+    for each in follow("typescript", *(server.orders(["note", {"text": "x"}], era=era) for era in ERAS)):
+        assert each["results"][0]["isError"]
+        assert each["results"][0]["text"] == (
+            "approval_denied: 'note' needs approval and this client cannot ask; allow it with a rule in rules.yaml"
+        )
+    assert notes(bench) == before
+
+
+# ---- 38
+
+
+async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
+    server: HttpServer, bench: McpBench
+) -> None:
+    """Creating and activating a user tool while a client is connected → list_changed within 2 s, new tool listed."""
+    heard = asyncio.Event()
+
+    async def listening(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            heard.set()
+
+    async with (
+        server.client(LEGACY, message_handler=listening) as old,
+        server.client(MODERN) as new,
+        new.listen(tools_list_changed=True) as stream,
+    ):
+        assert "later" not in {tool.name for tool in (await old.list_tools()).tools}
+        changes = asyncio.create_task(anext(aiter(stream)))
+        user_tool(bench, "later")
+        await asyncio.sleep(1)
+        assert not heard.is_set() and not changes.done(), "a tool that nobody activated is nobody's business"
+        said = await asyncio.to_thread(bench.forge, "tools", "activate", "later", "--yes")
+        assert said.code == 0, said.err
+        async with asyncio.timeout(2):
+            await heard.wait()
+            await changes
+        for client in (old, new):
+            assert "later" in {tool.name for tool in (await client.list_tools()).tools}
+            assert "hello again" in (await client.call_tool("later", {"who": "again"})).content[0].text
+
+
+# ---- 39
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_case_39_progress_and_cancel_of_a_foreign_client(server: HttpServer, era: str, marker: str) -> None:
+    """Progress and cancel from a foreign client: progress received; after cancel no child process."""
+    ends = f"sleep 300 & sleep 300; : {marker}"
+    orders = server.orders(
+        ["echo__sleep", {"seconds": 0.5, "progress": True}],
+        ["exec_command", {"cmd": ends, "yield_time_ms": 30_000}, 1500],
+        ["echo__sleep", {"seconds": 2.5}],
+        era=era,
+        answer=YES,
+    )
+    client = asyncio.create_task(asyncio.to_thread(follow, "typescript", orders))
+    await until(lambda: running(marker), "the command runs", within=20)
+    await until(lambda: not running(marker), "the command is ended", within=5)
+    assert not client.done(), "it ended because it was cancelled, not because the client left"
+    [seen] = await client
+    slept, cancelled, after = seen["results"]
+    assert slept["text"] == "slept" and "step 1" in slept["progress"]
+    assert cancelled["cancelled"] and "error" in cancelled and after["text"] == "slept"
+
+
+async def test_case_39_a_cancelled_request_gets_no_response(bench: McpBench, marker: str) -> None:
+    """After cancel: no child process and no response."""
+    async with StdioServer(bench, "--approval", "approve_all") as server:
+        call = server.call("exec_command", {"cmd": f"sleep 300; : {marker}", "yield_time_ms": 30_000})
+        await until(lambda: running(marker), "the command runs", within=20)
+        server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
+        began = time.monotonic()
+        await until(lambda: not running(marker), "the command is ended", within=5)
+        assert time.monotonic() - began < 2
+        assert "result" in await server.answer_to(server.call("double", {"x": 21}))
+        assert not [each for each in server.received if each.get("id") == call]
+
+
+def running(marker: str) -> list[Path]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in process.read_bytes():
+                found.append(process)
+        except OSError:
+            continue
+    return found
+
+
+# ---- 42
+
+
+@pytest.mark.parametrize("how", ["stdin is closed", "SIGTERM"])
+async def test_case_42_the_end_of_stdin_ends_calls_and_children_at_once(bench: McpBench, marker: str, how: str) -> None:
+    """Closing stdin during a running call → exit 0 in < 1 s, no children."""
+    async with StdioServer(bench, "--approval", "approve_all") as server:
+        assert "result" in await server.answer_to(server.call("echo__echo", {"text": "the proxied server runs too"}))
+        server.call(
+            "exec_command", {"cmd": f"trap '' TERM; sleep 300 & sleep 300; : {marker}", "yield_time_ms": 30_000}
+        )
+        await until(lambda: running(marker), "the command runs", within=20)
+        children = children_of(server.process.pid)
+        assert len(children) >= 3
+        if how == "SIGTERM":
+            began = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(server.process.wait(), 10)
+            took = time.monotonic() - began
+        else:
+            took = await server.end()
+        assert server.process.returncode == 0
+        assert took < 1.5  # 1 s, where the machine has nothing else to do
+        assert not running(marker) and not [child for child in children if alive(child)]

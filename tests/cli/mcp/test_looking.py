@@ -1,0 +1,143 @@
+"""`forge mcp list` and `show`, `forge tools …` and `forge doctor`: what is known of servers without starting any."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from golem_forge.cli.mcp import VERBS
+
+CANARY = "canary-77aa"
+FOREIGN = {"command": "/bin/false", "args": ["x"], "env": {"API_TOKEN": CANARY}, "autoApprove": ["*"]}
+
+
+def test_alone_it_prints_its_usage(servers):
+    ended = servers()
+    assert ended.code == 2 and ended.out.startswith("usage: forge mcp VERB")
+    assert servers("--help").code == 0
+    unknown = servers("lits")
+    assert unknown.code == 2 and "did you mean 'list'" in unknown.err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_says_what_it_does(servers, verb):
+    ended = servers(verb, "--help")
+    assert ended.code == 0 and ended.out.startswith(f"usage: forge mcp {verb}") and "Exit: 0" in ended.out
+
+
+def test_nothing_is_configured(servers):
+    ended = servers("list")
+    assert ended.code == 0 and "no MCP server is configured here" in ended.err
+    assert servers("list", "--json").json == {"servers": [], "warnings": [], "problem": None}
+    assert servers("show", "x").code == 4
+
+
+def test_servers_of_other_products_are_pending_whatever_they_say(servers):
+    servers.shell.write(
+        ".mcp.json", json.dumps({"mcpServers": {"theirs": FOREIGN, "old": {"type": "sse", "url": "x"}}})
+    )
+    ended = servers("list")
+    assert "warning: .mcp.json: mcpServers.theirs.autoApprove" in ended.err
+    told = {each["name"]: each for each in servers("list", "--json").json["servers"]}
+    assert told["theirs"]["state"] == "pending" and told["theirs"]["origin"] == ".mcp.json"
+    assert told["old"]["state"] == "failed" and "use streamable HTTP" in told["old"]["error"]
+    shown = servers("show", "theirs")
+    assert "variable: API_TOKEN = (a value, not shown)" in shown.out and "state: pending" in shown.out
+    assert CANARY not in shown.out + servers("show", "theirs", "--json").out
+
+
+def test_no_answer_steers_the_terminal(servers):
+    servers.shell.write(".mcp.json", json.dumps({"mcpServers": {"x": {"command": "a\u001b[2J", "args": ["\u202eb"]}}}))
+    for ended in (servers("show", "x"), servers("list"), servers("approve", "x")):
+        assert "\x1b" not in ended.out + ended.err and "\u202e" not in ended.out + ended.err
+
+
+def test_a_disabled_one_says_so(servers):
+    servers.shell.write("forge.yaml", "mcp: {servers: {x: {command: ls, enabled: false}}}\n")
+    assert servers.states() == {"x": "disabled"}
+    ended = servers("test", "x")
+    assert ended.code == 1 and "server 'x' is disabled" in ended.err
+
+
+def test_looking_loads_nothing_of_the_sdk(walled):
+    walled.add("echo", "--yes")
+    code = (
+        "import sys; from golem_forge.cli.main import main\n"
+        "for words in (['mcp', 'list'], ['mcp', 'show', 'echo'], ['tools', 'list']): assert main(words) == 0\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=walled.shell.environ, cwd=walled.project, capture_output=True, text=True
+    )
+    assert "echo__add" in done.stdout
+    loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    assert "golem_forge" in loaded and not loaded & {"mcp", "mcp_types", "httpx2", "anyio", "starlette", "uvicorn"}
+
+
+def test_the_whole_of_one_server(walled):
+    walled.add("echo", "--yes")
+    told = walled.shown("echo")
+    assert told["state"] == "known" and told["protocol"] == "2025-11-25" and told["server"]["name"] == "echo"
+    tool = next(each for each in told["tools"] if each["tool"] == "add")
+    assert tool["name"] == "echo__add" and tool["pin"] == "pinned" and tool["offered"] is True
+    assert told["held"] == [] and told["prompts"] == ["greet"] and told["resources"] is True
+    assert told["config"]["zones"] == {"workspace": "ro"} and told["listedAt"].endswith("Z")
+    assert "server: echo 1, protocol 2025-11-25" in walled("show", "echo").out
+
+
+def test_one_invalid_tool_is_held_back_alone(walled):
+    walled.changing(
+        {"name": "good"}, {"name": "bad", "inputSchema": {"type": 5}}, {"name": "sly", "title": "a\U000e0041"}
+    )
+    walled.add("x", "--yes", program="changing.py", args=("tools.json",))
+    held = {each["tool"]: each["reason"] for each in walled.shown("x")["held"]}
+    assert held == {"bad": "schema_invalid", "sly": "hidden_text"}
+    assert "tools are held back; run: forge mcp show x" in walled("list").out
+    text = walled("show", "x").out
+    assert "held back: 2" in text and "bad  schema_invalid: " in text
+    listed = walled.shell("tools", "list", "--json", "--source", "mcp").json
+    assert [tool["name"] for tool in listed["tools"]] == ["x__good"]
+    assert {each["name"] for each in listed["quarantined"]} == {"x__bad", "x__sly"}
+    assert walled("approve", "x", "bad", "--yes").code == 1
+
+
+def test_the_tools_of_servers_are_tools(walled):
+    walled.add("echo", "--yes")
+    path = walled.project / "forge.yaml"
+    path.write_text(path.read_text() + "      approval: {tools: {add: blocked}}\n")
+    assert walled.shell("tools", "search", "add", "two", "numbers", "--limit", "1", "--json").json["tools"][0][
+        "name"
+    ] == ("echo__add")
+    shown = walled.shell("tools", "show", "echo__add")
+    assert shown.out.startswith("echo__add  (mcp") and "approval: blocked (" in shown.out
+    assert "approval: ask (" in walled.shell("tools", "show", "echo__echo").out
+    called = walled.shell("call", "echo__echo", "--text", "hello", "--approval", "approve_all")
+    assert called.code == 0 and called.out == "hello\n", called.err
+
+
+def test_a_program_that_cannot_be_read_leaves_the_other_tools(servers):
+    servers.shell.write("forge.yaml", "mpc: {}\n")
+    ended = servers.shell("tools", "list")
+    assert ended.code == 0 and "read_file" in ended.out
+    assert "tools of MCP servers are left out: forge.yaml:1: mpc: unknown key 'mpc'" in ended.err
+    assert servers("list").code == 2
+
+
+def test_the_doctor_names_every_server(walled):
+    from functools import partial
+
+    walled.add("echo", "--yes")
+    walled.shell.write(".mcp.json", json.dumps({"mcpServers": {"theirs": FOREIGN}}))
+    look = partial(walled.shell.forge, cwd=walled.project, env=walled.shell.environ, walls_known=True)
+    found = [each for each in json.loads(look("doctor", "--json").stdout)["findings"] if each["about"] == "mcp"]
+    texts = {each["text"]: each for each in found}
+    assert texts["echo offers 8 tools"]["state"] == "ok"
+    assert texts["theirs waits for your approval (.mcp.json)"]["fix"] == "forge mcp approve theirs"
+    assert any("autoApprove" in text for text in texts)
+    (walled.shell.forge_home / "state" / "mcp.json").write_text("{")
+    assert "must be approved again" in look("doctor").stdout
+    listed = walled("list")
+    assert "must be approved again" in listed.err and "echo    pending" in listed.out

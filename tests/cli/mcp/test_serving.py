@@ -1,0 +1,164 @@
+"""`forge mcp serve` and `token` from a shell: the real command, its streams and its exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+FORGE = Path(sys.executable).with_name("forge")
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+
+
+def start(servers, *words):
+    return subprocess.Popen(
+        [FORGE, "mcp", "serve", *words],
+        cwd=servers.shell.home,
+        env=servers.shell.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_over_stdin_and_stdout_until_stdin_ends(servers):
+    (servers.project / "a.txt").write_text("hello")
+    calls = [
+        HELLO,
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "read_file", "arguments": {"path": "a.txt"}},
+        },
+    ]
+    child = start(servers, "-p", str(servers.project))
+    try:
+        child.stdin.write("".join(json.dumps(call) + "\n" for call in calls))
+        child.stdin.flush()
+        lines = [json.loads(child.stdout.readline()) for _ in range(2)]
+        before = time.monotonic()
+        out, _ = child.communicate(timeout=10)
+        assert time.monotonic() - before < 3
+    finally:
+        child.kill()
+    assert child.returncode == 0 and out == ""
+    assert lines[0]["result"]["serverInfo"]["name"] == "golem-forge"
+    assert "L1: hello" in lines[1]["result"]["content"][0]["text"]
+
+
+def test_over_http_with_a_token(servers):
+    token = servers("token", "create", "laptop").out.strip()
+    child = start(servers, "--http", "127.0.0.1:0", "-p", str(servers.project))
+    try:
+        url = re.search(r"listening at (\S+)", child.stderr.readline())[1]
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        request = urllib.request.Request(url, json.dumps(HELLO).encode(), headers)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(request, timeout=5)
+        request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            assert "golem-forge" in answer.read().decode()
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=5)
+    finally:
+        child.kill()
+    assert child.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--http", "0.0.0.0:8765"], 2, "--allow-host"),
+        (["--http", "x:y"], 2, "is no address to listen at"),
+        (["--allow-host", "x"], 2, "are for --http"),
+        (["--worker", "nobody"], 2, "nobody"),
+        (["-p", "/no/such/place"], 2, "no such directory"),
+    ],
+)
+def test_what_cannot_be_served(servers, words, code, said):
+    ended = servers("serve", *words)
+    assert ended.code == code and said in ended.err and ended.out == ""
+
+
+def test_a_program_with_code_of_its_own_must_be_trusted(servers):
+    assert servers.shell("init").code == 0
+    ended = servers("serve")
+    assert ended.code == 3 and "forge trust" in ended.err and ended.out == ""
+
+
+def test_tokens_are_shown_once(servers):
+    assert "no token" in servers("token", "list").err
+    made = servers("token", "create", "laptop")
+    secret = made.out.strip()
+    assert made.code == 0 and secret.startswith("forge_mcp_") and secret not in made.err
+    assert [each["name"] for each in servers("token", "list", "--json").json["tokens"]] == ["laptop"]
+    assert servers("token", "create", "laptop").code == 1
+    assert secret not in "".join(content.decode(errors="replace") for content in servers.shell.everything().values())
+    gone = servers("token", "revoke", "laptpo")
+    assert gone.code == 4 and "did you mean 'laptop'?" in gone.err
+    assert servers("token", "revoke", "laptop").code == 0
+    assert servers("token", "list", "--json").json == {"tokens": []}
+    for words in (["create"], ["list", "x"], ["create", "x", "--json"], []):
+        assert servers("token", *words).code == 2
+
+
+async def test_logging_in_and_out(servers):
+    import httpx2
+    from tests.mcp.programs.oauth_server import authorization
+
+    async with authorization() as world:
+        added = await asyncio.to_thread(servers, "add", "docs", world.url, "--auth", "oauth", "--yes")
+        assert added.code == 1 and "forge mcp login docs" in added.err
+        child = await asyncio.create_subprocess_exec(
+            FORGE,
+            "mcp",
+            "login",
+            "docs",
+            cwd=servers.project,
+            env=servers.shell.environ,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(20):
+                while not (line := (await child.stdout.readline()).decode().strip()).startswith("http"):
+                    pass
+                async with httpx2.AsyncClient(follow_redirects=True) as browser:
+                    await browser.get(line)
+                rest = (await child.stdout.read()).decode()
+                assert await child.wait() == 0
+        finally:
+            if child.returncode is None:
+                child.kill()
+        assert "logged in at docs" in rest
+        assert not [token for token in world.tokens if token in line + rest]
+        assert (await asyncio.to_thread(servers, "logout", "docs")).code == 0
+        assert (await asyncio.to_thread(servers, "logout", "docs")).code == 4
+
+
+def test_what_has_no_login(servers):
+    servers("add", "web", "https://x.test/mcp")
+    servers("add", "prog", "--", "ls")
+    for name, said in (("web", "write `auth: oauth`"), ("prog", "started as a program")):
+        ended = servers("login", name)
+        assert ended.code == 2 and said in ended.err
+    assert servers("login", "none").code == 4 and servers("logout", "prog").code == 4
+    servers("add", "docs", "https://x.test/mcp", "--auth", "oauth")
+    ended = servers("login", "docs")
+    assert ended.code == 3 and "forge mcp login docs --yes" in ended.err

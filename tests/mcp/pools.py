@@ -1,0 +1,130 @@
+"""A pool on the ground of conftest: real servers in real walls, approved unless a test says otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.core.finished import Finished
+from golem_forge.events.redaction import Redactor
+from golem_forge.mcp.client.definitions.definition import RemoteTool
+from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+from golem_forge.mcp.client.pool import Pool
+from golem_forge.mcp.client.state import ServerStatus, State
+from golem_forge.mcp.client.trust.trust_book import TrustBook
+from golem_forge.tools.context import ToolContext
+
+from .conftest import Ground
+
+
+@dataclass
+class Rig:
+    pool: Pool
+    book: TrustBook
+    cache: ManifestCache
+    redactor: Redactor
+    told: list[ServerStatus] = field(default_factory=list)
+
+    def states(self, server: str) -> list[State]:
+        return [status.state for status in self.told if status.server == server]
+
+    def tool(self, server: str, name: str) -> RemoteTool:
+        listing = self.pool.listing(server)
+        assert listing is not None
+        return next(tool for tool in listing.tools if tool.name == name)
+
+    async def call(self, server: str, tool: str, ctx: ToolContext | None = None, **args: Any) -> Finished:
+        await self.pool.settled(server)
+        return await self.pool.call(self.tool(server, tool), args, ctx or ToolContext())
+
+
+@asynccontextmanager
+async def pooled(ground: Ground, *specs: ServerSpec, approve: bool = True, **hooks: Any) -> AsyncIterator[Rig]:
+    book, cache, redactor = TrustBook(ground.home), ManifestCache(ground.home), Redactor()
+    if approve:
+        for spec in specs:
+            book.approve_server(spec, "person")
+    told: list[ServerStatus] = []
+    pool = Pool(
+        {spec.name: spec for spec in specs},
+        home=ground.home,
+        redactor=redactor,
+        environ=ground.environ,
+        hooks=ground.hooks(**({"tell": told.append} | hooks)),
+        book=book,
+        cache=cache,
+    )
+    try:
+        yield Rig(pool, book, cache, redactor, told)
+    finally:
+        await pool.aclose()
+
+
+def no_more_writing(home: ForgeHome) -> None:
+    """From now on nothing can be written into the book of trust, by root neither: its lock is a link."""
+    lock = home.ensure("state") / "mcp.json.lock"
+    lock.unlink(missing_ok=True)
+    lock.symlink_to("elsewhere")
+
+
+def logged(ground: Ground, name: str = "log") -> list[dict[str, Any]]:
+    """What a program with `env={"ECHO_LOG": "/workspace/log"}` was sent, over all its processes."""
+    file = ground.workspace / name
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def starts(ground: Ground) -> int:
+    return sum(message.get("method") == "initialize" for message in logged(ground))
+
+
+def notes(ground: Ground, name: str) -> list[str]:
+    file = ground.workspace / name
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def marked(ground: Ground, spec: ServerSpec) -> ServerSpec:
+    """With a word at the end of its argv by which `living` finds it from outside."""
+    return replace(spec, args=(*spec.args, _mark(ground)))
+
+
+def _mark(ground: Ground) -> str:
+    return f"mark-{ground.root.parent.name}-{ground.root.name}"
+
+
+def living(ground: Ground) -> list[str]:
+    """The processes of marked servers."""
+    return naming(_mark(ground))
+
+
+def naming(word: str) -> list[str]:
+    """Processes that have it in their argv."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                words = Path("/proc", entry, "cmdline").read_bytes()
+                if word.encode() in words and int(entry) != os.getpid():
+                    found.append(f"{entry} {words[:200]!r}")
+    return found
+
+
+async def until(true: Callable[[], Any], within: float = 5.0) -> None:
+    end = time.monotonic() + within
+    while not true():
+        assert time.monotonic() < end, "it did not become true in time"
+        await asyncio.sleep(0.01)
+
+
+async def timed(work: Awaitable[Any]) -> tuple[Any, float]:
+    start = time.monotonic()
+    return await work, time.monotonic() - start

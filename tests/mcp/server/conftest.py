@@ -1,0 +1,131 @@
+"""A served session: native tools, some of our own, over loopback HTTP or a real process with pipes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.core.verdict import Verdict
+from golem_forge.mcp.server.http import HttpOptions, Listening, serve_http
+from golem_forge.mcp.server.tokens import TokenStore
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.tool import Mode, Tool
+from golem_forge.workers.session import open_session
+
+from .hosting import SessionHost
+
+MODES = ("legacy", "auto")
+
+
+@dataclass
+class Ran:
+    """What really ran, in order."""
+
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+
+def tools_that_note(ran: Ran) -> list[Tool]:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+    def noting(name: str, needs: Verdict, mode: Mode = Mode.BOTH, **more: Any) -> Tool:
+        async def execute(args: dict[str, Any]) -> Any:
+            ran.calls.append((name, args))
+            return {"got": args["x"]}
+
+        about = f"The tool {name}."
+        return Tool(name, about, input_schema=schema, execute=execute, needs_approval=needs, mode=mode, **more)
+
+    async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
+        ran.calls.append(("slow", args))
+        for step in range(args["x"]):
+            ctx.report_progress(step + 1, args["x"], f"step {step + 1}")
+            await asyncio.sleep(0.05)
+        return "slept"
+
+    async def long(args: dict[str, Any]) -> str:
+        return "\n".join(f"line {number}" for number in range(args["x"]))
+
+    return [
+        noting(
+            "free", Verdict.PRE_APPROVED, output_schema={"type": "object", "properties": {"got": {"type": "integer"}}}
+        ),
+        noting("asks", Verdict.ASK),
+        noting("never", Verdict.BLOCKED),
+        noting("by_hand", Verdict.PRE_APPROVED, mode=Mode.MANUAL),
+        Tool("slow", "Takes its time.", input_schema=schema, execute=slow, needs_approval=Verdict.PRE_APPROVED),
+        Tool("long", "Says a lot.", input_schema=schema, execute=long, needs_approval=Verdict.PRE_APPROVED),
+    ]
+
+
+@dataclass
+class Served:
+    url: str
+    host: SessionHost
+    ran: Ran
+    tokens: TokenStore
+    token: str
+    listening: Listening
+    work: Path
+    http: Any
+    """An HTTP client without a token."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    @asynccontextmanager
+    async def client(self, mode: str, token: str = "", **how: Any) -> AsyncIterator[Any]:
+        from mcp.client.client import Client
+        from mcp.client.streamable_http import streamable_http_client
+
+        headers = {"Authorization": f"Bearer {token or self.token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=20, verify=False) as http,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode, **how) as client,
+        ):
+            yield client
+
+
+Serving = Callable[..., AbstractAsyncContextManager[Served]]
+
+
+@pytest.fixture
+def serving(tmp_path: Path, own_home: Path) -> Serving:
+    @asynccontextmanager
+    async def serve(
+        options: HttpOptions | None = None, mode: ApprovalMode = ApprovalMode.INTERACTIVE, **opening: Any
+    ) -> AsyncIterator[Served]:
+        home = ForgeHome(own_home / ".forge")
+        work = tmp_path / "work"
+        work.mkdir(exist_ok=True)
+        ran = Ran()
+        session = open_session(work, tools=tools_that_note(ran), home=home, **opening)
+        host = SessionHost(session, mode)
+        tokens = TokenStore(home)
+        secret = tokens.create("laptop")
+        up: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()
+        serve = asyncio.create_task(serve_http(host, options or HttpOptions(port=0), tokens, up.set_result))
+        await asyncio.wait({serve, up}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        if serve.done():
+            serve.result()
+        listening = up.result()
+        async with httpx2.AsyncClient(timeout=10, verify=False) as http:
+            try:
+                yield Served(listening.url, host, ran, tokens, secret, listening, work, http)
+            finally:
+                listening.stop()
+                await asyncio.wait_for(serve, 5)
+
+    return serve

@@ -1,0 +1,96 @@
+"""A Host on a real session, as `workers/serving.py` builds it: each guest has its own approvals on its own path."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.mcp.server.approval import GuestApproval
+from golem_forge.mcp.server.host import ClientFacts, Progress
+from golem_forge.mcp.server.served_call import ServedCalls
+from golem_forge.orchestrator import Orchestrator
+from golem_forge.orchestrator.travel import Travel
+from golem_forge.tools.tool import Tool
+from golem_forge.workers.session import Session
+
+
+class SessionGuest:
+    def __init__(self, session: Session, client: ClientFacts, mode: ApprovalMode, calls: ServedCalls) -> None:
+        tree, station = session.tree, session.station
+        self._session = session
+        self._name = client.caller_name
+        self._path = Orchestrator(
+            station.catalog,
+            approval=GuestApproval(mode, calls),
+            sandbox=station.sandbox,
+            blocks=station.path.judge.blocks,
+            rules=tree.rules,
+            bus=tree.bus,
+            journal=tree.journal,
+            redactor=tree.redactor,
+            output_folder=tree.home.path / "output",
+            session_id=tree.id,
+            worker=station.path.worker,
+            worker_id=station.id,
+            signal=station.signal,
+            gate=tree.gate,
+            project=str(tree.program.root),
+            strange_zones=tree.program.strange_zones,
+            walls=station.walls,
+            home=tree.home.path,
+            parts=tree.parts,
+            grants={},  # what this client's person allows, nobody else's call may use
+            describe_path=lambda _: tuple(link.to_wire() for link in station.lineage),
+        )
+
+    async def call(self, name: str, args: Any, *, call_id: str, cancel: InterruptSignal, progress: Progress) -> Outcome:
+        session = self._session
+        session.refresh()
+        blocks = session.path.judge.blocks
+        if self._path.judge.blocks is not blocks:
+            self._path.judge.speak(blocks)
+        travel = Travel(ToolCall(name, args, Caller.MCP, id=call_id, caller_name=self._name), cancel, cancel)
+
+        def told(event: Any) -> None:
+            data = event.data
+            if data.tool_call_id == call_id:
+                progress(data.progress, data.total, data.message or "")
+
+        with contextlib.ExitStack() as stack:
+            stack.callback(session.bus.on("toolProgress", told))
+            stack.callback(session.tree.signal.listen(cancel.interrupt))
+            return await self._path.step(travel)
+
+    def output(self, handle: str) -> Path | None:
+        kept = self._path.outputs.find(handle, self._path.worker)
+        return kept.path if kept else None
+
+    async def aclose(self) -> None:
+        return None
+
+
+class SessionHost:
+    def __init__(self, session: Session, mode: ApprovalMode = ApprovalMode.INTERACTIVE) -> None:
+        self.session = session
+        self.calls = ServedCalls()
+        self.mode = mode
+        self.admitted: list[ClientFacts] = []
+
+    async def gathered(self) -> None:
+        return None
+
+    def offered(self) -> tuple[Tool, ...]:
+        self.session.refresh()
+        return self.session.catalog.offered(Caller.MCP)
+
+    def admit(self, client: ClientFacts) -> SessionGuest:
+        self.admitted.append(client)
+        return SessionGuest(self.session, client, self.mode, self.calls)
+
+    async def aclose(self) -> None:
+        self.session.interrupt("the server ends")
+        await self.session.aclose()

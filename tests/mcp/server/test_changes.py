@@ -1,0 +1,102 @@
+"""A list of tools that changes is announced within two seconds, to clients of both eras, and only when it changed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.core.verdict import Verdict
+from golem_forge.custom.workshop import open_workshop
+from golem_forge.tools.tool import Mode, Tool
+
+from .conftest import Serving
+
+
+def added(name: str, mode: Mode = Mode.BOTH) -> Tool:
+    async def execute(args: dict[str, Any]) -> str:
+        return name
+
+    about = f"The tool {name}."
+    return Tool(
+        name, about, input_schema={"type": "object"}, execute=execute, mode=mode, needs_approval=Verdict.PRE_APPROVED
+    )
+
+
+async def test_the_handshake_era_is_notified(serving: Serving) -> None:
+    told = asyncio.Event()
+
+    async def heard(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            told.set()
+
+    async with serving() as served, served.client("legacy", message_handler=heard) as client:
+        assert client.server_capabilities.tools.list_changed
+        await client.list_tools()
+        await asyncio.sleep(0.2)  # its stream for notifications opens beside
+        served.host.session.catalog.add(added("hidden", Mode.MANUAL))
+        await asyncio.sleep(0.8)
+        assert not told.is_set()
+        served.host.session.catalog.add(added("fresh"))
+        async with asyncio.timeout(2):
+            await told.wait()
+        assert "fresh" in {tool.name for tool in (await client.list_tools()).tools}
+        told.clear()
+        served.host.session.catalog.remove("fresh")
+        async with asyncio.timeout(2):
+            await told.wait()
+        assert "fresh" not in {tool.name for tool in (await client.list_tools()).tools}
+
+
+async def test_2026_07_28_hears_it_on_its_listen_stream(serving: Serving) -> None:
+    async with serving() as served, served.client("auto") as client, client.listen(tools_list_changed=True) as stream:
+        served.host.session.catalog.add(added("fresh"))
+        async with asyncio.timeout(2):
+            await anext(aiter(stream))
+        assert "fresh" in {tool.name for tool in (await client.list_tools()).tools}
+        assert not (await client.call_tool("fresh", {})).is_error
+
+
+async def test_what_is_declared(serving: Serving) -> None:
+    async with serving() as served:
+        for mode in ("legacy", "auto"):
+            async with served.client(mode) as client:
+                has = client.server_capabilities
+                assert has.tools.list_changed and has.resources is not None and not has.resources.subscribe
+                assert (has.prompts, has.completions, has.logging) == (None, None, None)
+
+
+async def test_a_users_tool_that_appears_on_disk_is_announced_and_runs(serving: Serving, own_home: Path) -> None:
+    home = ForgeHome(own_home / ".forge")
+    folder = home.path / "tools" / "greets"
+
+    def make() -> None:
+        folder.mkdir(parents=True)
+        about = "name: greets\ndescription: Greets\nversion: 1.0.0\nentrypoint: run.sh\n"
+        (folder / "tool.yaml").write_text(about)
+        (folder / "run.sh").write_text("echo good morning\n")
+        shop = open_workshop(home, native={}, environ={})
+        shop.registry.refresh()
+        entry = shop.registry.entries["greets"]
+        shop.trust(entry, who="person")
+        shop.book.mark_tested(entry.name, entry.digest)
+        shop.book.close()
+
+    async with (
+        serving(mode=ApprovalMode.APPROVE_ALL) as served,
+        served.client("auto") as client,
+        client.listen(tools_list_changed=True) as stream,
+    ):
+        changes = aiter(stream)
+        await asyncio.to_thread(make)
+        async with asyncio.timeout(2):
+            await anext(changes)
+        assert "greets" in {tool.name for tool in (await client.list_tools()).tools}
+        assert "good morning" in (await client.call_tool("greets", {})).content[0].text
+        shutil.rmtree(folder)
+        async with asyncio.timeout(2):
+            await anext(changes)
+        assert "greets" not in {tool.name for tool in (await client.list_tools()).tools}

@@ -1,0 +1,75 @@
+"""Outcomes on the wire, for old and new clients, whatever a proxied server put into them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp_types import methods
+
+from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.core.result import ToolResult
+from golem_forge.core.verdict import Status
+from golem_forge.mcp.server.results import OUTCOME_KEY, call_result
+from golem_forge.tools.mcp_results import from_mcp
+
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+AUDIO = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+LINK = {"type": "resource_link", "uri": "x://y", "name": "y"}
+EMBEDDED = {"type": "resource", "resource": {"uri": "x://y", "text": "inside"}}
+
+
+def became(status: Status = Status.SUCCESS, **more: Any) -> Outcome:
+    return Outcome(ToolCall("it", {}, Caller.MCP, id="c1"), "it", status, **more)
+
+
+def checked(outcome: Outcome, version: str) -> dict[str, Any]:
+    """As the SDK would send it: what it refuses never reaches a client."""
+    return methods.serialize_server_result("tools/call", version, call_result(outcome, version))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_kind_of_block_reaches_every_client(version: str) -> None:
+    bad = [{"type": "image"}, {"type": "hologram", "x": 1}, {"type": "text", "text": 5}, "bare", None, {}]
+    result = from_mcp({"content": [{"type": "text", "text": "hi"}, IMAGE, AUDIO, LINK, EMBEDDED, *bad]})
+    sent = checked(became(result=result), version)
+    kinds = [block["type"] for block in sent["content"]]
+    assert kinds[:2] == ["text", "image"] and kinds[4] == "resource"
+    assert kinds[2] == ("text" if version < "2025-03-26" else "audio")
+    assert kinds[3] == ("text" if version < "2025-06-18" else "resource_link")
+    assert kinds[5:] == ["text"] * 6
+    assert sent["_meta"][OUTCOME_KEY] == {"status": "success", "callId": "c1", "durationMs": 0.0}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("status", [each for each in Status if each is not Status.SUCCESS])
+def test_the_first_line_says_how_it_ended(version: str, status: Status) -> None:
+    kept = ToolResult(value={"kind": "text", "content": "partial"}, text="partial", content=({**IMAGE},))
+    for outcome in (became(status, error="why\nmore"), became(status, error="why", result=kept, notes=("note",))):
+        sent = checked(outcome, version)
+        assert sent["isError"] is True
+        assert sent["content"][0]["text"].splitlines()[0] == f"{status.value}: why"
+        assert sent["_meta"][OUTCOME_KEY]["status"] == status.value
+    assert "partial" in sent["content"][0]["text"] and "note" in sent["content"][0]["text"]
+    assert sent["content"][1]["type"] == "image"
+
+
+def test_a_failure_without_words_still_has_a_first_line() -> None:
+    sent = checked(became(Status.EXECUTION_FAILED), "2025-11-25")
+    assert sent["content"][0]["text"] == "execution_failed: no reason was given"
+
+
+@pytest.mark.parametrize("structured", [[1, 2], "text", 5, {"a": 1}])
+def test_structured_content_that_only_the_new_era_has(structured: Any) -> None:
+    result = ToolResult(value={"kind": "json", "data": structured}, text="x", structured=structured)
+    assert checked(became(result=result), "2026-07-28")["structuredContent"] == structured
+    old = checked(became(result=result), "2025-11-25")
+    assert ("structuredContent" in old) is isinstance(structured, dict)
+
+
+def test_a_server_cannot_speak_in_our_name() -> None:
+    lie = {"content": [], "_meta": {OUTCOME_KEY: {"status": "success"}, "its/own": 1}, "resultType": "input_required"}
+    sent = checked(became(Status.EXECUTION_FAILED, error="no", result=from_mcp(lie)), "2026-07-28")
+    assert sent["_meta"][OUTCOME_KEY]["status"] == "execution_failed" and sent["_meta"]["its/own"] == 1
+    assert sent["resultType"] == "complete"

@@ -1,0 +1,335 @@
+"""One call: its limits, its end, its result, and never twice what may have run."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import Any
+
+import pytest
+
+from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.verdict import Status
+from golem_forge.mcp.client.calling.flight import Flight
+from golem_forge.mcp.client.connecting.link import Link, Lost, Unprocessed
+from golem_forge.mcp.client.state import State
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.mcp_results import to_mcp
+
+from .conftest import Ground
+from .pools import logged, notes, pooled, timed, until
+
+LOG = {"ECHO_LOG": "/workspace/log"}
+
+
+def hostile(ground: Ground, mode: str, *args: str, **keys: Any) -> ServerSpec:
+    return ground.spec("bad", "hostile.py", mode, *args, env={"HOSTILE_NOTES": "/workspace"}, **keys)
+
+
+# Limits
+
+
+async def test_silence_ends_in_a_timeout_that_names_the_idle_limit_and_the_server_is_told(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "silent", idle_timeout=0.3)) as rig:
+        await rig.pool.settled("bad")
+        finished, took = await timed(rig.call("bad", "act"))
+        assert finished.status is Status.TIMEOUT
+        assert finished.error == "no progress from bad for 0.3 seconds"
+        assert 0.3 <= took < 1.2
+        await until(lambda: notes(ground, "cancelled"))
+
+
+async def test_progress_is_shown_and_keeps_a_long_call_alive(ground: Ground) -> None:
+    seen: list[tuple[float, float | None, str]] = []
+    ctx = ToolContext(progress=lambda *said: seen.append(said))
+    async with pooled(ground, ground.spec(idle_timeout=0.8)) as rig:
+        finished = await rig.call("echo", "sleep", ctx, seconds=1.4, progress=True)
+        assert finished.status is Status.SUCCESS
+        assert len(seen) >= 6
+        assert seen[0] == (1.0, None, "step 1")
+
+
+async def test_progress_does_not_move_the_total_limit(ground: Ground) -> None:
+    async with pooled(ground, ground.spec(idle_timeout=0.4, total_timeout=0.8)) as rig:
+        finished, took = await timed(rig.call("echo", "sleep", seconds=5, progress=True))
+        assert finished.status is Status.TIMEOUT
+        assert finished.error == "echo did not finish within 0.8 seconds"
+        assert took < 2.5
+
+
+async def test_eight_at_a_time_the_rest_waits_its_turn(ground: Ground) -> None:
+    async with pooled(ground, ground.spec(env=LOG)) as rig:
+        await rig.pool.settled("echo")
+        tool = rig.tool("echo", "sleep")
+        calls = [asyncio.create_task(rig.pool.call(tool, {"seconds": 0.5}, ToolContext())) for _ in range(12)]
+        await asyncio.sleep(0.3)
+        assert sum(message["method"] == "tools/call" for message in logged(ground)) == 8
+        results = await asyncio.gather(*calls)
+        assert [finished.result.text for finished in results] == ["slept"] * 12
+
+
+async def test_hostile_progress_is_bounded_and_harmless(ground: Ground) -> None:
+    seen: list[tuple[float, float | None, str]] = []
+    ctx = ToolContext(progress=lambda *said: seen.append(said))
+    async with pooled(ground, hostile(ground, "progress")) as rig:
+        assert (await rig.call("bad", "act", ctx)).result.text == "progressed"
+        assert seen[0] == (5.0, 10.0, "half")
+        assert seen[-1][0] == 8.0
+        assert len(seen[-1][2]) < 3000
+        assert "\x1b" not in seen[-1][2]
+
+
+async def test_a_flood_of_notices_costs_no_memory_and_the_answer_still_comes(ground: Ground) -> None:
+    seen: list[Any] = []
+    ctx = ToolContext(progress=lambda *said: seen.append(said))
+    async with pooled(ground, hostile(ground, "flood", "5000")) as rig:
+        await rig.pool.settled("bad")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        finished, took = await timed(rig.call("bad", "act", ctx))
+        assert finished.result.text == "flooded"
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+        assert len(seen) <= took / 0.05 + 3
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize("mode", ["silent", "late"])
+async def test_an_interrupt_ends_the_call_at_once_and_the_connection_stays(ground: Ground, mode: str) -> None:
+    signal = InterruptSignal()
+    async with pooled(ground, hostile(ground, mode, idle_timeout=2)) as rig:
+        await rig.pool.settled("bad")
+        calling = asyncio.create_task(rig.call("bad", "act", ToolContext(cancel=signal)))
+        await until(lambda: notes(ground, "ran"))
+        signal.interrupt()
+        finished, took = await timed(calling)
+        assert finished.status is Status.INTERRUPTED
+        assert took < 0.7
+        await until(lambda: notes(ground, "cancelled"))
+        if mode == "late":
+            assert (await rig.call("bad", "act", quick=True)).result.text == "quick"
+            await until(lambda: notes(ground, "late"))
+            assert (await rig.call("bad", "act", quick=True)).result.text == "quick"
+        assert rig.states("bad") == [State.CONNECTING, State.READY]
+
+
+async def test_an_interrupted_context_sends_nothing(ground: Ground) -> None:
+    signal = InterruptSignal()
+    signal.interrupt()
+    async with pooled(ground, ground.spec(env=LOG)) as rig:
+        finished = await rig.call("echo", "echo", ToolContext(cancel=signal), text="x")
+        assert finished.status is Status.INTERRUPTED
+        assert not any(message["method"] == "tools/call" for message in logged(ground))
+
+
+async def test_a_cancelled_task_tells_the_server_and_frees_its_turn(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "silent")) as rig:
+        await rig.pool.settled("bad")
+        tool = rig.tool("bad", "act")
+        calls = [asyncio.create_task(rig.pool.call(tool, {}, ToolContext())) for _ in range(10)]
+        await until(lambda: len(notes(ground, "ran")) == 8)
+        for call in calls[:8]:
+            call.cancel()
+        await asyncio.gather(*calls[:8], return_exceptions=True)
+        assert all(call.cancelled() for call in calls[:8])
+        await until(lambda: len(notes(ground, "cancelled")) == 8)
+        await until(lambda: len(notes(ground, "ran")) == 10)
+        for call in calls[8:]:
+            call.cancel()
+
+
+async def test_a_server_that_reads_nothing_cannot_hold_an_interrupted_caller(ground: Ground) -> None:
+    signal = InterruptSignal()
+    async with pooled(ground, hostile(ground, "hangs")) as rig:
+        await rig.pool.settled("bad")
+        tool = rig.tool("bad", "act")
+        big = {"x": "y" * 400_000}
+        calls = [asyncio.create_task(rig.pool.call(tool, big, ToolContext(cancel=signal))) for _ in range(4)]
+        await asyncio.sleep(0.3)
+        signal.interrupt()
+        results, took = await timed(asyncio.gather(*calls))
+        assert took < 0.9
+        assert {finished.status for finished in results} == {Status.INTERRUPTED}
+        _, took = await timed(rig.pool.aclose())
+        assert took < 1.0
+
+
+async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(ground: Ground) -> None:
+    spec = ground.spec(env=LOG)
+    async with pooled(ground, spec) as rig:
+        await rig.pool.settled("echo")
+        tool = rig.tool("echo", "echo")
+        again = asyncio.create_task(rig.pool.reconnect("echo"))
+        await asyncio.sleep(0.01)
+        signal = InterruptSignal()
+        calling = asyncio.create_task(rig.pool.call(tool, {"text": "x"}, ToolContext(cancel=signal)))
+        await asyncio.sleep(0.01)
+        signal.interrupt()
+        assert (await calling).status is Status.INTERRUPTED
+        await again
+        assert rig.pool.status("echo").state is State.READY
+
+
+# Lost connections
+
+
+async def test_killed_during_a_call_it_may_have_run_and_is_not_repeated(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "dies")) as rig:
+        await rig.pool.settled("bad")
+        finished, took = await timed(rig.call("bad", "act"))
+        assert took < 1.0
+        assert finished.status is Status.EXECUTION_FAILED
+        assert finished.error.startswith("connection to bad was lost; the call may have run")
+        assert (await rig.call("bad", "quick")).result.text == "quick ran"
+        assert notes(ground, "ran") == ["act", "quick"]
+
+
+async def test_a_server_that_closed_its_output_and_lives_on_has_its_limits_too(ground: Ground) -> None:
+    """The walls hold the other end of its output open, so nobody can see that; silence is seen."""
+    async with pooled(ground, hostile(ground, "closes", idle_timeout=0.3)) as rig:
+        finished = await rig.call("bad", "act")
+        assert finished.status is Status.TIMEOUT or "may have run" in finished.error
+        _, took = await timed(rig.pool.aclose())
+        assert took < 1.0
+        assert notes(ground, "ran") == ["act"]
+
+
+async def test_a_line_without_end_ends_the_connection(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "endless")) as rig:
+        finished = await rig.call("bad", "act")
+        assert "may have run" in finished.error
+        await until(lambda: rig.pool.status("bad").state is State.KNOWN)
+
+
+async def test_a_reconnect_during_a_call_ends_it_with_may_have_run(ground: Ground) -> None:
+    async with pooled(ground, ground.spec()) as rig:
+        await rig.pool.settled("echo")
+        calling = asyncio.create_task(rig.call("echo", "sleep", seconds=5))
+        await asyncio.sleep(0.2)
+        await rig.pool.reconnect("echo")
+        finished = await asyncio.wait_for(calling, 1)
+        assert finished.error.startswith("connection to echo was lost; the call may have run")
+
+
+async def test_closing_the_pool_ends_every_call(ground: Ground) -> None:
+    async with pooled(ground, ground.spec()) as rig:
+        await rig.pool.settled("echo")
+        calls = [asyncio.create_task(rig.call("echo", "sleep", seconds=5)) for _ in range(10)]
+        await asyncio.sleep(0.2)
+        _, took = await timed(rig.pool.aclose())
+        assert took < 1.0
+        results = await asyncio.wait_for(asyncio.gather(*calls), 1)
+        assert {finished.status for finished in results} == {Status.EXECUTION_FAILED}
+        assert sum("may have run" in finished.error for finished in results) == 8
+
+
+async def test_what_certainly_did_not_run_is_sent_once_more_on_a_new_connection(ground: Ground) -> None:
+    async with pooled(ground, ground.spec(env=LOG)) as rig:
+        await rig.pool.settled("echo")
+        owner = rig.pool._owners["echo"]
+        links: list[Link] = []
+
+        async def job(link: Link) -> str:
+            links.append(link)
+            if len(links) == 1:
+                raise Unprocessed(None)
+            return (await link.request("tools/call", {"name": "pid", "arguments": {}}))["content"][0]["text"]
+
+        assert await owner.perform(Flight(ToolContext(), "x"), job)
+        assert len(links) == 2
+        assert links[0] is not links[1]
+
+        async def never(link: Link) -> None:
+            links.append(link)
+            raise Unprocessed(None)
+
+        links.clear()
+        with pytest.raises(Unprocessed):
+            await owner.perform(Flight(ToolContext(), "x"), never)
+        assert len(links) == 2
+
+        async def maybe(link: Link) -> None:
+            links.append(link)
+            raise Lost(None)
+
+        links.clear()
+        with pytest.raises(Lost):
+            await owner.perform(Flight(ToolContext(), "x"), maybe)
+        assert len(links) == 1
+
+
+async def test_a_server_that_died_unnoticed_gets_the_call_on_a_new_process(ground: Ground) -> None:
+    """Killed from outside while idle: whether or not its end was seen yet, the call is answered once."""
+    async with pooled(ground, ground.spec(env=LOG)) as rig:
+        for _ in range(3):
+            await rig.pool.settled("echo")
+            connection = rig.pool._owners["echo"]._connection
+            assert connection is not None
+            connection._opened.transport._child.kill()  # type: ignore[attr-defined]
+            finished = await rig.pool.call(rig.tool("echo", "echo"), {"text": "x"}, ToolContext())
+            assert finished.result.text == "x" or "may have run" in finished.error
+
+
+# Results
+
+
+async def test_an_error_of_the_tool_and_of_the_protocol(ground: Ground) -> None:
+    async with pooled(ground, ground.spec()) as rig:
+        failed = await rig.call("echo", "fail")
+        assert failed.status is Status.EXECUTION_FAILED
+        assert failed.result.text == "it failed, as it always does"
+
+
+async def test_structured_content_that_breaks_its_schema_names_the_path_and_is_kept(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "liar")) as rig:
+        finished = await rig.call("bad", "shape")
+        assert finished.status is Status.EXECUTION_FAILED
+        assert finished.error.startswith("tool 'shape' of bad returned an invalid value at $.n: ")
+        assert to_mcp(finished.result)["structuredContent"] == {"n": "many"}
+        missing = await rig.call("bad", "missing")
+        assert missing.status is Status.EXECUTION_FAILED
+        assert "no structured content" in missing.error
+        assert missing.result.text == "done"
+
+
+async def test_structured_content_that_fits_is_a_success(ground: Ground) -> None:
+    async with pooled(ground, ground.spec()) as rig:
+        finished = await rig.call("echo", "add", a=2, b=3)
+        assert finished.status is Status.SUCCESS
+        assert finished.result.structured == {"sum": 5}
+
+
+async def test_results_that_are_not_mcp_are_failures_or_kept_and_never_raise(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "misshapen", idle_timeout=1)) as rig:
+        expected = {
+            "nothing": Status.EXECUTION_FAILED,
+            "content_text": Status.EXECUTION_FAILED,
+            "unknown_kind": Status.SUCCESS,
+            "no_kind": Status.SUCCESS,
+            "bad_image": Status.SUCCESS,
+            "structured_list": Status.SUCCESS,
+            "error_text": Status.SUCCESS,
+        }
+        for name, status in expected.items():
+            finished = await rig.call("bad", name)
+            assert (name, finished.status) == (name, status)
+        kept = to_mcp((await rig.call("bad", "unknown_kind")).result)
+        assert kept["content"] == [{"type": "hologram", "data": "?"}]
+
+
+@pytest.mark.parametrize("shape", ["a_list", "a_string"])
+async def test_a_result_that_is_no_object_ends_the_call(ground: Ground, shape: str) -> None:
+    async with pooled(ground, hostile(ground, "misshapen", idle_timeout=1)) as rig:
+        assert (await rig.call("bad", shape)).status in (Status.EXECUTION_FAILED, Status.TIMEOUT)
+
+
+async def test_a_pending_server_refuses_calls_in_words(ground: Ground) -> None:
+    async with pooled(ground, ground.spec()) as rig:
+        await rig.pool.settled("echo")
+        tool = rig.tool("echo", "echo")
+    async with pooled(ground, ground.spec(pass_env=("LANG",)), approve=False) as rig:
+        rig.pool.begin()
+        finished = await rig.pool.call(tool, {"text": "x"}, ToolContext())
+        assert finished.status is Status.APPROVAL_DENIED
+        assert finished.error == "server 'echo' waits for approval; run: forge mcp approve echo"

@@ -1,0 +1,81 @@
+"""How long a call may say nothing, and how long it may take."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from golem_forge.mcp.client.calling.clocks import Clocks, Limit
+
+
+async def rung(clocks_made: list[Clocks], idle: float, total: float) -> asyncio.Future[tuple[Limit, float]]:
+    start = time.monotonic()
+    future: asyncio.Future[tuple[Limit, float]] = asyncio.get_running_loop().create_future()
+    clocks = Clocks(idle, total, lambda limit: future.set_result((limit, time.monotonic() - start)))
+    clocks_made.append(clocks)
+    clocks.start()
+    return future
+
+
+async def test_silence_reaches_the_idle_limit() -> None:
+    made: list[Clocks] = []
+    limit, after = await (await rung(made, 0.1, 5))
+    assert limit is Limit.IDLE
+    assert 0.1 <= after < 0.5
+
+
+async def test_progress_moves_the_idle_limit_and_never_the_total_one() -> None:
+    made: list[Clocks] = []
+    future = await rung(made, 0.1, 0.35)
+    while not future.done():
+        made[0].touch()
+        await asyncio.sleep(0.03)
+    limit, after = future.result()
+    assert limit is Limit.TOTAL
+    assert 0.35 <= after < 0.8
+
+
+async def test_both_stand_still_while_a_person_is_asked() -> None:
+    made: list[Clocks] = []
+    future = await rung(made, 0.1, 0.2)
+    with made[0].paused():
+        await asyncio.sleep(0.15)
+        with made[0].paused():
+            await asyncio.sleep(0.15)
+        await asyncio.sleep(0.1)
+        assert not future.done()
+    limit, after = await future
+    assert limit is Limit.IDLE
+    assert 0.5 <= after < 0.9
+
+
+async def test_the_total_goes_on_where_it_stood() -> None:
+    made: list[Clocks] = []
+    future = await rung(made, 5, 0.2)
+    await asyncio.sleep(0.1)
+    with made[0].paused():
+        await asyncio.sleep(0.3)
+    limit, after = await future
+    assert limit is Limit.TOTAL
+    assert 0.5 <= after < 0.75
+
+
+async def test_progress_during_a_pause_does_not_put_the_idle_clock_into_the_future() -> None:
+    made: list[Clocks] = []
+    future = await rung(made, 0.1, 5)
+    with made[0].paused():
+        await asyncio.sleep(0.3)
+        made[0].touch()
+    _, after = await future
+    assert 0.4 <= after < 0.6
+
+
+async def test_after_the_end_nothing_rings() -> None:
+    rings: list[Limit] = []
+    clocks = Clocks(0.05, 0.05, rings.append)
+    clocks.start()
+    clocks.stop()
+    with clocks.paused():
+        pass
+    await asyncio.sleep(0.12)
+    assert rings == []

@@ -1,0 +1,60 @@
+"""`make conformance` can fail, by what the baseline does not name and by what it names wrongly.
+
+The whole of it takes minutes and is not run here; `tests/acceptance/test_mcp_conformance.py` runs a part.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import foreign
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import conformance
+
+    return conformance
+
+
+def found(script: Any, scenario: str, *problems: str) -> Any:
+    return script.Found(side="server", revision="2025-11-25", scenario=scenario, problems=problems)
+
+
+@pytest.mark.parametrize(
+    ("problems", "baseline", "code"),
+    [
+        ((), (), 0),
+        (("check: broken",), (), 1),
+        (("check: broken",), ("ping",), 0),
+        (("check: broken",), ("ping:check",), 0),
+        (("check: broken",), ("ping:other",), 1),
+        (("check: broken", "more: broken"), ("ping:check",), 1),
+        ((), ("ping",), 1),
+        (("check: broken",), ("ping:check", "ping:other"), 1),
+        (("check: broken",), ("ping", "never-ran"), 0),
+    ],
+)
+def test_the_baseline_is_exact(script: Any, problems: tuple[str, ...], baseline: tuple[str, ...], code: int) -> None:
+    assert (
+        script.judged([found(script, "ping", *problems)], {"server": frozenset(baseline), "client": frozenset()})
+        == code
+    )
+
+
+def test_a_run_that_ran_nothing_is_no_success(script: Any) -> None:
+    assert script.judged([], {"server": frozenset(), "client": frozenset()}) == 1
+
+
+def test_the_baseline_names_scenarios_that_there_are(script: Any) -> None:
+    foreign.conformance()
+    baseline = script.read_baseline()
+    for side in ("client", "server"):
+        known = {name for revision in script.REVISIONS for name in script.required(side, revision)}
+        assert {name.partition(":")[0] for name in baseline[side]} <= known

@@ -1,0 +1,203 @@
+"""One life of one server in both eras: how it is spoken to, what it offers and asks, how it tells of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.verdict import Status
+from golem_forge.mcp.client.connecting import backoff
+from golem_forge.mcp.client.hooks import Form, FormAnswer
+from golem_forge.mcp.client.state import State
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.mcp_results import to_mcp
+
+from .conftest import Ground
+from .pools import logged, pooled, until
+
+LOG = {"MODERN_LOG": "/workspace/log", "ECHO_LOG": "/workspace/log"}
+
+
+def modern(ground: Ground, *args: str, **keys: Any) -> ServerSpec:
+    return ground.spec("new", "modern.py", *args, env=LOG, **keys)
+
+
+async def accept(form: Form, ctx: ToolContext) -> FormAnswer:
+    return FormAnswer(action="accept", values={"name": form.message})
+
+
+async def test_auto_finds_the_new_era_and_every_request_carries_its_envelope(ground: Ground) -> None:
+    async with pooled(ground, modern(ground)) as rig:
+        assert (await rig.call("new", "echo", text="hi")).result.text == "hi"
+        assert rig.pool.status("new").protocol == "2026-07-28"
+        manifest = rig.pool.manifest("new")
+        assert manifest is not None
+        assert manifest.ttl_ms == 5000
+        methods = [message["method"] for message in logged(ground)]
+        assert "initialize" not in methods
+        sent = next(message for message in logged(ground) if message["method"] == "tools/call")
+        meta = sent["params"]["_meta"]
+        assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+        assert meta["progressToken"] == sent["id"]
+        assert sent["params"]["name"] == "echo"
+
+
+async def test_auto_falls_back_to_the_old_era_and_legacy_skips_the_question(ground: Ground) -> None:
+    async with pooled(ground, ground.spec(env=LOG)) as rig:
+        await rig.pool.settled("echo")
+        assert rig.pool.status("echo").protocol == "2025-11-25"
+        assert [m["method"] for m in logged(ground)][:2] == ["server/discover", "initialize"]
+    (ground.workspace / "log").unlink()
+    async with pooled(ground, ground.spec(env=LOG, protocol="legacy")) as rig:
+        await rig.pool.reconnect("echo")
+        assert logged(ground)[0]["method"] == "initialize"
+
+
+async def test_a_server_that_dies_at_the_question_for_the_new_era_is_met_in_the_old_one(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    async with pooled(ground, modern(ground, "dies-at-probe")) as rig:
+        rig.pool.begin()
+        await rig.pool.settled("new")
+        assert rig.pool.status("new").protocol == "2025-06-18"
+        assert rig.states("new") == [State.CONNECTING, State.BACKOFF, State.CONNECTING, State.READY]
+
+
+async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    spec = ground.spec("bad", "hostile.py", "silent-start", connect_timeout=0.2)
+    async with pooled(ground, spec) as rig:
+        rig.pool.begin()
+        with pytest.raises(ForgeError, match=r"is not connected after 0\.2 seconds"):
+            await rig.pool.settled("bad")
+        await until(lambda: rig.pool.status("bad").state is State.FAILED, 6)
+        assert rig.pool.status("bad").error == "no answer within 0.2 seconds"
+
+
+@pytest.mark.parametrize(
+    ("mode", "within", "words"),
+    [("old-version", 10, "Unsupported protocol version"), ("silent-list", 0.3, "no answer within 0.3 seconds")],
+)
+async def test_a_connection_that_cannot_be_is_told_in_words(
+    ground: Ground, mode: str, within: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(backoff, "ATTEMPTS", 2)
+    async with pooled(ground, ground.spec("bad", "hostile.py", mode, connect_timeout=within)) as rig:
+        rig.pool.begin()
+        await until(lambda: rig.pool.status("bad").state is State.FAILED, 20)
+        assert words in rig.pool.status("bad").error
+
+
+async def test_garbage_around_the_answers_does_no_harm(ground: Ground) -> None:
+    async with pooled(ground, ground.spec("bad", "hostile.py", "garbage")) as rig:
+        assert (await rig.call("bad", "act")).result.text == "the answer"
+        assert (await rig.call("bad", "act")).result.text == "the answer"
+
+
+# Questions inside results
+
+
+async def test_a_question_inside_a_result_is_answered_and_the_call_repeated(ground: Ground) -> None:
+    async with pooled(ground, modern(ground), ask_form=accept) as rig:
+        finished = await rig.call("new", "ask", rounds=2)
+        assert finished.status is Status.SUCCESS
+        answers = json.loads(finished.result.text)
+        assert list(answers) == ["q2"]
+        assert answers["q2"]["action"] == "accept"
+        calls = [m["params"] for m in logged(ground) if m["method"] == "tools/call"]
+        assert [call.get("requestState") for call in calls] == [None, "1", "2"]
+        assert len({m["id"] for m in logged(ground) if m["method"] == "tools/call"}) == 3
+
+
+async def test_the_clocks_stand_still_while_the_person_thinks(ground: Ground) -> None:
+    async def slowly(form: Form, ctx: ToolContext) -> FormAnswer:
+        await asyncio.sleep(1.0)
+        return await accept(form, ctx)
+
+    spec = modern(ground, idle_timeout=0.8, total_timeout=0.8)
+    async with pooled(ground, spec, ask_form=slowly) as rig:
+        assert (await rig.call("new", "ask")).status is Status.SUCCESS
+
+
+async def test_a_state_without_questions_is_sent_again_and_never_more_than_ten_times(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("golem_forge.mcp.client.calling.input_rounds._LONGEST_WAIT", 0.05)
+    async with pooled(ground, modern(ground)) as rig:
+        assert (await rig.call("new", "again")).result.text == "enough"
+        finished = await rig.call("new", "forever")
+        assert finished.status is Status.EXECUTION_FAILED
+        assert finished.error == "new asked for input more than 10 times during one call"
+
+
+async def test_nothing_of_a_result_is_lost(ground: Ground) -> None:
+    from .programs import modern as program
+
+    async with pooled(ground, modern(ground)) as rig:
+        finished = await rig.call("new", "rich")
+        assert finished.status is Status.SUCCESS
+        assert to_mcp(finished.result) == program.RICH
+
+
+# Changes in the new era
+
+
+async def test_changes_are_heard_in_the_listen_stream(ground: Ground) -> None:
+    async with pooled(ground, modern(ground)) as rig:
+        await rig.pool.settled("new")
+        await until(lambda: any(m["method"] == "subscriptions/listen" for m in logged(ground)))
+        await rig.call("new", "grow")
+        await until(lambda: rig.pool.status("new").tools == 8, 3)
+
+
+async def test_a_lost_stream_is_opened_again_and_everything_listed_anew(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.05)
+    async with pooled(ground, modern(ground)) as rig:
+        await rig.pool.settled("new")
+        await until(lambda: any(m["method"] == "subscriptions/listen" for m in logged(ground)))
+        await rig.call("new", "drop")
+        await until(lambda: sum(m["method"] == "subscriptions/listen" for m in logged(ground)) == 2, 3)
+        await until(lambda: sum(m["method"] == "tools/list" for m in logged(ground)) == 2, 3)
+
+
+# Lists
+
+
+@pytest.mark.parametrize(
+    ("mode", "count", "diagnostic"),
+    [
+        (("pages", "2500"), 2500, ""),
+        (("cursor-loop",), 2, "a cursor came twice"),
+        (("pages", "inf"), 5000, "more than 5000 tools"),
+    ],
+    ids=["2500", "loop", "endless"],
+)
+async def test_every_page_is_fetched_and_a_list_without_end_ends(
+    ground: Ground, mode: tuple[str, ...], count: int, diagnostic: str
+) -> None:
+    async with pooled(ground, ground.spec("bad", "hostile.py", *mode)) as rig:
+        await rig.pool.settled("bad")
+        listing = rig.pool.listing("bad")
+        assert listing is not None
+        assert len(listing.tools) == count
+        assert any(diagnostic in said for said in listing.diagnostics) if diagnostic else not listing.diagnostics
+
+
+async def test_one_bad_entry_does_not_take_the_others_with_it(ground: Ground) -> None:
+    async with pooled(ground, ground.spec("bad", "hostile.py", "schemas")) as rig:
+        await rig.pool.settled("bad")
+        listing = rig.pool.listing("bad")
+        assert listing is not None
+        assert {f"good{n}" for n in range(9)} <= {tool.name for tool in listing.tools}
+        assert "type_five" in {held.name for held in listing.held}

@@ -1,0 +1,67 @@
+"""Whose question it is: asked where its call was made, and never of one client about the call of another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+import pytest
+
+from golem_forge.mcp.client.asking.request_errors import Refused
+from golem_forge.mcp.client.calling.flight import Flight, asking_flight, asks_for, flying
+from golem_forge.mcp.client.hooks import Form, FormAnswer
+from golem_forge.tools.context import ToolContext
+
+from .conftest import Ground
+from .pools import Rig, pooled
+
+_who: ContextVar[str] = ContextVar("who", default="nobody")
+ASK = {
+    "method": "elicitation/create",
+    "params": {
+        "message": "Who?",
+        "requestedSchema": {"type": "object", "properties": {"who": {"type": "string"}}, "required": ["who"]},
+    },
+}
+
+
+def flight_for(client: object) -> Flight:
+    def made() -> Flight:
+        asks_for.set(client)
+        return Flight(ToolContext(), "tool")
+
+    return copy_context().run(made)
+
+
+def test_of_several_calls_of_one_client_the_latest() -> None:
+    client = object()
+    first, second = flight_for(client), flight_for(client)
+    assert asking_flight(()) is None
+    assert asking_flight((first, second)) is second
+
+
+def test_of_calls_of_two_clients_the_one_it_arrives_in_or_none() -> None:
+    first, second = flight_for("ada"), flight_for("bob")
+    with pytest.raises(Refused, match="several clients"):
+        asking_flight((first, second))
+    with flying(first):
+        assert asking_flight((first, second)) is first
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_question_is_asked_in_the_context_of_its_call(ground: Ground, era: str) -> None:
+    """Not in that of the call which happened to open the connection."""
+
+    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+        return FormAnswer(action="accept", values={"who": _who.get()})
+
+    async def calls_as(rig: Rig, name: str) -> Any:
+        _who.set(name)
+        done = await rig.call("asker", "ask", None, **ASK)
+        return json.loads(done.result.text)[0]["content"]["who"]
+
+    async with pooled(ground, ground.spec("asker", "asker.py", era), ask_form=ask) as rig:
+        said = [await asyncio.create_task(calls_as(rig, name)) for name in ("ada", "bob")]
+    assert said == ["ada", "bob"]

@@ -1,0 +1,210 @@
+"""Standard output of a server as messages: what is dropped, what is taken, what ends the stream, who waits for whom."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from golem_forge.mcp import sdk
+from golem_forge.mcp.client.transport.errors import LineTooLong, TransportError
+from golem_forge.mcp.client.transport.lines import LONGEST_LINE, LineReader, Splitter
+
+
+def note(number: int = 1, **params: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": f"n{number}", "params": params}).encode() + b"\n"
+
+
+class Pipe:
+    def __init__(self) -> None:
+        self.theirs, self.ours = os.pipe()
+        os.set_blocking(self.theirs, False)
+        os.set_blocking(self.ours, False)
+        self.failures: list[TransportError] = []
+        self.endings = 0
+
+    def reader(self) -> LineReader:
+        self.lines = LineReader(self.theirs, server="test", over=self.over)
+        return self.lines
+
+    def over(self, error: TransportError | None) -> None:
+        self.endings += 1
+        self.failures += [error] if error else []
+
+    def write(self, data: bytes) -> int:
+        return os.write(self.ours, data)
+
+    async def feed(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self.ours, view) :]
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+
+    def end(self) -> None:
+        os.close(self.ours)
+        self.ours = -1
+
+    def close(self) -> None:
+        if hasattr(self, "lines"):
+            self.lines.finish()
+            assert self.endings == 1
+        os.close(self.theirs)
+        if self.ours >= 0:
+            os.close(self.ours)
+
+
+@pytest.fixture
+async def pipe() -> Iterator[Pipe]:
+    made = Pipe()
+    yield made
+    made.close()
+
+
+async def taken(lines: LineReader) -> list[str]:
+    return [item.message.method async for item in lines]  # type: ignore[union-attr]
+
+
+async def test_messages_arrive_whole_however_they_are_cut(pipe: Pipe) -> None:
+    lines = pipe.reader()
+    data = note(1, text="ä😀") + note(2).replace(b"\n", b"\r\n") + b"\n\r\n  \n" + note(3)[:-1]
+    taking = asyncio.create_task(taken(lines))
+    for place in range(len(data)):
+        pipe.write(data[place : place + 1])
+        if place % 7 == 0:
+            await asyncio.sleep(0)
+    pipe.end()
+    assert await asyncio.wait_for(taking, 5) == ["n1", "n2", "n3"]
+    assert lines.dropped == 1  # the blanks; a line end alone is nothing
+
+
+async def test_what_is_not_json_rpc_is_dropped_and_counted(pipe: Pipe, caplog: pytest.LogCaptureFixture) -> None:
+    lines = pipe.reader()
+    junk = [b"hello", b"{", b"[]", b"1", b'"x"', b'{"jsonrpc":"1.0","method":"x"}', b"{}", b"\xff\xfe", b"[" * 5000]
+    junk += [b'{"jsonrpc":"2.0","id":1}', b'{"a":' * 5000 + b"1" + b"}" * 5000, b"CANARY-secret", b"\x00\x1b]0;x"]
+    with caplog.at_level("DEBUG"):
+        await pipe.feed(b"\n".join([*junk, note(7)]))
+        pipe.end()
+        assert await asyncio.wait_for(taken(lines), 5) == ["n7"]
+    assert lines.dropped == len(junk)
+    assert 0 < len([one for one in caplog.records if "not JSON-RPC" in one.message]) <= 5
+    assert "CANARY" not in caplog.text
+
+
+@pytest.mark.parametrize("broken", [b'"\\ud83d"', b'"\xff\xfe caf\xe9"', b'"a\\udc00b"'])
+async def test_an_answer_with_half_a_character_still_counts(pipe: Pipe, broken: bytes) -> None:
+    lines = pipe.reader()
+    pipe.write(b'{"jsonrpc":"2.0","id":1,"result":{"text":' + broken + b',"n":5}}\n')
+    message = (await asyncio.wait_for(lines.receive(), 5)).message
+    assert isinstance(message, sdk.JSONRPCResponse)
+    assert message.result["n"] == 5 and message.result["text"].isprintable()
+    assert lines.dropped == 0
+
+
+async def test_a_line_at_the_limit_is_taken_and_one_byte_more_ends_the_stream(pipe: Pipe) -> None:
+    lines = pipe.reader()
+    taking = asyncio.create_task(taken(lines))
+    frame = len(note(1, x="")) - 1
+    await pipe.feed(note(1, x="y" * (LONGEST_LINE - frame)))
+    assert not pipe.failures
+    await pipe.feed(b"z" * LONGEST_LINE)
+    await asyncio.sleep(0.05)
+    assert not pipe.failures
+    pipe.write(b"z")
+    assert await asyncio.wait_for(taking, 5) == ["n1"]
+    assert [type(one) for one in pipe.failures] == [LineTooLong]
+    assert "16 MiB" in pipe.failures[0].message
+
+
+def test_a_splitter_is_the_same_for_every_cut() -> None:
+    data = b"a\n\nbb\nccc\n\n\ndddd"
+    for size in range(1, len(data) + 1):
+        splitter, found = Splitter(), []
+        for place in range(0, len(data), size):
+            found += splitter.feed(data[place : place + size])
+        assert [*found, splitter.rest()] == data.split(b"\n"), size
+
+
+def test_a_splitter_refuses_a_line_that_ends_in_the_same_piece() -> None:
+    splitter = Splitter(longest=10)
+    splitter.feed(b"12345678")
+    with pytest.raises(LineTooLong):
+        splitter.feed(b"901\nx")
+
+
+async def test_a_long_line_costs_its_length_and_not_its_square(pipe: Pipe) -> None:
+    splitter = Splitter()
+    piece = b"x" * 4096
+    began = time.process_time()
+    for _ in range(4000):
+        splitter.feed(piece)
+    assert time.process_time() - began < 0.5
+
+
+async def turns_while(work: Callable[[], object]) -> float:
+    """The longest that somebody else had to wait for a turn."""
+    longest, over = 0.0, False
+
+    async def watch() -> None:
+        nonlocal longest
+        last = time.monotonic()
+        while not over:
+            await asyncio.sleep(0)
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
+
+    watching = asyncio.create_task(watch())
+    await work()  # type: ignore[misc]
+    over = True
+    await watching
+    return longest
+
+
+@pytest.mark.parametrize("line", [b"\n", b"x\n", b"{}\n", note(1)], ids=["empty", "junk", "object", "message"])
+async def test_a_flood_of_tiny_lines_leaves_others_their_turn(pipe: Pipe, line: bytes) -> None:
+    lines = pipe.reader()
+
+    async def flood() -> None:
+        feeding = asyncio.create_task(pipe.feed(line * (200_000 // len(line)) + note(9)))
+        feeding.add_done_callback(lambda _: pipe.end())
+        methods = await asyncio.wait_for(taken(lines), 20)
+        assert methods[-1] == "n9"
+
+    assert await turns_while(flood) < 0.25
+
+
+async def test_a_server_that_writes_faster_than_we_take_waits(pipe: Pipe) -> None:
+    lines = pipe.reader()
+    waits = False
+    for _ in range(1000):
+        try:
+            pipe.write(note(1, x="y" * 1000))
+        except BlockingIOError:
+            waits = True
+            break
+        await asyncio.sleep(0)
+    assert waits
+    assert sum(map(len, lines._lines)) < 1 << 18
+
+
+async def test_a_closed_reader_drops_the_rest_so_that_the_writer_can_end(pipe: Pipe) -> None:
+    lines = pipe.reader()
+    await lines.aclose()
+    await asyncio.wait_for(pipe.feed(b"x" * (1 << 20)), 5)
+    with pytest.raises(StopAsyncIteration):
+        await anext(lines)
+
+
+async def test_a_cancelled_taker_loses_nothing(pipe: Pipe) -> None:
+    lines = pipe.reader()
+    waiting = asyncio.create_task(lines.receive())
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.sleep(0)
+    pipe.write(note(4))
+    assert (await asyncio.wait_for(lines.receive(), 5)).message.method == "n4"  # type: ignore[union-attr]

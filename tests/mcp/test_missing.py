@@ -1,0 +1,29 @@
+"""Without the extra, what uses MCP says how to get it; any other failed import is said as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.mcp.missing import missing, need_sdk
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [("mcp", "mcp"), ("mcp.client.session", "mcp"), ("mcp_types", "mcp-types"), ("uvicorn", "uvicorn")],
+)
+def test_it_names_the_package_and_the_command(module: str, package: str) -> None:
+    error = missing(ModuleNotFoundError(f"No module named {module!r}", name=module))
+    assert isinstance(error, ForgeError)
+    assert error.message == f"MCP needs the package {package}: pip install 'golem-forge[mcp]'"
+
+
+def test_another_failure_is_not_dressed_up() -> None:
+    problem = ImportError("cannot import name 'x'", name="golem_forge.mcp.sdk")
+    assert missing(problem) is problem
+
+
+def test_it_is_said_before_anything_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ForgeError, match="pip install 'golem-forge\\[mcp\\]'"):
+        need_sdk()

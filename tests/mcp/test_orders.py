@@ -1,0 +1,103 @@
+"""Any order of events, at any time: calls, interrupts, reconnects, edits, ends at random, on servers that also die."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.finished import Finished
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.verdict import Status
+from golem_forge.mcp.client.connecting import backoff
+from golem_forge.tools.context import ToolContext
+
+from .conftest import Ground
+from .pools import Rig, living, marked, notes, pooled, timed
+
+EXPECTED = {Status.SUCCESS, Status.EXECUTION_FAILED, Status.INTERRUPTED, Status.TIMEOUT}
+
+
+class Chaos:
+    def __init__(self, rig: Rig, chance: random.Random) -> None:
+        self.rig, self.chance = rig, chance
+        self.results: list[Any] = []
+
+    async def act(self) -> None:
+        for _ in range(12):
+            await asyncio.sleep(self.chance.random() * 0.08)
+            self.results.append(await self.chance.choice([self.call, self.call, self.cancelled, self.interrupted])())
+
+    async def call(self, ctx: ToolContext | None = None) -> Any:
+        server, tool, args = self.chance.choice(
+            [
+                ("echo", "echo", {"text": "x"}),
+                ("echo", "sleep", {"seconds": 0.1}),
+                ("bad", "quick", {}),
+                ("bad", "act", {}),
+            ]
+        )
+        try:
+            return await self.rig.call(server, tool, ctx, **args)
+        except ForgeError as error:
+            return error
+
+    async def cancelled(self) -> Any:
+        task = asyncio.create_task(self.call())
+        await asyncio.sleep(self.chance.random() * 0.1)
+        task.cancel()
+        return (await asyncio.gather(task, return_exceptions=True))[0]
+
+    async def interrupted(self) -> Any:
+        signal = InterruptSignal()
+        task = asyncio.create_task(self.call(ToolContext(cancel=signal)))
+        await asyncio.sleep(self.chance.random() * 0.1)
+        signal.interrupt()
+        return await task
+
+    async def trouble(self) -> None:
+        for _ in range(2):
+            await asyncio.sleep(self.chance.random() * 0.25)
+            name = self.chance.choice(["echo", "bad"])
+            try:
+                if self.chance.random() < 0.7:
+                    await self.rig.pool.reconnect(name)
+                else:
+                    specs = dict(self.rig.pool.specs)
+                    specs[name] = replace(specs[name], idle_timeout=specs[name].idle_timeout + 1)
+                    await self.rig.pool.replace(specs)
+            except ForgeError as error:
+                self.results.append(error)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_in_any_order_every_call_has_one_end_and_nothing_is_left(
+    ground: Ground, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.02)
+    notes_at = {"HOSTILE_NOTES": "/workspace"}
+    specs = [ground.spec(close_after=0.2), ground.spec("bad", "hostile.py", "dies", "", env=notes_at)]
+    tasks_before = asyncio.all_tasks()
+    async with pooled(ground, *(marked(ground, spec) for spec in specs)) as rig:
+        chaos = Chaos(rig, random.Random(seed))
+        rig.pool.begin()
+        work = asyncio.gather(chaos.act(), chaos.act(), chaos.act(), chaos.trouble())
+        if seed % 2:
+            await asyncio.wait([work], timeout=0.6)
+        else:
+            await asyncio.wait_for(work, 30)
+        _, took = await timed(rig.pool.aclose())
+        assert took < 1.0
+        assert living(ground) == []
+        await asyncio.wait_for(work, 10)
+    assert len(chaos.results) >= 36
+    for result in chaos.results:
+        assert isinstance(result, Finished | ForgeError | asyncio.CancelledError), result
+        assert not isinstance(result, Finished) or result.status in EXPECTED
+    assert len(notes(ground, "ran")) <= len(chaos.results)
+    await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() - tasks_before == set()

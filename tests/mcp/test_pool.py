@@ -1,0 +1,525 @@
+"""The servers of a session: when they start, who waits for whom, how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.verdict import Status
+from golem_forge.mcp.client.connecting import backoff
+from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+from golem_forge.mcp.client.pool import Pool
+from golem_forge.mcp.client.state import State
+from golem_forge.tools.context import ToolContext
+
+from .conftest import Ground
+from .pools import living, logged, marked, naming, no_more_writing, notes, pooled, starts, timed, until
+
+LOG = {"ECHO_LOG": "/workspace/log"}
+NOTES = {"HOSTILE_NOTES": "/workspace"}
+
+
+@pytest.fixture
+def _quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.02)
+
+
+def hostile(ground: Ground, mode: str, *args: str, **keys: object) -> ServerSpec:
+    return marked(ground, ground.spec("bad", "hostile.py", mode, *(args or ("",)), env=NOTES, **keys))
+
+
+def echo(ground: Ground, **keys: object) -> ServerSpec:
+    return marked(ground, ground.spec(env=LOG, **keys))
+
+
+def aged(ground: Ground, spec: ServerSpec, seconds: float) -> None:
+    """Makes the cached manifest so old."""
+    cache = ManifestCache(ground.home)
+    found = cache.load(spec, time.time())
+    assert found is not None
+    cache.store(replace(found[0], fetched_at=time.time() - seconds))
+
+
+async def known(ground: Ground, spec: ServerSpec) -> None:
+    """A session before, which leaves a manifest."""
+    async with pooled(ground, spec) as rig:
+        await rig.pool.settled(spec.name)
+    (ground.workspace / "log").unlink(missing_ok=True)
+
+
+def test_importing_the_pool_imports_nothing_of_the_sdk() -> None:
+    code = (
+        "import sys, golem_forge.mcp.client.pool\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('mcp', 'mcp_types', 'anyio', 'httpx2', 'pydantic')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# Starting
+
+
+async def test_without_a_manifest_it_connects_in_the_background_and_its_tools_appear(ground: Ground) -> None:
+    async with pooled(ground, ground.spec()) as rig:
+        before = rig.pool.version
+        rig.pool.begin()
+        assert rig.pool.listing("echo") is None
+        assert rig.pool.status("echo").state is State.CONNECTING
+        await until(lambda: rig.pool.status("echo").state is State.READY)
+        assert rig.states("echo") == [State.CONNECTING, State.READY]
+        assert rig.pool.version > before
+        status = rig.pool.status("echo")
+        assert (status.tools, status.protocol, status.info["name"]) == (8, "2025-11-25", "echo")
+
+
+async def test_with_a_manifest_nothing_runs_until_the_first_call_and_twenty_first_calls_start_one(
+    ground: Ground,
+) -> None:
+    spec = echo(ground)
+    await known(ground, spec)
+    async with pooled(ground, spec) as rig:
+        rig.pool.begin()
+        await asyncio.sleep(0.2)
+        assert rig.pool.status("echo").state is State.KNOWN
+        assert rig.pool.status("echo").tools == 8
+        assert living(ground) == []
+        tool = rig.tool("echo", "echo")
+        results = await asyncio.gather(*(rig.pool.call(tool, {"text": str(n)}, ToolContext()) for n in range(20)))
+        assert [finished.result.text for finished in results] == [str(n) for n in range(20)]
+        assert starts(ground) == 1
+        assert living(ground)
+
+
+@pytest.mark.parametrize(
+    ("age", "state", "runs"),
+    [(120, State.KNOWN, 0), (11 * 60, State.KNOWN, 1), (25 * 3600, State.CONNECTING, 1)],
+    ids=["fresh", "stale", "expired"],
+)
+async def test_a_manifest_by_its_age(ground: Ground, age: float, state: State, runs: int) -> None:
+    spec = ground.spec(env=LOG)
+    await known(ground, spec)
+    aged(ground, spec, age)
+    async with pooled(ground, spec) as rig:
+        rig.pool.begin()
+        assert (rig.pool.listing("echo") is not None) is (state is State.KNOWN)
+        assert rig.states("echo")[0] is state
+        if runs:
+            await rig.pool.settled("echo")
+        await asyncio.sleep(0.1)
+        assert starts(ground) == runs
+
+
+async def test_another_config_makes_the_manifest_worthless(ground: Ground) -> None:
+    spec = ground.spec(env=LOG)
+    await known(ground, spec)
+    other = replace(spec, args=(*spec.args, "--other"))
+    async with pooled(ground, other) as rig:
+        rig.pool.begin()
+        assert rig.pool.listing("echo") is None
+        await rig.pool.settled("echo")
+        assert starts(ground) == 1
+
+
+async def test_one_failing_server_affects_no_other(ground: Ground) -> None:
+    broken = ground.spec("broken", command="/no/such/binary")
+    async with pooled(ground, ground.spec("one"), ground.spec("two"), broken) as rig:
+        rig.pool.begin()
+        assert (await rig.call("one", "echo", text="1")).result.text == "1"
+        assert (await rig.call("two", "echo", text="2")).result.text == "2"
+        status = rig.pool.status("broken")
+        assert status.state is State.FAILED
+        assert "/no/such/binary" in status.error
+        with pytest.raises(ForgeError, match=r"server 'broken' failed: .*run: forge mcp reconnect broken"):
+            await rig.pool.settled("broken")
+
+
+@pytest.mark.usefixtures("_quick_tries")
+async def test_five_attempts_then_failed_with_the_last_lines_of_stderr_and_then_a_rest(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "dies-start")) as rig:
+        rig.pool.begin()
+        await until(lambda: rig.pool.status("bad").state is State.FAILED, 10)
+        assert len(notes(ground, "started")) == 5
+        backoffs = [status for status in rig.told if status.state is State.BACKOFF]
+        assert len(backoffs) == 4
+        assert all(status.retry_at is not None and status.error for status in backoffs)
+        status = rig.pool.status("bad")
+        assert "exit code 3" in status.error
+        assert len(status.stderr) == 20
+        assert status.stderr[-1] == "fatal: no database"
+        assert "\x1b" not in "".join(status.stderr)
+        for _ in range(3):
+            with pytest.raises(ForgeError, match="exit code 3"):
+                await rig.pool.settled("bad")
+        assert len(notes(ground, "started")) == 5
+        with pytest.raises(ForgeError):
+            await rig.pool.reconnect("bad")
+        assert len(notes(ground, "started")) == 10
+
+
+@pytest.mark.usefixtures("_quick_tries")
+async def test_after_the_rest_the_next_use_tries_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.mcp.client.connecting.owner.REST", 0.3)
+    monkeypatch.setattr(backoff, "ATTEMPTS", 1)
+    async with pooled(ground, hostile(ground, "dies-start")) as rig:
+        rig.pool.begin()
+        await until(lambda: rig.pool.status("bad").state is State.FAILED, 10)
+        await asyncio.sleep(0.35)
+        with pytest.raises(ForgeError):
+            await rig.pool.settled("bad")
+        assert len(notes(ground, "started")) == 2
+
+
+async def test_an_unset_variable_fails_the_server_by_its_name_and_starts_nothing(ground: Ground) -> None:
+    async with pooled(ground, ground.spec(env={"X": "${NOPE_NOT_SET}"})) as rig:
+        rig.pool.begin()
+        await until(lambda: rig.pool.status("echo").state is State.FAILED)
+        assert rig.pool.status("echo").error == "environment variable NOPE_NOT_SET is not set"
+        assert State.BACKOFF not in rig.states("echo")
+
+
+async def test_a_set_variable_is_known_to_the_redactor(ground: Ground) -> None:
+    ground.environ = {**ground.environ, "CANARY": "canary-4711-value"}
+    async with pooled(ground, ground.spec(env={"X": "${CANARY}"})) as rig:
+        finished = await rig.call("echo", "env", name="X")
+        assert rig.redactor.text(finished.result.text) == "[secret echo]"
+
+
+async def test_disabled_and_unusable_specs_say_so(ground: Ground) -> None:
+    off = ground.spec("off", enabled=False)
+    sse = ground.spec("sse", problem="SSE is not supported; use streamable HTTP")
+    async with pooled(ground, off, sse) as rig:
+        rig.pool.begin()
+        assert rig.pool.status("off").state is State.DISABLED
+        assert rig.pool.status("sse").state is State.FAILED
+        with pytest.raises(ForgeError, match="server 'off' is disabled"):
+            await rig.pool.settled("off")
+        with pytest.raises(ForgeError, match="SSE is not supported; use streamable HTTP"):
+            await rig.pool.settled("sse")
+        with pytest.raises(ForgeError, match="MCP server not found: nope"):
+            rig.pool.status("nope")
+
+
+async def test_a_required_server_that_cannot_connect_is_named_with_the_cause(ground: Ground) -> None:
+    good, bad = ground.spec("good", required=True), ground.spec("bad", command="/no/such/binary", required=True)
+    async with pooled(ground, good, bad) as rig:
+        rig.pool.begin()
+        with pytest.raises(ForgeError, match=r"required MCP server 'bad' .*no/such/binary"):
+            await rig.pool.required_ready()
+
+
+async def test_a_required_server_that_says_nothing_delays_by_connect_timeout_at_most(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "silent-start", required=True, connect_timeout=0.6)) as rig:
+        rig.pool.begin()
+        start = time.monotonic()
+        with pytest.raises(ForgeError, match="'bad'"):
+            await rig.pool.required_ready()
+        assert time.monotonic() - start < 1.5
+
+
+# Approval
+
+
+async def test_headless_an_unapproved_server_is_pending_and_nothing_starts(ground: Ground) -> None:
+    spec = ground.spec("git", env=LOG)
+    async with pooled(ground, spec, approve=False) as rig:
+        rig.pool.begin()
+        assert rig.pool.status("git").state is State.PENDING
+        with pytest.raises(ForgeError) as raised:
+            await rig.pool.settled("git")
+        assert raised.value.message == "server 'git' waits for approval; run: forge mcp approve git"
+        assert raised.value.status is Status.APPROVAL_DENIED
+        with pytest.raises(ForgeError, match="waits for approval"):
+            await rig.pool.reconnect("git")
+        assert starts(ground) == 0
+        rig.book.approve_server(spec, "person")  # in another process
+        await rig.pool.settled("git")
+        assert starts(ground) == 1
+
+
+async def test_one_card_for_a_server_and_a_yes_starts_it(ground: Ground) -> None:
+    cards: list[tuple[str, str]] = []
+    answer = asyncio.Event()
+
+    async def approve(spec: ServerSpec, card: str, diff: str) -> bool:
+        cards.append((card, diff))
+        await answer.wait()
+        return True
+
+    async with pooled(ground, ground.spec(), approve=False, can_ask=lambda: True, approve_server=approve) as rig:
+        rig.pool.begin()
+        rig.pool.begin()
+        waiting = asyncio.create_task(rig.pool.settled("echo"))
+        await asyncio.sleep(0.05)
+        assert rig.pool.status("echo").state is State.PENDING
+        answer.set()
+        await waiting
+        assert rig.pool.status("echo").state is State.READY
+        assert len(cards) == 1
+        assert "echo.py" in cards[0][0]
+        assert cards[0][1] == ""
+
+
+async def test_a_no_leaves_it_pending(ground: Ground) -> None:
+    async def refuse(spec: ServerSpec, card: str, diff: str) -> bool:
+        return False
+
+    async with pooled(ground, ground.spec(), approve=False, can_ask=lambda: True, approve_server=refuse) as rig:
+        rig.pool.begin()
+        with pytest.raises(ForgeError, match="waits for approval"):
+            await rig.pool.settled("echo")
+        assert rig.pool.status("echo").state is State.PENDING
+
+
+async def test_an_edited_argument_ends_the_process_and_asks_again_with_a_diff(ground: Ground) -> None:
+    diffs: list[str] = []
+
+    async def approve(spec: ServerSpec, card: str, diff: str) -> bool:
+        diffs.append(diff)
+        return True
+
+    first = f"--first-{ground.root.name}"
+    spec = ground.spec("echo", "echo.py", first, env=LOG)
+    async with pooled(ground, spec, ground.spec("other"), can_ask=lambda: True, approve_server=approve) as rig:
+        rig.pool.begin()
+        await rig.pool.settled("echo")
+        other = (await rig.call("other", "pid")).result.text
+        assert naming(first)
+        edited = replace(spec, args=(*spec.args[:-1], "--edited"))
+        await rig.pool.replace({"echo": edited, "other": rig.pool.specs["other"]})
+        assert naming(first) == []
+        await rig.pool.settled("echo")
+        assert len(diffs) == 1
+        assert "+argument: --edited" in diffs[0]
+        assert starts(ground) == 2
+        assert (await rig.call("other", "pid")).result.text == other
+
+
+async def test_an_edit_that_only_judges_otherwise_keeps_the_process(ground: Ground) -> None:
+    spec = ground.spec(env=LOG)
+    async with pooled(ground, spec) as rig:
+        await rig.pool.settled("echo")
+        before = rig.pool.version
+        await rig.pool.replace({"echo": replace(spec, deny=("fail",))})
+        assert rig.pool.version > before
+        assert rig.pool.specs["echo"].deny == ("fail",)
+        assert rig.pool.status("echo").tools == 7
+        await rig.call("echo", "echo", text="x")
+        assert starts(ground) == 1
+
+
+# Who waits for whom
+
+
+async def test_a_caller_who_gives_up_does_not_stop_the_connect_others_wait_for(ground: Ground) -> None:
+    spec = ground.spec(env=LOG)
+    async with pooled(ground, spec) as rig:
+        waiting = [asyncio.create_task(rig.pool.settled("echo")) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        for task in waiting[:4]:
+            task.cancel()
+        await waiting[4]
+        assert starts(ground) == 1
+        assert rig.pool.status("echo").state is State.READY
+
+
+async def test_opened_in_one_task_and_closed_in_another(ground: Ground) -> None:
+    async with pooled(ground, echo(ground)) as rig:
+        await asyncio.create_task(rig.pool.settled("echo"))
+        assert living(ground)
+        await asyncio.gather(*(asyncio.create_task(rig.pool.aclose()) for _ in range(3)))
+        assert living(ground) == []
+        with pytest.raises(ForgeError, match="was closed"):
+            await rig.pool.settled("echo")
+
+
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.1, 0.3])
+async def test_closed_while_connecting(ground: Ground, after: float) -> None:
+    async with pooled(ground, hostile(ground, "silent-start")) as rig:
+        rig.pool.begin()
+        waiting = asyncio.create_task(rig.pool.settled("bad"))
+        await asyncio.sleep(after)
+        assert living(ground) or after < 0.3
+        _, took = await timed(rig.pool.aclose())
+        assert took < 1.0
+        with pytest.raises(ForgeError, match="was closed"):
+            await waiting
+        assert living(ground) == []
+
+
+async def test_reconnecting_again_and_again_leaves_nothing(ground: Ground) -> None:
+    async with pooled(ground, echo(ground)) as rig:
+        await rig.pool.settled("echo")
+        tasks = len(asyncio.all_tasks())
+        for _ in range(6):
+            await rig.pool.reconnect("echo")
+        await asyncio.gather(*(rig.pool.reconnect("echo") for _ in range(4)))
+        assert (await rig.call("echo", "echo", text="still")).result.text == "still"
+        assert starts(ground) >= 8
+        await until(lambda: len(asyncio.all_tasks()) <= tasks)
+        await rig.pool.aclose()
+        assert living(ground) == []
+
+
+async def test_a_reconnect_while_others_wait_serves_them_too(ground: Ground) -> None:
+    async with pooled(ground, ground.spec()) as rig:
+        waiting = [asyncio.create_task(rig.pool.settled("echo")) for _ in range(3)]
+        await asyncio.sleep(0.03)
+        await rig.pool.reconnect("echo")
+        await asyncio.gather(*waiting)
+
+
+async def test_all_servers_end_together_within_a_second_however_stubborn(ground: Ground) -> None:
+    stubborn = [marked(ground, ground.spec(f"s{n}", "hostile.py", "forks", "2", env=NOTES)) for n in range(3)]
+    async with pooled(ground, *stubborn, ground.spec("good")) as rig:
+        await asyncio.gather(*(rig.pool.settled(name) for name in rig.pool.names()))
+        assert living(ground)
+        _, took = await timed(rig.pool.aclose())
+        assert took < 1.0
+        assert living(ground) == []
+        assert naming("hostile-child-/workspace") == []
+
+
+# Unused and ended
+
+
+async def test_an_unused_server_is_ended_and_the_next_call_starts_it(ground: Ground) -> None:
+    async with pooled(ground, echo(ground, close_after=0.3)) as rig:
+        await rig.call("echo", "echo", text="x")
+        assert living(ground)
+        await until(lambda: rig.pool.status("echo").state is State.KNOWN, 3)
+        await until(lambda: living(ground) == [])
+        assert rig.pool.listing("echo") is not None
+        assert (await rig.call("echo", "echo", text="again")).result.text == "again"
+        assert starts(ground) == 2
+
+
+async def test_a_call_that_takes_longer_than_close_after_is_not_cut_off(ground: Ground) -> None:
+    async with pooled(ground, ground.spec(close_after=0.2)) as rig:
+        assert (await rig.call("echo", "sleep", seconds=0.7)).result.text == "slept"
+
+
+async def test_a_server_that_ended_between_calls_is_known_and_comes_back_on_use(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "dies")) as rig:
+        await rig.call("bad", "quick")
+        await rig.call("bad", "act")
+        await until(lambda: rig.pool.status("bad").state is State.KNOWN)
+        assert "exit code 3" in rig.pool.status("bad").error
+        assert (await rig.call("bad", "quick")).result.text == "quick ran"
+        assert rig.states("bad") == [State.CONNECTING, State.READY, State.KNOWN, State.CONNECTING, State.READY]
+
+
+# Changes
+
+
+async def test_a_changed_list_is_fetched_after_half_a_second_of_quiet(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "drift", "1")) as rig:
+        await rig.pool.settled("bad")
+        assert rig.pool.status("bad").tools == 3
+        before = rig.pool.version
+        await rig.call("bad", "set_phase", phase=2)
+        await asyncio.sleep(0.2)
+        assert rig.pool.version == before
+        await until(lambda: rig.pool.version > before, 2)
+        listing = rig.pool.listing("bad")
+        assert listing is not None
+        assert {tool.name for tool in listing.tools} == {"stable", "set_phase", "newcomer"}
+        assert [held.name for held in listing.held] == ["mover"]
+        await rig.call("bad", "set_phase", phase=1)
+        await until(lambda: rig.pool.status("bad").tools == 3 and not rig.pool.listing("bad").held, 2)  # type: ignore[union-attr]
+
+
+async def test_a_pin_made_in_another_session_counts_here(ground: Ground) -> None:
+    async with pooled(ground, hostile(ground, "drift")) as rig:
+        await rig.pool.settled("bad")
+        await rig.pool.reconnect("bad")
+        await rig.call("bad", "set_phase", phase=2)
+        await until(lambda: rig.pool.listing("bad").held, 3)  # type: ignore[union-attr]
+        before = rig.pool.version
+        held = rig.pool.listing("bad").held[0]  # type: ignore[union-attr]
+        assert held.tool is not None
+        type(rig.book)(ground.home).pin("", held.tool)
+        assert rig.pool.version > before
+        assert rig.pool.listing("bad").held == ()  # type: ignore[union-attr]
+
+
+async def test_an_unknown_tool_makes_the_list_be_fetched_again(ground: Ground) -> None:
+    async with pooled(ground, ground.spec(env=LOG)) as rig:
+        await rig.pool.settled("echo")
+        gone = replace(rig.tool("echo", "echo"), name="gone")
+        finished = await rig.pool.call(gone, {}, ToolContext())
+        assert finished.status is Status.EXECUTION_FAILED
+        assert finished.error == "echo answered with error -32602: Unknown tool: gone"
+        await until(lambda: sum(m.get("method") == "tools/list" for m in logged(ground)) == 2, 2)
+
+
+async def test_resources_and_prompts_come_as_they_are(ground: Ground) -> None:
+    async with pooled(ground, ground.spec(), hostile(ground, "liar")) as rig:
+        ctx = ToolContext()
+        await rig.pool.settled("echo")
+        await rig.pool.settled("bad")
+        assert [one["uri"] for one in (await rig.pool.list_resources("echo", None, ctx))["resources"]] == [
+            "note://one",
+            "note://blob",
+        ]
+        assert (await rig.pool.list_resource_templates("echo", None, ctx))["resourceTemplates"]
+        assert (await rig.pool.read_resource("echo", "note://one", ctx))["contents"][0]["text"] == "the note note://one"
+        assert [prompt["name"] for prompt in await rig.pool.list_prompts("echo")] == ["greet"]
+        got = await rig.pool.get_prompt("echo", "greet", {"who": "Ada"}, ctx)
+        assert got["messages"][0]["content"]["text"] == "Say hello to Ada."
+        assert await rig.pool.list_resources("bad", None, ctx) == {"resources": []}
+        with pytest.raises(ForgeError, match="bad answered with error -32601"):
+            await rig.pool.read_resource("bad", "x://y", ctx)
+
+
+async def test_a_yes_that_cannot_be_kept_starts_nothing_and_says_why(ground: Ground) -> None:
+    async def approve(spec: ServerSpec, card: str, diff: str) -> bool:
+        return True
+
+    no_more_writing(ground.home)
+    async with pooled(ground, ground.spec(env=LOG), approve=False, can_ask=lambda: True, approve_server=approve) as rig:
+        rig.pool.begin()
+        await until(lambda: "the answer was not kept" in rig.pool.status("echo").error)
+        status = rig.pool.status("echo")
+        assert status.state is State.PENDING and "forge mcp approve echo" in status.error
+        assert rig.told[-1] == status
+        assert starts(ground) == 0
+
+
+async def test_before_it_begins_a_server_shows_what_is_true(ground: Ground) -> None:
+    specs = [
+        ground.spec("known", env=LOG),
+        ground.spec("off", enabled=False),
+        ground.spec("wrong", problem="it names no zone"),
+    ]
+    async with pooled(ground, *specs, ground.spec("strange")) as rig:
+        rig.book.forget("", "strange")
+        pool = Pool(
+            rig.pool.specs,
+            home=ground.home,
+            redactor=rig.redactor,
+            environ=ground.environ,
+            hooks=ground.hooks(tell=rig.told.append),
+            book=rig.book,
+            cache=rig.cache,
+        )
+        assert {status.server: (status.state, status.error) for status in pool.statuses()} == {
+            "known": (State.KNOWN, ""),
+            "off": (State.DISABLED, ""),
+            "strange": (State.PENDING, "server 'strange' waits for approval; run: forge mcp approve strange"),
+            "wrong": (State.FAILED, "it names no zone"),
+        }
+        assert rig.told == [] and starts(ground) == 0
+        pool.begin()
+        assert {status.server: status.state for status in rig.told} == {
+            "known": State.CONNECTING,
+            "strange": State.PENDING,
+            "wrong": State.FAILED,
+        }
+        await pool.aclose()
