@@ -437,6 +437,7 @@ async def test_nobody_is_left(stage: Stage, level: Level, acts: tuple[str, ...])
     await until(lambda: len(left(puppet.mark)) >= wanted)
     await puppet.ended_within(1.0)
     await puppet.transport.__aexit__(None, None, None)
+    assert left(puppet.mark) == []
 
 
 async def test_a_polite_server_ends_by_itself(stage: Stage) -> None:

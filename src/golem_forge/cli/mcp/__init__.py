@@ -6,8 +6,9 @@ Exit codes, for every verb: 0 done, 1 the thing failed, 2 usage or configuration
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
+
+from golem_forge.cli.verbs import run_verb, usage_of
 
 VERBS: Final = {
     "add": ("adding", "write a server into forge.yaml, ask, connect, and show what it offers"),
@@ -27,31 +28,8 @@ VERBS: Final = {
 
 
 def run(words: list[str]) -> int:
-    verb, rest = (words[0], words[1:]) if words else ("", [])
-    if verb in ("", "-h", "--help"):
-        print(usage())
-        return 0 if verb else 2
-    if verb not in VERBS:
-        return _unknown(verb)
-    module = import_module(f"{__name__}.{VERBS[verb][0]}")
-    return int(getattr(module, f"run_{verb}")(rest))
+    return run_verb(__name__, VERBS, words, usage())
 
 
 def usage() -> str:
-    width = max(map(len, VERBS))
-    lines = "\n".join(f"  {verb:<{width}}  {does}" for verb, (_, does) in VERBS.items())
-    return (
-        f"usage: forge mcp VERB …\n\n{lines}\n\n"
-        "forge mcp VERB --help says more.\n"
-        "Exit: 0 done, 1 it failed, 2 usage or configuration, 3 denied, 4 no such thing."
-    )
-
-
-def _unknown(verb: str) -> int:
-    from golem_forge.cli.plain import complain
-    from golem_forge.core.nearest import nearest
-
-    close = nearest(verb, VERBS)
-    hint = f" (did you mean '{close}'?)" if close else ""
-    complain("mcp", f"unknown verb '{verb}'{hint}. `forge mcp --help` lists them.")
-    return 2
+    return usage_of("mcp", VERBS, "thing")
