@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from golem_forge.cli.plain import complain
 from golem_forge.cli.verbs import run_verb, usage_of
+from golem_forge.core.errors import ForgeError
 
+NO_SERVER: Final = "SERVER_NOT_FOUND"
+"""The code of the error that whatever looks for a server by its name raises."""
 VERBS: Final = {
     "add": ("adding", "write a server into forge.yaml, ask, connect, and show what it offers"),
     "remove": ("removing", "take a server out again"),
@@ -28,7 +32,13 @@ VERBS: Final = {
 
 
 def run(words: list[str]) -> int:
-    return run_verb(__name__, VERBS, words, usage())
+    try:
+        return run_verb(__name__, VERBS, words, usage())
+    except ForgeError as error:
+        if error.code != NO_SERVER:
+            raise
+        complain(f"mcp {words[0]}", error.message)
+        return 4
 
 
 def usage() -> str:

@@ -38,14 +38,10 @@ def run_approve(words: list[str]) -> int:
     reader.add_argument("--yes", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import NoServer, look
+    from golem_forge.cli.mcp.known import look
 
     place = look(asked.program)
-    try:
-        spec = place.spec(asked.name)
-    except NoServer as absent:
-        complain("mcp approve", absent.message)
-        return 4
+    spec = place.spec(asked.name)
     if spec.problem:
         complain("mcp approve", f"'{spec.name}' cannot be used: {spec.problem}")
         return 1

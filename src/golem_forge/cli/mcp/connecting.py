@@ -51,14 +51,10 @@ def run_reconnect(words: list[str]) -> int:
 def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
     from golem_forge.cli.mcp.connection import NotConnected, connected
     from golem_forge.cli.mcp.consent import DENIED
-    from golem_forge.cli.mcp.known import NoServer, look
+    from golem_forge.cli.mcp.known import look
 
     place = look(directory)
-    try:
-        spec = place.spec(name)
-    except NoServer as absent:
-        complain(f"mcp {verb}", absent.message)
-        return 4
+    spec = place.spec(name)
     try:
         found = connected(directory, name)
     except NotConnected as refused:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from golem_forge.cli.mcp import NO_SERVER
 from golem_forge.config.home import ForgeHome, forge_home
 from golem_forge.config.mcp.spec import ServerSpec
 from golem_forge.config.program import Program
@@ -24,10 +25,6 @@ from golem_forge.mcp.client.definitions.names import Identity, tool_names
 from golem_forge.mcp.client.state import State
 from golem_forge.mcp.client.tool import is_offered
 from golem_forge.mcp.client.trust.trust_book import TrustBook, server_diff
-
-
-class NoServer(ForgeError):
-    """No server of that name is configured here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +57,16 @@ class Place:
     cache: ManifestCache
 
     def spec(self, name: str) -> ServerSpec:
-        """Raises NoServer."""
+        """Raises ForgeError (`SERVER_NOT_FOUND`)."""
         servers = self.program.mcp.servers
         if name in servers:
             return servers[name]
         close = nearest(name, servers)
         hint = f" (did you mean '{close}'?)" if close else ""
-        raise NoServer(f"no MCP server '{name}'{hint}. `forge mcp list` shows them.", code="SERVER_NOT_FOUND")
+        raise ForgeError(f"no MCP server '{name}'{hint}. `forge mcp list` shows them.", code=NO_SERVER)
 
     def known(self, name: str) -> Known:
-        """Raises NoServer."""
+        """Raises ForgeError (`SERVER_NOT_FOUND`)."""
         spec = self.spec(name)
         approved = self.book.approved(spec)
         state, error, diff, manifest = self._standing(spec, approved)

@@ -41,15 +41,11 @@ def run_login(words: list[str]) -> int:
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
     from golem_forge.cli.mcp.consent import DENIED, Answer, agree_to_start
-    from golem_forge.cli.mcp.known import NoServer, look
+    from golem_forge.cli.mcp.known import look
     from golem_forge.config.mcp.spec import Login
 
     place = look(asked.program)
-    try:
-        spec = place.spec(asked.name)
-    except NoServer as absent:
-        complain("mcp login", absent.message)
-        return 4
+    spec = place.spec(asked.name)
     if spec.auth.kind is not Login.OAUTH:
         complain("mcp login", f"'{spec.name}' has no login: {_why_none(spec)}")
         return 2
@@ -68,15 +64,11 @@ def run_logout(words: list[str]) -> int:
     reader.add_argument("name", metavar="NAME")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import NoServer, look
+    from golem_forge.cli.mcp.known import look
     from golem_forge.mcp.client.oauth.login import logout
 
     place = look(asked.program)
-    try:
-        spec = place.spec(asked.name)
-    except NoServer as absent:
-        complain("mcp logout", absent.message)
-        return 4
+    spec = place.spec(asked.name)
     if not spec.is_http or not asyncio.run(logout(spec, place.home, url=_address(spec))):
         complain("mcp logout", f"there was no login at '{spec.name}'.")
         return 4

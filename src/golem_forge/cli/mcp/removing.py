@@ -23,18 +23,14 @@ def run_remove(words: list[str]) -> int:
     reader.add_argument("--user", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import NoServer, look
+    from golem_forge.cli.mcp.known import look
     from golem_forge.config.mcp.editing import remove_server
     from golem_forge.config.mcp.json_file import MCP_JSON
     from golem_forge.config.program import PROGRAM_FILE
     from golem_forge.core.errors import ConfigError
 
     place = look(asked.program)
-    try:
-        spec = place.spec(asked.name)
-    except NoServer as absent:
-        complain("mcp remove", absent.message)
-        return 4
+    spec = place.spec(asked.name)
     file = place.home.config if asked.user else place.program.root / PROGRAM_FILE
     try:
         remove_server(file, spec.name)

@@ -36,14 +36,10 @@ def run_show(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import NoServer, look, names_of
+    from golem_forge.cli.mcp.known import look, names_of
 
     place = look(asked.program)
-    try:
-        known = place.known(asked.name)
-    except NoServer as absent:
-        complain("mcp show", absent.message)
-        return 4
+    known = place.known(asked.name)
     names = names_of(each.listing for each in place.all())
     if asked.json:
         print_json(_facts(known, names))
