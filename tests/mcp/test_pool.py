@@ -373,6 +373,7 @@ async def test_a_reconnect_while_others_wait_serves_them_too(ground: Ground) -> 
         await asyncio.sleep(0.03)
         await rig.pool.reconnect("echo")
         await asyncio.gather(*waiting)
+        assert rig.pool.status("echo").state == "ready"
 
 
 async def test_all_servers_end_together_within_a_second_however_stubborn(ground: Ground) -> None:
