@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import time
@@ -19,6 +20,7 @@ from .conftest import ENV, Plain, content, launch_of, refused, until_output
 
 
 def descriptors() -> int:
+    gc.collect()  # what earlier tests left to the collector is not counted in one look and gone in the next
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -213,7 +215,7 @@ async def test_cancelled_while_starting(root, marker, delay):
             await child.end()
     else:
         await starting.result().end()
-    assert descriptors() == before
+    assert descriptors() <= before  # fewer: somebody else of this process closed one meanwhile
 
 
 async def test_sixty_four_at_once(root, marker):
@@ -226,7 +228,7 @@ async def test_sixty_four_at_once(root, marker):
     before = descriptors()
     said = await asyncio.gather(*map(one, range(64)))
     assert said == [f"{number}\n".encode() for number in range(64)]
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 async def test_output_can_be_followed(run):
