@@ -122,17 +122,19 @@ async def _watched(run: Run, job: Job, ctx: ToolContext) -> Finished:
     import asyncio
 
     from golem_forge.custom.running.outcome import Ran, finished
+    from golem_forge.tools.live_output import shown_live
 
     began = time.monotonic()
     walled = await start_program(run, job, ctx)
     child = walled.child
+    assert child.errors is not None  # the streams were asked for apart
     try:
-        ending = await child.wait(run.timeout) or await child.end(_TIMEOUT)
+        async with shown_live(ctx, {"stdout": child.output, "stderr": child.errors}):
+            ending = await child.wait(run.timeout) or await child.end(_TIMEOUT)
     except asyncio.CancelledError:
         ending = await child.end(_ENDED)
         if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
             raise
-    assert child.errors is not None  # the streams were asked for apart
     ran = Ran(
         manifest=run.entry.manifest,
         ending=ending,

@@ -20,6 +20,7 @@ from golem_forge.policy.world import SandboxWorld
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.live_output import shown_live
 from golem_forge.tools.plan import Plan
 from golem_forge.toolsets.exec.ground import NOWHERE
 from golem_forge.toolsets.exec.pending import INTERRUPTS, MOST_PENDING, Judged
@@ -101,7 +102,8 @@ async def _type(
             running.input.delivered(chars)
         if args["signal"]:
             running.child.signal(_SIGNALS[args["signal"]])
-        await running.settle(_seconds(args))
+        async with shown_live(ctx, {"stdout": running.child.output}, after=running.delivered):
+            await running.settle(_seconds(args))
     return await report(sessions, running, args["max_output_tokens"], ctx, notes)
 
 

@@ -15,6 +15,7 @@ from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.live_output import shown_live
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec.bounding import Bounded, Keep, Part, bounded
 from golem_forge.toolsets.exec.hints import network_hint
@@ -36,7 +37,8 @@ async def first_wait(
 ) -> Finished:
     running = await sessions.start(start, kind)
     try:
-        await running.settle(args["yield_time_ms"] / 1000)
+        async with shown_live(ctx, {"stdout": running.child.output}):
+            await running.settle(args["yield_time_ms"] / 1000)
     except asyncio.CancelledError:
         await running.end()
         if not ctx.cancel:  # the caller itself is gone: nobody is left to read it

@@ -20,6 +20,7 @@ from golem_forge.sandbox.walls.environment import exec_environment
 from golem_forge.sandbox.walls.job import Job, Streams
 from golem_forge.sandbox.walls.levels import Level
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.live_output import shown_live
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.exec.ground import NOWHERE, Ground, as_host_paths, ground_of, start_directory
@@ -125,13 +126,14 @@ async def _run(program: _Program, ctx: ToolContext) -> Finished:
         return missing_program(program.words[0], code)
     walled = await program.ground.walls.start(program.job(ctx))
     child = walled.child
+    assert child.errors is not None  # the streams were asked for apart
     ending: Ending | None = None
     try:
-        ending = await child.wait(program.timeout_s) or await child.end(TIMED_OUT)
+        async with shown_live(ctx, {"stdout": child.output, "stderr": child.errors}):
+            ending = await child.wait(program.timeout_s) or await child.end(TIMED_OUT)
     except asyncio.CancelledError:
         ending = await child.end(ENDED)
         if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
             raise
-    assert child.errors is not None  # the streams were asked for apart
     ran = Ran(ending=ending, out=child.output, err=child.errors, after=walled.aftermath(), timeout_s=program.timeout_s)
     return await shell_result(ran, ctx)

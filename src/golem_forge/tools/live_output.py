@@ -1,0 +1,67 @@
+"""Live output: what a running child writes, shown to the UIs while a call waits for it, as `toolOutput` events.
+
+Takes the captures a child writes to, which hold text with secrets already taken out. What comes close together is one
+event; of a flood the latest 16 KiB are shown and the rest counted. A child that is quick shows nothing: its result says
+it all. Where something was shown, all of it was by the time the wait is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.tools.context import ToolContext
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.processes.capture import Capture
+
+_QUICK_S: Final = 0.2
+_GATHER_S: Final = 0.05
+_MOST_AT_ONCE: Final = 16_384
+_LONG: Final = 3600.0
+
+
+@contextlib.asynccontextmanager
+async def shown_live(ctx: ToolContext, streams: Mapping[str, Capture], after: int = 0) -> AsyncIterator[None]:
+    """`streams`: `stdout` and `stderr`, or `stdout` alone for both. `after`: bytes that were shown before."""
+    followed = [_Followed(ctx, name, capture, after) for name, capture in streams.items()]
+    tasks = [asyncio.get_running_loop().create_task(each.follow()) for each in followed]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for each in followed:
+            each.finish()
+
+
+class _Followed:
+    def __init__(self, ctx: ToolContext, stream: str, capture: Capture, at: int) -> None:
+        self._ctx = ctx
+        self._stream = stream
+        self._capture = capture
+        self._at = at
+        self._began = False
+
+    async def follow(self) -> None:
+        await asyncio.sleep(_QUICK_S)
+        while await self._capture.more(self._at, _LONG) or not self._capture.complete:
+            self._show()
+            await asyncio.sleep(_GATHER_S)
+
+    def finish(self) -> None:
+        if self._began:
+            self._show()
+
+    def _show(self) -> None:
+        end = self._capture.size
+        if end <= self._at:
+            return
+        start = max(self._at, end - _MOST_AT_ONCE)
+        text = self._capture.read(start, end).decode("utf-8", "replace")
+        if start > self._at:
+            text = f"… {start - self._at} bytes …\n{text}"
+        self._at, self._began = end, True
+        self._ctx.show("toolOutput", {"toolCallId": self._ctx.call_id, "stream": self._stream, "delta": text})
