@@ -1,8 +1,8 @@
 """A program in a directory and the `forge` command on it: run to its end, started and left running, looked at.
 
 `desk(files, …)` writes the program; `.forge(…)` gives what a finished command said (see the fixture `ready_forge`),
-`.start(…)` a running one, which is the real command from its start. Journals are read as the files they are. No key of
-the person who runs the tests reaches a command.
+`.start(…)` a running one. Journals are read as the files they are. No key of the person who runs the tests reaches a
+command.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import time
 import uuid
@@ -37,7 +36,7 @@ class Desk:
     ready: Any
     walls: Path
     """What is known of this machine's; see known_walls."""
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    started: list[Any] = field(default_factory=list)
 
     def write(self, **texts: str) -> None:
         """`write(**{"workers/a.worker": "…"})`."""
@@ -49,17 +48,9 @@ class Desk:
     def know_walls(self) -> None:
         known_walls.put(self.walls, self.home)
 
-    def start(self, *words: str, cwd: Path | None = None, **environ: str) -> subprocess.Popen[str]:
-        self.know_walls()
-        process = subprocess.Popen(
-            [FORGE, *words],
-            cwd=cwd or self.root,
-            env=self.environ | environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *words: str, cwd: Path | None = None, **environ: str) -> Any:
+        """As a `subprocess.Popen`."""
+        process = self.ready.start(["forge", *words], cwd=cwd or self.root, env=self.environ | environ)
         self.started.append(process)
         return process
 
@@ -126,7 +117,7 @@ class Ran:
     err: str
 
 
-def finished(process: subprocess.Popen[str], within: float = 40) -> Ran:
+def finished(process: Any, within: float = 40) -> Ran:
     out, err = process.communicate(timeout=within)
     return Ran(code=process.returncode, out=out, err=err)
 
@@ -179,8 +170,9 @@ def terminal() -> Iterator[Callable[..., Any]]:
 
     def start(desk: Desk, *words: str, cwd: Path | None = None, **environ: str) -> Any:
         env = desk.environ | environ
-        desk.know_walls()
-        opened.append(screens.Terminal([FORGE, *words], cwd=cwd or desk.root, env=env, columns=120, rows=40))
+        spawn = desk.ready.on_a_terminal
+        command = ["forge", *words]
+        opened.append(screens.Terminal(command, cwd=cwd or desk.root, env=env, columns=120, rows=40, spawn=spawn))
         return opened[-1]
 
     yield start
@@ -207,7 +199,7 @@ def marker() -> Iterator[str]:
     """Part of a command line; whatever still holds it when the test is over was left behind."""
     value = f"forge-test-{uuid.uuid4().hex}"
     yield value
-    assert marked(value, 3) == [], "a process outlived its test"
+    assert marked(value, 10) == [], "a process outlived its test"
 
 
 def marked(marker: str, within: float) -> list[str]:
@@ -225,13 +217,13 @@ def marked(marker: str, within: float) -> list[str]:
 
 
 @pytest.fixture
-def mcp_bench(tmp_path: Path, tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def mcp_bench(tmp_path: Path, tried_walls: Path, ready_forge: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A person's program with MCP servers: see mcp_bench.py. No process of a server outlives its test."""
     from tests.acceptance.mcp_bench import McpBench
     from tests.mcp import foreign
 
     monkeypatch.setenv("PATH", f"{foreign.BIN}:{os.environ['PATH']}")
-    bench = McpBench(tmp_path, tried_walls)
+    bench = McpBench(tmp_path, tried_walls, ready_forge)
     yield bench
     bench.close()
     assert bench.nobody_left(), f"a server outlived its test: {bench.left()}"

@@ -68,6 +68,8 @@ class McpBench:
     root: Path
     walls: Path
     """What is known of this machine's; see known_walls."""
+    ready: Any
+    """See the fixture `ready_forge`."""
     cards: Cards = field(default_factory=Cards)
     forms: Forms = field(default_factory=Forms)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -161,20 +163,12 @@ class McpBench:
             detach()
 
     def forge(self, *words: str, within: float = 40, **environ: str) -> Said:
-        """The real command, in the program's directory, with nobody to ask."""
-        ran = subprocess.run(
-            [FORGE, *words],
-            cwd=self.workspace,
-            env=self.environ(**environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=within,
-        )
+        """The command, in the program's directory, with nobody to ask."""
+        ran = self.ready(*words, cwd=self.workspace, env=self.environ(**environ), timeout=within)
         return Said(code=ran.returncode, out=ran.stdout, err=ran.stderr)
 
     def start(self, *words: str, **how: Any) -> subprocess.Popen[str]:
-        """The same, left running in a session of its own; the fixture ends it."""
+        """The real command, left running in a session of its own; the fixture ends it."""
         usual: dict[str, Any] = {
             "cwd": self.workspace,
             "env": self.environ(),

@@ -338,10 +338,10 @@ def follow(client: str, *orders: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def inspect(bench: McpBench, *words: str) -> dict[str, Any]:
-    """`inspector --cli … -- forge mcp serve`: it starts the server itself, as it would any other."""
+    """`inspector --cli … -- forge mcp serve`: it starts the server itself, as it would any other; one that is ready."""
     variables = [word for name in ("FORGE_HOME", "HOME") for word in ("-e", f"{name}={bench.environ()[name]}")]
     ran = subprocess.run(
-        foreign.inspector("--format", "json", "-q", *variables, *words, "--", FORGE, "mcp", "serve"),
+        foreign.inspector("--format", "json", "-q", *variables, *words, "--", bench.ready.forge, "mcp", "serve"),
         cwd=bench.workspace,
         env=foreign.environ(HOME=bench.environ()["HOME"], NO_COLOR="1"),
         stdin=subprocess.DEVNULL,
@@ -381,11 +381,11 @@ def children_of(process: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def serving_bench(root: Path, walls: Path) -> Iterator[McpBench]:
+def serving_bench(root: Path, walls: Path, ready: Any) -> Iterator[McpBench]:
     """A bench for all tests of a module, with a HOME of its own."""
     home = root / "person"
     home.mkdir(parents=True)
-    bench = SharedBench(root, walls)
+    bench = SharedBench(root, walls, ready)
     try:
         served_program(bench)
         yield bench

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.acceptance.mcp_bench import FORGE, Forms, McpBench, offered, pool_of, settled, until
+from tests.acceptance.mcp_bench import Forms, McpBench, offered, pool_of, settled, until
 from tests.mcp import foreign
 from tests.ui.terminal.screen import CTRL_C, CTRL_D, Terminal
 
@@ -115,7 +115,7 @@ def chat(bench: McpBench, turns: list[dict[str, Any]]) -> Terminal:
     (bench.workspace / "script.yaml").write_text(json.dumps({"turns": turns}))
     (bench.workspace / "main.worker").write_text(f"---\n{json.dumps(front)}\n---\nYou are main.\n")
     bench.trust()
-    return Terminal([FORGE], cwd=bench.workspace, env=bench.environ())
+    return Terminal(["forge"], cwd=bench.workspace, env=bench.environ(), spawn=bench.ready.on_a_terminal)
 
 
 def journal(bench: McpBench) -> list[dict[str, Any]]:

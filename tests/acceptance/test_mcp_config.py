@@ -175,7 +175,7 @@ async def test_case_3_an_unset_variable_fails_that_server_and_a_set_one_is_seen_
             assert {headers.get("x-key") for headers in office.headers} == {CANARY}, "sent where it belongs"
             assert all("x" not in headers for headers in office.headers), "the other one sent nothing"
             told = await session.call("echo__env", {"name": "GIVEN"})
-            assert told.ok and told.text == "[secret echo]"
+            assert told.ok and told.text in ("[secret echo]", "[secret web]"), "it is both's"
             await session.call("echo__stderr", {"text": CANARY})
     assert events and mcp_bench.cards
     assert CANARY not in "\n".join(events)

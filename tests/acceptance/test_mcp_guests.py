@@ -40,8 +40,8 @@ async def outer(x: int, *, ctx) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path) -> Iterator[HttpServer]:
-    with serving_bench(tmp_path_factory.mktemp("guests"), tried_walls) as bench:
+def server(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path, ready_forge: Any) -> Iterator[HttpServer]:
+    with serving_bench(tmp_path_factory.mktemp("guests"), tried_walls, ready_forge) as bench:
         _with_askers(bench)
         with http_server(bench) as running:
             yield running

@@ -20,8 +20,8 @@ YES_THIS_SESSION = {"action": "accept", "content": {"approve": True, "remember":
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path) -> Iterator[McpBench]:
-    with serving_bench(tmp_path_factory.mktemp("http"), tried_walls) as made:
+def bench(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path, ready_forge: Any) -> Iterator[McpBench]:
+    with serving_bench(tmp_path_factory.mktemp("http"), tried_walls, ready_forge) as made:
         yield made
 
 

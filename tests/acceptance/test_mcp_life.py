@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import descriptors
 from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled, state, until
 from tests.mcp import foreign
 from tests.mcp.test_pool_http import Office
@@ -323,7 +324,7 @@ async def test_case_13_fifty_reconnects_leave_one_process(mcp_bench: McpBench) -
     """Each ends the process before it, the one that will not go included."""
     mcp_bench.yaml({"plain": mcp_bench.ours("echo.py"), "stubborn": mcp_bench.ours("hostile.py", "forks", env=NOTES)})
     mcp_bench.approve()
-    descriptors = len(os.listdir("/proc/self/fd"))
+    before = descriptors.held()
     async with mcp_bench.session() as session:
         await settled(session)
         for _ in range(3):
@@ -335,7 +336,7 @@ async def test_case_13_fifty_reconnects_leave_one_process(mcp_bench: McpBench) -
         assert len(server_pids(mcp_bench, "hostile.py")) == 1
         assert (await session.call("plain__echo", {"text": "still"})).text == "still"
     assert mcp_bench.nobody_left(0.5)
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 5, "pipes and directories are closed too"
+    assert descriptors.no_more_than(before + 5), "pipes and directories are closed too"
     assert Path(mcp_bench.workspace / "children").read_text().count("\n") == 12
 
 

@@ -50,8 +50,8 @@ NO = {"action": "decline"}
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path) -> Iterator[McpBench]:
-    with serving_bench(tmp_path_factory.mktemp("serving"), tried_walls) as made:
+def bench(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path, ready_forge: Any) -> Iterator[McpBench]:
+    with serving_bench(tmp_path_factory.mktemp("serving"), tried_walls, ready_forge) as made:
         yield made
 
 

@@ -479,7 +479,7 @@ async def test_c31_output_is_bounded_and_kept_whole(bench: Bench) -> None:
 
         began = time.monotonic()
         endless = await run(session, "endless")
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 18, "before its time is over"
         assert (endless.status, endless.code) == ("execution_failed", "OUTPUT_LIMIT")
         assert len(endless.text) < 40_000 and "0123456789" in endless.text and endless.output_handle
 

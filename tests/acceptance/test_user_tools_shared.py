@@ -34,8 +34,8 @@ pytestmark = pytest.mark.skipif(find_bwrap() is None, reason="full walls need bu
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path / "here")
+def bench(tmp_path: Path, ready_forge: Any) -> Bench:
+    return Bench(tmp_path / "here", ready_forge)
 
 
 @pytest.fixture

@@ -42,8 +42,8 @@ _GO_KEPT = Path(__file__).parents[2] / "build" / "go-cache-of-tests"
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path, ready_forge: Any) -> Bench:
+    return Bench(tmp_path, ready_forge)
 
 
 def runs(bench: Bench) -> int:

@@ -85,8 +85,8 @@ def on_terminal(shell: Shell) -> Callable[..., tuple[int, str]]:
     import pexpect
 
     def run(words: list[str], *talk: tuple[str, str]) -> tuple[int, str]:
-        child = pexpect.spawn(
-            str(FORGE), words, cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20, echo=False
+        child = shell.forge.expecting(
+            words, cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20, echo=False
         )
         screen = ""
         for awaited, typed in talk:

@@ -15,7 +15,7 @@ from golem_forge.cli import ask
 from golem_forge.policy.offers import Offer
 from golem_forge.policy.request import ApprovalRequest
 
-from .conftest import FORGE, Shell
+from .conftest import Shell
 
 QUESTION = r"Approve\?.*\) "
 Terminal = Callable[..., tuple[int, str]]
@@ -67,8 +67,8 @@ def test_a_danger_is_told_once_and_d_shows_all_arguments(on_terminal: Terminal) 
 
 
 def test_control_c_leaves_the_line_of_the_question(shell: Shell) -> None:
-    child = pexpect.spawn(
-        str(FORGE), command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20
+    child = shell.forge.expecting(
+        command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20
     )
     child.expect(QUESTION)
     child.sendintr()

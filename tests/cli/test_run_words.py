@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -177,3 +178,29 @@ def test_a_directory_that_is_gone_is_said(program: Path, monkeypatch: pytest.Mon
     gone.rmdir()
     with pytest.raises(UsageError, match="no longer exists"):
         read_words([])
+
+
+def test_a_page_needs_no_terminal_and_reads_no_stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", None)
+    asked = read_words(["--ui", "web"])
+    assert asked.ui == {"web"} and asked.on_page and not asked.headless and asked.input is None
+    asked = read_words(["--ui", "web", "--host", "0.0.0.0", "--allow-host", "forge.test", "hello"])
+    assert (asked.host, asked.allow_host, asked.input) == ("0.0.0.0", ["forge.test"], "hello")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--ui", "web", "--headless"], "--ui web shows a page; --headless, --json and --dry-run show none"),
+        (["--ui", "web", "--json"], "--ui web shows a page"),
+        (["--ui", "web", "--dry-run"], "--ui web shows a page"),
+        (["--ui", "terminal,web"], "--ui terminal,web needs a terminal; --ui web does without"),
+        (["--host", "0.0.0.0"], "--host and --allow-host are for a page: add --ui web"),
+    ],
+)
+def test_what_contradicts_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], said: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UsageError, match=re.escape(said)):
+        read_words(words)

@@ -1,103 +1,103 @@
 """A `forge` that starts at once: every command is a process of its own, forked from one that has imported everything.
 
 The pages and the tests of commands run hundreds of them, and nearly all of their time was the same imports again and
-again. Nothing else is shared: each command has its own process, directory, environment and streams, runs `cli.main`,
-and ends with its threads joined, its exit functions run and its streams flushed.
+again. Nothing else is shared: each command has its own process, directory, environment and streams, runs `cli.main`
+(or, as `python FILE …`, the program in a file), and ends with its threads joined, its exit functions run and its
+streams flushed. It does not wait for the disk: see disks.
 
-    ready_forge.py serve SOCKET [WALLS]  imports, prints `ready`, then forks for whoever asks; WALLS: see known_walls
-    ready_forge.py call SOCKET WORD…     in place of `forge WORD…`: hands over its streams, gives back the exit code
+    ready_forge.py SOCKET [WALLS]    imports, prints `ready`, then forks for whoever asks; WALLS: see known_walls
 """
 
 from __future__ import annotations
 
-import array
+import atexit
 import contextlib
+import fcntl
 import gc
-import json
+import importlib
+import io
+import marshal
 import os
+import pkgutil
+import runpy
+import select
+import signal
 import socket
 import sys
+import termios
+import threading
+import time
+import traceback
 import types
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
-_LENGTH = 8
+from ready_call import A_DESCRIPTOR, LENGTH
+
 _ELSEWHERE = (".inside.client", ".inside.shown", ".__main__")
 """Programs that run inside the walls, and entry points."""
 _THEIRS = ("pydantic.main", "pydantic.fields", "jsonschema_rs", "ruamel.yaml", "sqlite3", "asyncio", "subprocess")
 
 
-def call(place: str, words: list[str]) -> int:
-    with order(place, words, cwd=os.getcwd(), env=dict(os.environ), streams=(0, 1, 2)) as wire:
-        begun(wire)
-        return ended(wire)
-
-
-def order(
-    place: str, words: list[str], *, cwd: str, env: dict[str, str], streams: tuple[int, ...], walls_known: bool = False
-) -> socket.socket:
-    """The connection on which the command's process and its end are said."""
-    told = {"words": words, "cwd": cwd, "env": env, "umask": _umask(), "walls_known": walls_known}
-    text = json.dumps(told).encode()
-    wire = socket.socket(socket.AF_UNIX)
-    wire.connect(place)
-    head = len(text).to_bytes(_LENGTH, "big")
-    wire.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))])
-    wire.sendall(text)
-    return wire
-
-
-def begun(wire: socket.socket) -> int:
-    """The command's process."""
-    return int.from_bytes(wire.recv(_LENGTH, socket.MSG_WAITALL), "big")
-
-
-def ended(wire: socket.socket) -> int:
-    """Its exit code."""
-    said = wire.recv(16)
-    return int(said) if said else 70
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
 def serve(place: str, walls: str = "") -> None:
     """Returns in the process that is to be a command; its words are then in `sys.argv`."""
-    from pathlib import Path
-
     _import_all()
+    _beside("disks").need_no_waiting()
     if walls:
-        _known_walls().told(Path(walls))
+        _beside("known_walls").told(Path(walls))
     gc.collect()
     gc.freeze()  # or every command copies all of it when it first collects
     with socket.socket(socket.AF_UNIX) as desk:
         desk.bind(place)
         desk.listen(16)
         print("ready", flush=True)
-        while True:
-            wire, _ = desk.accept()
-            _reap()
-            if os.fork():
-                wire.close()
-                continue
-            break
-    command = os.fork()
-    if command:
-        wire.sendall(command.to_bytes(_LENGTH, "big"))
-        _, status = os.waitpid(command, 0)
-        wire.sendall(str(os.waitstatus_to_exitcode(status) % 256).encode())
-        os._exit(0)
+        wire = _wait_on_people(desk)
     _become(wire)
 
 
-def _become(wire: socket.socket) -> None:
-    import time
-    from pathlib import Path
+def _wait_on_people(desk: socket.socket) -> socket.socket:
+    """Forks for each, and says how each command ended. Returns in a command, with the wire of whoever asked for it."""
+    ended, tells = os.pipe()
+    for end in (ended, tells):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(tells)
+    running: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([desk, ended], [], [])
+        if ended in ready:
+            os.read(ended, 4096)
+            _tell_ended(running)
+        if desk not in ready:
+            continue
+        wire, _ = desk.accept()
+        if not (command := os.fork()):
+            break
+        running[command] = wire
+        with contextlib.suppress(OSError):  # whoever asked may be gone
+            wire.sendall(command.to_bytes(LENGTH, "big"))
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for other in running.values():
+        other.close()
+    os.close(ended)
+    os.close(tells)
+    return wire
 
-    head, rights, _, _ = wire.recvmsg(_LENGTH, socket.CMSG_SPACE(3 * array.array("i").itemsize))
-    streams = array.array("i")
-    streams.frombytes(rights[0][2])
+
+def _tell_ended(running: dict[int, socket.socket]) -> None:
+    while running:
+        command, status = os.waitpid(-1, os.WNOHANG)
+        if not command:
+            return
+        with running.pop(command) as wire, contextlib.suppress(OSError):
+            wire.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become(wire: socket.socket) -> None:
+    head, rights, _, _ = wire.recvmsg(LENGTH, socket.CMSG_SPACE(3 * A_DESCRIPTOR))
+    given = rights[0][2]
+    streams = [int.from_bytes(given[at : at + A_DESCRIPTOR], sys.byteorder) for at in range(0, 12, A_DESCRIPTOR)]
     size, order = int.from_bytes(head, "big"), b""
     while len(order) < size:
         order += wire.recv(size - len(order))
@@ -105,40 +105,47 @@ def _become(wire: socket.socket) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    said = json.loads(order)
+    said = marshal.loads(order)
+    if said["leads"]:
+        _lead()
     os.chdir(said["cwd"])
     os.environ.clear()
     os.environ.update(said["env"])
     os.umask(said["umask"])
     if said["walls_known"]:
-        _known_walls().always(Path(sys.argv[3]))
+        _beside("known_walls").always(Path(sys.argv[2]))
+    if os.environ.get("PYTHONUNBUFFERED"):
+        _write_at_once()
     time.tzset()
-    sys.argv = ["forge", *said["words"]]
+    sys.argv = said["words"]
 
 
-def _known_walls() -> types.ModuleType:
-    from importlib.util import module_from_spec, spec_from_file_location
+def _lead() -> None:
+    os.setsid()
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "known_walls.py")
-    spec = spec_from_file_location("known_walls", place)
+
+def _write_at_once() -> None:
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        was = getattr(sys, name)
+        raw = io.FileIO(number, "w", closefd=False)
+        stream = io.TextIOWrapper(raw, encoding=was.encoding, errors=was.errors, write_through=True)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _beside(name: str) -> types.ModuleType:
+    """A module of the tests, which are no package for a program that is started by its path."""
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{name}.py")
+    spec = spec_from_file_location(name, place)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
-
-
 def _import_all() -> None:
-    import importlib
-    import pkgutil
-
     import golem_forge
 
     found = (module.name for module in pkgutil.walk_packages(golem_forge.__path__, "golem_forge."))
@@ -148,19 +155,31 @@ def _import_all() -> None:
 
 
 def _run() -> int:
-    from golem_forge.cli.main import main
-
+    """`forge WORD…`, or `python FILE …`, as an interpreter runs it."""
     try:
+        if sys.argv[0] == "python":
+            return _run_file()
+        from golem_forge.cli.main import main
+
         return main()
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:
+        traceback.print_exc()
+        return 1
+
+
+def _run_file() -> int:
+    del sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    return 0
 
 
 def _end(code: int) -> None:
     """What an interpreter does at its end, but for taking every module apart, which is most of that time."""
-    import atexit
-    import threading
-
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -171,7 +190,5 @@ def _end(code: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "call":
-        sys.exit(call(sys.argv[2], sys.argv[3:]))
-    serve(*sys.argv[2:])
+    serve(*sys.argv[1:])
     _end(_run())

@@ -29,19 +29,19 @@ def test_every_verb_is_shown():
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", ["cli.md", "custom-tools.md", "mcp.md", "sandbox.md", "tools.md", "workers.md"])
-def test_the_page_shows_what_forge_prints(page, tmp_path, tried_walls):
-    assert_shown(page, (DOCS / page).read_text(), tmp_path, tried_walls)
+def test_the_page_shows_what_forge_prints(page, tmp_path, ready_forge):
+    assert_shown(page, (DOCS / page).read_text(), tmp_path, ready_forge.place)
 
 
-def test_the_readme_shows_what_forge_prints_of_a_tool_that_stays(tmp_path, tried_walls):
+def test_the_readme_shows_what_forge_prints_of_a_tool_that_stays(tmp_path, ready_forge):
     _, section = (ROOT / "README.md").read_text().split("\n## Tools that stay\n")
-    assert_shown("README.md, Tools that stay", section.split("\n## ")[0], tmp_path, tried_walls)
+    assert_shown("README.md, Tools that stay", section.split("\n## ")[0], tmp_path, ready_forge.place)
 
 
-def assert_shown(page, text, folder, walls):
+def assert_shown(page, text, folder, place):
     steps = transcripts.steps_of(text)
     assert steps
-    printed = transcripts.run_steps(steps, folder, FORGE, walls)
+    printed = transcripts.run_steps(steps, folder, FORGE, place)
     wrong = [
         f"{page}:{step.line}: $ {step.command}\n--- the page says\n"
         + "\n".join(step.expected)
@@ -52,7 +52,7 @@ def assert_shown(page, text, folder, walls):
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_the_forge_that_runs_the_pages_is_the_one_people_have(tmp_path):
+def test_the_forge_that_runs_the_pages_is_the_one_people_have(tmp_path, ready_forge):
     commands = [
         "forge --version; echo $?",
         "forge trust 2>/dev/null; echo $?",
@@ -61,9 +61,11 @@ def test_the_forge_that_runs_the_pages_is_the_one_people_have(tmp_path):
         """echo hello > a.txt; echo '{"path": "a.txt"}' | forge call read_file --args-json -; echo $?""",
         "forge tools list --json | head -1",
     ]
-    real = [command.replace("forge ", "command forge ") for command in commands]
+    real = [command.replace("forge ", f"{FORGE} ") for command in commands]
     lines = ["mkdir here && cd here", *commands, "cd .. && rm -r here && mkdir here && cd here", *real]
-    _, *printed = transcripts.run_steps([transcripts.Step(1, line, ()) for line in lines], tmp_path, FORGE)
+    _, *printed = transcripts.run_steps(
+        [transcripts.Step(1, line, ()) for line in lines], tmp_path, FORGE, ready_forge.place
+    )
     assert printed[: len(commands)] == printed[len(commands) + 1 :]
     assert all(printed[: len(commands)])
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import known_walls
@@ -20,14 +22,27 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("code", "printed"), EXAMPLES)
-def test_the_example_prints_what_the_page_says(
-    code: str, printed: str, tmp_path: Path, own_home: Path, tried_walls: Path
-) -> None:
+def test_the_example_prints_what_the_page_says(code: str, printed: str, tmp_path: Path, ready_forge: Any) -> None:
+    folder = project(tmp_path, code)
+    assert_prints(ready_forge.program("example.py", cwd=folder, env=os.environ), code, printed)
+
+
+def test_the_first_one_does_in_an_interpreter_of_its_own(tmp_path: Path, own_home: Path, tried_walls: Path) -> None:
     known_walls.put(tried_walls, own_home / ".forge")
-    folder = tmp_path / "project"
+    code, printed = EXAMPLES[0].values
+    folder = project(tmp_path, str(code))
+    ran = subprocess.run([sys.executable, "example.py"], cwd=folder, capture_output=True, text=True, timeout=30)
+    assert_prints(ran, str(code), str(printed))
+
+
+def project(place: Path, code: str) -> Path:
+    folder = place / "project"
     folder.mkdir()
     (folder / "example.py").write_text(code)
-    ran = subprocess.run([sys.executable, "example.py"], cwd=folder, capture_output=True, text=True, timeout=30)
+    return folder
+
+
+def assert_prints(ran: subprocess.CompletedProcess[str], code: str, printed: str) -> None:
     assert ran.returncode == 0, ran.stderr
     expected = printed or "\n".join(re.findall(r"print\(.*\)\s+# (.*)", code))
     assert ran.stdout.strip() == expected.strip()

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 
 @pytest.mark.timeout(60)
-def test_the_page_shows_what_a_terminal_shows(tmp_path: Path) -> None:
+def test_the_page_shows_what_a_terminal_shows(tmp_path: Path, ready_forge: Any) -> None:
     home, project = tmp_path / "home", tmp_path / "home" / "notes"
     project.mkdir(parents=True)
     for step in transcripts.steps_of(PAGE.read_text()):
@@ -57,8 +58,8 @@ def test_the_page_shows_what_a_terminal_shows(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_", "PYTHON"))}
     environ = kept | {"HOME": str(home), "FORGE_HOME": str(home / ".forge"), "TZ": "UTC", "NO_COLOR": "1"}
     (first, greeting), *rest = _steps()
-    forge = Path(sys.executable).with_name("forge")
-    with screen.Terminal([str(forge), *first.split()[2:]], cwd=project, env=environ, columns=120, rows=50) as terminal:
+    command, spawn = ["forge", *first.split()[2:]], ready_forge.on_a_terminal
+    with screen.Terminal(command, cwd=project, env=environ, columns=120, rows=50, spawn=spawn) as terminal:
         for typed, shown in [("» ", greeting), *rest]:
             keys = typed.removeprefix("» ").strip()
             if keys.endswith("⏎"):

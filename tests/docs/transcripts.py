@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -24,6 +24,7 @@ from shlex import quote
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)")
 _READY = Path(__file__).with_name("ready_forge.py")
+_CALL = Path(__file__).with_name("ready_call.py")
 _END = "\x1eend of command\x1e"
 
 _DIFFERS = (
@@ -70,19 +71,21 @@ def _goes_on(command: list[str]) -> bool:
     return command[-1].endswith("\\") or (here is not None and here[1] not in command[1:])
 
 
-def run_steps(steps: list[Step], folder: Path, forge: Path, walls: Path | None = None) -> list[str]:
-    """What each command printed. `walls`: what is known of this machine's, see known_walls."""
+def run_steps(steps: list[Step], folder: Path, forge: Path, place: str = "") -> list[str]:
+    """What each command printed. `place`: of a forge that is ready, see ready_forge; without, one is started."""
     home, project = folder / "home", folder / "home" / "notes"
     project.mkdir(parents=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_", "PYTHON"))}
     environ = kept | {
         "HOME": str(home),
         "FORGE_HOME": str(home / ".forge"),
-        "PATH": f"{forge.parent}:{os.environ['PATH']}",
+        "PATH": f"{folder / 'bin'}:{forge.parent}:{os.environ['PATH']}",
         "PYTHONUNBUFFERED": "1",  # so that both streams come in the order a terminal would show
         "TZ": "UTC",
     }
-    with _ready(forge.with_name("python"), project, environ, walls) as function:
+    python = forge.with_name("python")
+    with nullcontext(place) if place else _ready(python, project, environ) as place:
+        function = _at_once(python, place, folder / "bin")
         script = f"{function}\nexec 2>&1\n" + "".join(
             f"{step.command}\nforge_status=$?; printf '%s' '{_END}'; (exit $forge_status)\n" for step in steps
         )
@@ -93,17 +96,26 @@ def run_steps(steps: list[Step], folder: Path, forge: Path, walls: Path | None =
     return printed[: len(steps)]
 
 
+def _at_once(python: Path, place: str, folder: Path) -> str:
+    """A command `forge` that starts at once, also for the programs of a page; a shell function does that for these."""
+    called = f"{quote(str(python))} -IS {quote(str(_CALL))} {quote(place)}"
+    folder.mkdir()
+    (folder / "forge").write_text(f'#!/bin/sh\nexec {called} forge "$@"\n')
+    (folder / "forge").chmod(0o755)
+    return f'python3() {{ case "$1" in *.py) {called} python "$@";; *) command python3 "$@";; esac; }}'
+
+
 @contextmanager
-def _ready(python: Path, project: Path, environ: dict[str, str], walls: Path | None) -> Iterator[str]:
-    """A shell function `forge` that starts at once; see ready_forge."""
+def _ready(python: Path, project: Path, environ: dict[str, str]) -> Iterator[str]:
+    """Where the forge that is ready listens; see ready_forge."""
     with tempfile.TemporaryDirectory(prefix="forge-") as short:  # the address of a socket has little room
-        place = Path(short) / "ready"
-        command = [python, _READY, "serve", place, *([] if walls is None else [walls])]
+        place = os.path.join(short, "ready")
+        command = [python, _READY, place]
         server = subprocess.Popen(command, cwd=project, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         try:
             assert server.stdout is not None
             assert server.stdout.readline() == b"ready\n"
-            yield f'forge() {{ {quote(str(python))} -IS {quote(str(_READY))} call {quote(str(place))} "$@"; }}'
+            yield place
         finally:
             server.kill()
             server.communicate()

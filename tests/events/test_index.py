@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import stat
 from pathlib import Path
@@ -14,6 +15,7 @@ from golem_forge.events.index import Index
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_reader import verify
 from golem_forge.events.recovery import reopen
+from golem_forge.events.session_files import is_held
 
 from .journals import ALLOWED, ASKED, small_session
 
@@ -166,3 +168,15 @@ def test_the_index_remembers_how_long_a_journal_was(home: Path) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
     checked = verify(path, index.anchor("aaa1"))
     assert [problem.line for problem in checked.problems] == [10]
+
+
+def test_what_is_no_journal_beside_them_keeps_nobody_from_finding_them(home: Path) -> None:
+    """Threat: a pipe of that name would be read for ever; a link that leads nowhere, or to itself, ended the list."""
+    folder = home / "sessions"
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+    (folder / "zero.jsonl").symlink_to("/dev/zero")
+    (folder / "folder.jsonl").mkdir()
+    assert found(home) == EVERYTHING
+    assert {session.id for session in Index(home).sessions()} == {"aaa1", "bbb2"}
+    assert not is_held(folder / "pipe.jsonl")

@@ -284,7 +284,7 @@ JSON = st.recursive(
 KEYS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(JSON | st.dictionaries(st.sampled_from(KEYS), JSON | st.just(OBJECT)), max_size=5))
 def test_whatever_comes_is_a_tool_or_is_held(entries: list[Any]) -> None:
     listing = check_entries("s", entries)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field, SecretStr, field_validator
+from tests import descriptors
 
 from golem_forge import Tool, ToolCall, ToolContext, ToolResult, open_session, tool
 from golem_forge.config.home import forge_home
@@ -456,10 +457,10 @@ async def test_refused_reads_hold_no_descriptors(project: Path) -> None:
     name = str((deep / "out").relative_to(project))
     async with open_session(project) as session:
         await session.call("read_file", {"path": name})
-        before = len(os.listdir("/proc/self/fd"))
+        before = descriptors.held()
         for _ in range(40):
             assert (await session.call("read_file", {"path": name})).status == "sandbox_denied"
-        assert len(os.listdir("/proc/self/fd")) <= before + 5
+        assert descriptors.no_more_than(before + 5)
 
 
 @pytest.mark.parametrize(

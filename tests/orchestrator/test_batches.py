@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from golem_forge import ToolCall, tool
+from golem_forge import Tool, ToolCall, tool
+from golem_forge.core.errors import ForgeError
+from golem_forge.tools.plan import Plan
 
 events: list[tuple[str, str, float]] = []
 
@@ -130,3 +132,26 @@ async def test_writers_of_two_batches_never_overlap(make_path: Any) -> None:
     await asyncio.gather(path.batch(calls("write:1", "write:2")), path.batch(calls("write:3", "write:4")))
     names = ["write:1", "write:2", "write:3", "write:4"]
     assert not any(overlap(a, b) for i, a in enumerate(names) for b in names[i + 1 :])
+
+
+async def test_a_plan_that_fails_while_the_call_before_it_ends_is_made_again(make_path: Any) -> None:
+    """It looked before the other had made what it needs, and says so after: that is no answer yet."""
+    made, looked = asyncio.Event(), asyncio.Event()
+
+    @tool(name="make", needs_approval=False)
+    async def make() -> str:
+        await looked.wait()
+        made.set()
+        return "made"
+
+    async def take(args: dict[str, Any], ctx: Any) -> Plan:
+        is_there = made.is_set()
+        looked.set()
+        if not is_there:
+            await asyncio.sleep(0.1)  # the other ends meanwhile
+            raise ForgeError("not there")
+        return Plan(run=lambda: "taken")
+
+    taking = Tool("take", "Takes what was made.", input_schema={"type": "object"}, planner=take, needs_approval=False)
+    outcomes = await make_path(make, taking).batch([ToolCall("make", {}), ToolCall("take", {})])
+    assert [(outcome.text, outcome.ok) for outcome in outcomes] == [("made", True), ("taken", True)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import descriptors
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.verdict import Status, Verdict
@@ -177,19 +177,15 @@ def test_targets_hold_few_descriptors_and_let_go(sandbox: Sandbox, workspace: Pa
     (workspace / "sub/a").write_text("x")
     (workspace / "link").symlink_to("sub/a")
 
-    def open_now() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    gc.collect()  # handles in the tracebacks of earlier tests
-    before = open_now()
+    before = descriptors.below(workspace)
     reads = [sandbox.target("link", Verb.READ) for _ in range(10)]
-    assert open_now() == before + 10
+    assert len(descriptors.below(workspace)) == len(before) + 10
     writes = [sandbox.target("link", Verb.WRITE) for _ in range(10)]
-    assert open_now() == before + 30
+    assert len(descriptors.below(workspace)) == len(before) + 30
     for target in reads:
         target.close()
     del writes, target
-    assert open_now() == before
+    assert descriptors.below(workspace) == before
 
 
 def test_a_closed_sandbox_addresses_nothing_but_targets_live_on(sandbox: Sandbox, workspace: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_sloppy_server_is_read_and_written_back_unchanged(message: dict[str, A
     assert to_mcp(from_mcp(message)) == message
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.fixed_dictionaries(
         {"content": st.lists(block("text", {"text": words}), min_size=1, max_size=1)},

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import descriptors
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError
@@ -179,7 +180,7 @@ def test_a_file_that_appeared_is_not_overwritten(ctx: ToolContext, workspace: Pa
 
 def test_planning_changes_nothing_and_closing_lets_go(ctx: ToolContext, workspace: Path) -> None:
     (workspace / "a.txt").write_text("a")
-    held = len(os.listdir("/proc/self/fd"))
+    held = descriptors.held()
     planned = [
         plan(tool, ctx, path="a.txt", content="new")
         for tool in ("read_file", "file_exists", "file_info", "write_file", "delete_file")
@@ -189,7 +190,7 @@ def test_planning_changes_nothing_and_closing_lets_go(ctx: ToolContext, workspac
     for each in planned:
         assert each.close is not None
         each.close()
-    assert len(os.listdir("/proc/self/fd")) <= held
+    assert descriptors.no_more_than(held)
 
 
 @pytest.mark.parametrize(

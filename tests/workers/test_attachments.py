@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import descriptors
 
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError, ForgeError
@@ -204,7 +205,41 @@ def test_w44_what_the_caller_may_not_read_is_refused_as_its_own_reads_are(sandbo
 
 
 def test_too_many_addresses_open_nothing(sandbox: Sandbox) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors.held()
     with pytest.raises(AttachmentRefused, match="101 attachments"):
         read_zone_attachments(sandbox, ["/docs/data.bin"] * 101)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors.no_more_than(before)
+
+
+async def test_what_a_ui_sent_before_comes_with_the_input_that_names_it(play: Any) -> None:
+    from golem_forge.workers.conversation import Conversation
+
+    played = await play(["I see it."])
+    runtime = played.runtime
+    kept = runtime.receive("../notes.txt", b"canary notes")
+    assert (kept.name, kept.size) == ("notes.txt", 12)
+    detach = runtime.ui.attach("test")
+    conversation = Conversation(runtime)
+
+    def answer(event: Any) -> None:
+        if played.script.requests:
+            conversation.leave()
+            return
+        named = [{"digest": kept.digest, "name": kept.name}]
+        wire = {"requestId": event.wire["requestId"], "content": "look", "attachments": named}
+        runtime.bus.emit("userInput", wire, source="test")
+
+    runtime.bus.on("inputPrompt", answer)
+    await conversation.run()
+    detach()
+    [attachment] = played.script.requests[0].messages[-1].attachments
+    assert (attachment.name, attachment.size) == ("notes.txt", 12)
+    assert played.seen("message")[0].wire["message"]["attachments"] == [{"name": "notes.txt", "size": 12}]
+
+
+async def test_what_was_never_sent_or_is_not_taken_is_refused(play: Any) -> None:
+    played = await play([])
+    result = await played.runtime.turn("look", [{"digest": "0" * 64, "name": "gone.txt"}])
+    assert result.error == "attachment 'gone.txt': was not received; attach it again"
+    with pytest.raises(AttachmentRefused, match="at most 10000000"):
+        played.runtime.receive("big.txt", b"x" * 10_000_001)

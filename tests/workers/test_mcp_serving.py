@@ -16,7 +16,7 @@ from golem_forge.workers.mcp.serving import serving
 
 @pytest.fixture
 def bench(tmp_path: Path, tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> McpBench:
-    made = McpBench(tmp_path, tried_walls)
+    made = McpBench(tmp_path, tried_walls, None)  # no command is run
     monkeypatch.setenv("FORGE_HOME", os.fspath(made.home.path))
     return made
 

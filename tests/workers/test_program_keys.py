@@ -110,7 +110,9 @@ def test_the_program_over_the_person_key_by_key(root: Path, home: ForgeHome) -> 
         ("pricing: {'a:b': {input: x, output: 1}}", "pricing.a:b.input: expected USD per million tokens"),
         ("mcp: {server: {}}", "mcp.server: unknown key 'server'; did you mean 'servers'?"),
         ("tools: {defer_over: 3}", "tools.defer_over: unknown key 'defer_over'; did you mean 'defer_above'?"),
-        ("ui: {}", "ui: unknown key 'ui'"),
+        ("ui: {wep: {}}", "ui.wep: unknown key 'wep'; did you mean 'web'?"),
+        ("ui: {web: {port: 80}}", "ui.web.port: expected a port from 1024 to 65535, got 80"),
+        ("ui: {web: {notify: 1}}", "ui.web.notify: expected true or false, got 1"),
     ],
 )
 def test_every_key_is_strict_W7(root: Path, home: ForgeHome, text: str, said: str) -> None:

@@ -49,6 +49,10 @@ class Redactor:
         self._shortest = 0
         self._long = _LONG
         self._names = 0
+        self._learned = 0
+        self._compiled = 0
+        """How much of what was learned the patterns have: they are made when they are first needed, not at every step
+        of a start that adds one after the other."""
 
     @property
     def secrets(self) -> Mapping[str, str]:
@@ -64,7 +68,7 @@ class Redactor:
         made = Redactor()
         made._secrets, made._paths, made._names = dict(self._secrets), dict(self._paths), self._names
         if made._secrets or made._paths:
-            made._compile()
+            made._learn()
         return made
 
     def add_secret(self, name: str, value: str) -> str | None:
@@ -78,7 +82,7 @@ class Redactor:
         self._names += 1
         for form in forms(value) | line_forms(value):
             self._secrets.setdefault(form, f"[secret {name}]")
-        self._compile()
+        self._learn()
         return None
 
     def add_path(self, host: str, virtual: str) -> str | None:
@@ -90,12 +94,15 @@ class Redactor:
         for form in forms(host):
             if form.startswith(("/", "%2F", "%2f", "\\/")):
                 self._paths[form] = replacement
-        self._compile()
+        self._learn()
         return None
 
     def text(self, text: str) -> str:
-        if len(text) < self._shortest or self._finder is None or text in self._clean:
+        if len(text) < self._shortest or not self._learned or text in self._clean:
             return text
+        if self._compiled != self._learned:
+            self._compile()
+        assert self._finder is not None
         if len(text) >= self._long:
             if not any(form in text for form in self._secrets) and not any(form in text for form in self._paths):
                 return text
@@ -108,15 +115,21 @@ class Redactor:
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
         """Where `text` would replace a secret; a stream must not be divided there."""
+        if self._compiled != self._learned:
+            self._compile()
         return [match.span() for match in self._secret_pattern.finditer(text)] if self._secret_pattern else []
 
     def path_spans(self, text: str) -> list[tuple[int, int]]:
+        if self._compiled != self._learned:
+            self._compile()
         return [match.span() for match in self._path_pattern.finditer(text)] if self._path_pattern else []
 
     def secrets_out(self, text: str) -> str:
         """Only the secrets: content that a tool was asked for keeps its paths, or it could not be written back."""
-        if self._secret_pattern is None or len(text) < self._shortest or text in self._clean:
+        if not self._secrets or len(text) < self._shortest or text in self._clean:
             return text
+        if self._compiled != self._learned:
+            self._compile()
         pattern: re.Pattern[str] | None = self._secret_pattern
         if len(text) >= self._long:
             # Only those that are there: each alternative costs at every place of a long text.
@@ -125,8 +138,11 @@ class Redactor:
 
     def paths_out(self, text: str, before: str = "") -> str:
         """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""
-        if self._path_pattern is None:
+        if not self._paths:
             return text
+        if self._compiled != self._learned:
+            self._compile()
+        assert self._path_pattern is not None
 
         def virtual(match: re.Match[str]) -> str:
             start = match.start()
@@ -229,13 +245,19 @@ class Redactor:
             return item if named == INSIDE else redacted(str(item))
         return redacted(encode(item).decode())
 
-    def _compile(self) -> None:
-        self._secret_pattern = _alternatives(self._secrets)
-        self._path_pattern = _alternatives(self._paths, _AFTER_PATH)
-        self._finder = _alternatives({**self._secrets, **self._paths})
-        self._clean.clear()
+    def _learn(self) -> None:
         self._long = _LONG if len(self._secrets) + len(self._paths) <= _MANY else _LONG_FOR_MANY
         self._shortest = min(map(len, (*self._secrets, *self._paths)))
+        self._learned += 1
+        self._clean.clear()
+
+    def _compile(self) -> None:
+        """What is learned meanwhile, in another thread, counts the next time."""
+        learned, secrets, paths = self._learned, dict(self._secrets), dict(self._paths)
+        self._secret_pattern = _alternatives(secrets)
+        self._path_pattern = _alternatives(paths, _AFTER_PATH)
+        self._finder = _alternatives({**secrets, **paths})
+        self._compiled = learned
 
 
 def redacted(text: str) -> str:

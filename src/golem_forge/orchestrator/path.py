@@ -245,10 +245,11 @@ class Orchestrator:
 
     async def _plan_in_order(self, travel: Travel, order: BatchOrder | None, index: int) -> None:
         """A plan may need what a call before it in the batch is about to make: if it fails, it is tried at its turn."""
+        alone = order is None or order.is_next(index)  # asked first: the call before may end while this one is planned
         try:
             await self._plan_and_judge(travel)
         except ForgeError:
-            if order is None or order.is_next(index):
+            if alone or order is None:
                 raise
             await self._turn(travel, travel.tool.read_only or not travel.tool.gated, order, index)
             await self._plan_and_judge(travel)
@@ -354,6 +355,22 @@ class Orchestrator:
             redactor=self.redactor,
             home=self._home,
             show=self._recorder.show,
+            host_rule=self._host_rule,
+            path_rules=self.path_rules,
+        )
+
+    def onlooker(self) -> ToolContext:
+        """For a call that is only judged: it is planned where others are, and calls, shows and reports nothing."""
+        return ToolContext(
+            session_id=self.session_id,
+            worker=self.worker,
+            guest=self._guest,
+            sandbox=self.sandbox,
+            outputs=self.outputs,
+            walls=self.walls,
+            parts=self.parts,
+            redactor=self.redactor,
+            home=self._home,
             host_rule=self._host_rule,
             path_rules=self.path_rules,
         )

@@ -509,6 +509,8 @@ import sys
 from pathlib import Path
 from golem_forge.config.home import ForgeHome
 from golem_forge.custom.book import Book, Use
+from golem_forge.custom.book import file
+file._BUSY_S = file._NOTE_BUSY_S = 25.0  # a note would give up on a busy machine, and say so only in the log
 book = Book(ForgeHome(Path(sys.argv[1])))
 who, count = sys.argv[2], int(sys.argv[3])
 for number in range(count):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from golem_forge.workers.session import open_session
 from .hosting import SessionHost
 
 MODES = ("legacy", "auto")
+PROGRAM = Path(__file__).with_name("serve_program.py")
+Process = Callable[..., Any]
 
 
 @dataclass
@@ -129,3 +132,23 @@ def serving(tmp_path: Path, own_home: Path) -> Serving:
                 await asyncio.wait_for(serve, 5)
 
     return serve
+
+
+@pytest.fixture
+def process(ready_forge: Any) -> Iterator[Process]:
+    """`with process(work, …) as running`: the program, as a `subprocess.Popen[bytes]`."""
+
+    @contextmanager
+    def start(work: Path, *words: str) -> Iterator[Any]:
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        running = ready_forge.start_with_input(["python", str(PROGRAM), str(work), *words], cwd=work, env=env)
+        try:
+            yield running
+        finally:
+            running.kill()
+            running.wait(10)
+            for pipe in (running.stdin, running.stdout, running.stderr):
+                with suppress(OSError):
+                    pipe.close()
+
+    return start

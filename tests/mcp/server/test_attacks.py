@@ -15,8 +15,8 @@ from golem_forge.mcp.server import sdk
 from golem_forge.mcp.server.served_call import Question, ServedCall
 from golem_forge.mcp.server.stdio import MOST_UNREAD
 
-from .conftest import MODES, Serving
-from .test_stdio import ByHand, process
+from .conftest import MODES, Process, Serving
+from .test_stdio import ByHand
 from .wire import Wire
 
 
@@ -26,7 +26,7 @@ async def until(holds: Any, within: float = 5.0) -> None:
             await asyncio.sleep(0.02)
 
 
-def test_what_a_client_sends_is_not_taken_while_it_reads_nothing(tmp_path: Path) -> None:
+def test_what_a_client_sends_is_not_taken_while_it_reads_nothing(tmp_path: Path, process: Process) -> None:
     """Else each unread answer would be kept: memory would grow as long as the client likes to write."""
     work = tmp_path / "work"
     work.mkdir()

@@ -5,47 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp_types import ElicitResult
 
-from .conftest import MODES
+from .conftest import MODES, PROGRAM, Process
 from .test_calls import sleepers
-
-PROGRAM = Path(__file__).with_name("serve_program.py")
-
-
-@contextmanager
-def process(work: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    running = subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(work), *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
-    )
-    try:
-        yield running
-    finally:
-        running.kill()
-        running.wait()
-        for pipe in (running.stdin, running.stdout, running.stderr):
-            with suppress(OSError):
-                assert pipe is not None
-                pipe.close()
 
 
 class ByHand:
     """The handshake era, line by line."""
 
-    def __init__(self, running: subprocess.Popen[bytes]) -> None:
+    def __init__(self, running: Any) -> None:
         self._running = running
 
     def send(self, message: Any) -> None:
@@ -77,7 +51,7 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_client_lists_calls_and_answers(work: Path, mode: str) -> None:
+async def test_a_client_lists_calls_and_answers(work: Path, mode: str, ready_forge: Any) -> None:
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -85,7 +59,7 @@ async def test_a_client_lists_calls_and_answers(work: Path, mode: str) -> None:
         return ElicitResult(action="accept", content={"approve": True})
 
     (work / "a.txt").write_text("hello\n")
-    parameters = StdioServerParameters(command=sys.executable, args=[str(PROGRAM), str(work)], env=dict(os.environ))
+    parameters = StdioServerParameters(command=ready_forge.python, args=[str(PROGRAM), str(work)], env=dict(os.environ))
     async with Client(stdio_client(parameters), mode=mode, elicitation_callback=person) as client:
         assert {"read_file", "prints", "asks"} <= {tool.name for tool in (await client.list_tools()).tools}
         assert (await client.call_tool("prints", {})).content[0].text == "printed"
@@ -94,7 +68,7 @@ async def test_a_client_lists_calls_and_answers(work: Path, mode: str) -> None:
         assert (await client.read_resource("forge://zone/workspace/a.txt")).contents[0].text == "hello\n"
 
 
-def test_stdout_carries_frames_only_whatever_comes_in(work: Path) -> None:
+def test_stdout_carries_frames_only_whatever_comes_in(work: Path, process: Process) -> None:
     with process(work) as running:
         client = ByHand(running)
         client.open()
@@ -112,7 +86,7 @@ def test_stdout_carries_frames_only_whatever_comes_in(work: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["stdin closed", "SIGTERM"])
-def test_the_end_leaves_no_children_and_takes_no_second(work: Path, how: str) -> None:
+def test_the_end_leaves_no_children_and_takes_no_second(work: Path, process: Process, how: str) -> None:
     with process(work, "approve_all") as running:
         client = ByHand(running)
         client.open()
@@ -133,7 +107,7 @@ def test_the_end_leaves_no_children_and_takes_no_second(work: Path, how: str) ->
         assert sleepers() == []
 
 
-def test_a_client_that_reads_nothing_does_not_hold_up_the_end(work: Path) -> None:
+def test_a_client_that_reads_nothing_does_not_hold_up_the_end(work: Path, process: Process) -> None:
     with process(work) as running:
         client = ByHand(running)
         client.open()

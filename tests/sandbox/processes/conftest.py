@@ -105,7 +105,7 @@ def marker() -> Iterator[str]:
     """In the environment of everything a test starts; afterwards nothing with it may be left."""
     value = f"forge-test-{uuid.uuid4().hex}"
     yield value
-    gone_within(value, 2)
+    gone_within(value, 10)
 
 
 @pytest.fixture

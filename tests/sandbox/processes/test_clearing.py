@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests import descriptors
 
 from golem_forge.sandbox.processes.clearing import clear
 
@@ -26,10 +27,10 @@ def test_however_deep(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
     deep(made, 3000)
-    before = os.listdir("/proc/self/fd")
+    before = descriptors.held()
     clear(str(made))
     assert not made.exists()
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert descriptors.no_more_than(before)
 
 
 def test_links_lead_nowhere_and_names_may_be_taken(tmp_path: Path) -> None:

@@ -111,11 +111,11 @@ BOMB = 'b() { [ "$1" -gt 10 ] && { sleep 3; return; }; b $(($1+1)) | b $(($1+1))
 async def test_fork_bomb(run, marker, bomb, root):
     child = await run(bomb, processes=64)
     began = time.monotonic()
-    ending = await child.wait(30)
+    ending = await child.wait(45)
     # Without a pid namespace the bomb is hunted down, and takes the processor from the hunter meanwhile.
     # With one it ends at once; the rest of the time is what the bomb itself needs to grow on a busy machine.
-    assert time.monotonic() - began < (8 if root is Root.NAMESPACE else 20)
-    assert ending.code == "PROCESS_LIMIT"
+    assert ending is not None and ending.code == "PROCESS_LIMIT"
+    assert time.monotonic() - began < (20 if root is Root.NAMESPACE else 40)
     assert living(marker) == []
 
 

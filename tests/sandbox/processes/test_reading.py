@@ -6,6 +6,7 @@ import asyncio
 import os
 
 import pytest
+from tests import descriptors
 
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.stream_redaction import StreamRedactor
@@ -76,15 +77,15 @@ def test_no_read_divides_a_character(times):
 
 
 def test_past_a_mebibyte_nothing_stays_in_memory_and_no_descriptor_is_left():
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors.held()
     capture = filled("x" * 65536, IN_MEMORY // 65536)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert capture._file is None and descriptors.no_more_than(before)
     capture.append("y")
-    assert len(os.listdir("/proc/self/fd")) == before + 1
     assert not capture._memory
+    assert capture._file is not None and os.fstat(capture._file).st_size == capture.size
     assert capture.read(IN_MEMORY - 1) == b"xy"
     del capture
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors.no_more_than(before)
 
 
 async def test_more_answers_everyone_who_waits():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import descriptors
 
 from golem_forge.sandbox.processes.ending import Ending
 from golem_forge.sandbox.walls.guard import AT_A_LOOK, Guard, guarded
@@ -73,14 +73,13 @@ def test_nothing_stays_open_after_the_end(house: House) -> None:
     (house.workspace / ".env").write_text("CANARY-OLD")
     walls = house.walls()
 
-    async def descriptors() -> tuple[int, int]:
-        before = len(os.listdir("/proc/self/fd"))
+    async def let_go() -> bool:
+        before = descriptors.held()
         walled = await walls.start(Job(argv=("sleep", "0.1")))
         assert await walled.child.wait(10) is not None
-        return before, len(os.listdir("/proc/self/fd"))
+        return descriptors.no_more_than(before)
 
-    before, after = asyncio.run(descriptors())
-    assert after == before
+    assert asyncio.run(let_go())
 
 
 def test_git_config_of_the_person_ends_the_command(house: House) -> None:

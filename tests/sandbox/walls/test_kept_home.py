@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests import descriptors
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
@@ -51,11 +52,11 @@ def test_something_else_in_its_place_is_refused(tmp_path, where, what):
         place.symlink_to(tmp_path / "elsewhere")
     else:
         place.write_text("")
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors.held()
     with pytest.raises(SandboxError, match="cannot be used") as caught:
         kept_home(tmp_path, "golem-forge", "mcp", "docs")
     assert caught.value.code == "WALLS_UNAVAILABLE" and str(tmp_path) not in caught.value.message
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors.no_more_than(before)
     assert os.listdir(tmp_path / "elsewhere") == []
 
 

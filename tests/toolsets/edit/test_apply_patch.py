@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import descriptors
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ForgeError
@@ -596,9 +597,9 @@ async def test_descriptors_are_given_back(tmp_path: Path, workspace: Path) -> No
         tool = create_apply_patch_tool()
         fill(workspace, a="a\n")
         await tool.execute({"input": wrapped("*** Update File: a\n@@\n-a\n+b\n")}, ctx)
-        open_before = len(os.listdir("/proc/self/fd"))
+        open_before = descriptors.held()
         for _ in range(5):
             await tool.execute({"input": wrapped("*** Update File: a\n@@\n-b\n+b\n*** Add File: n/m\n+x\n")}, ctx)
             with pytest.raises(PatchFailed):
                 await tool.execute({"input": wrapped("*** Add File: k\n*** Update File: a\n@@\n-zzz\n")}, ctx)
-        assert len(os.listdir("/proc/self/fd")) <= open_before
+        assert descriptors.no_more_than(open_before)

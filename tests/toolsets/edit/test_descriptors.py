@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import descriptors
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import ToolContext
@@ -24,11 +24,6 @@ def usual_limit() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_LIMIT, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def open_files() -> int:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd"))
 
 
 async def apply(operations: list[str], ctx: ToolContext) -> str:
@@ -54,16 +49,16 @@ async def test_the_largest_patch(ctx: ToolContext, workspace: Path, operation: s
         (workspace / f"d{number}").mkdir()
         (workspace / f"d{number}/f").write_text("x\n")
     await apply(["*** Add File: warm\n+x\n"], ctx)
-    before = open_files()
+    before = descriptors.held()
     text = await apply([operation.format(number) for number in range(MOST)], ctx)
     assert text.startswith(f"Patched {MOST} files:")
-    assert open_files() == before
+    assert descriptors.held() <= before
 
 
 @pytest.mark.usefixtures("usual_limit")
 async def test_what_fails_lets_go_of_everything(ctx: ToolContext, workspace: Path) -> None:
     await apply(["*** Add File: warm\n+x\n"], ctx)
-    before = open_files()
+    before = descriptors.held()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before + 20, hard))
     try:
@@ -72,5 +67,5 @@ async def test_what_fails_lets_go_of_everything(ctx: ToolContext, workspace: Pat
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert failed.value.message.endswith(": too many open files.")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors.no_more_than(before)
     assert os.listdir(workspace) == ["warm"]

@@ -42,12 +42,13 @@ class Bench:
         number: int = outcome.result.value["session_id"]
         return number
 
-    async def until(self, session: int, wanted: str, seconds: float = 20) -> str:
-        """Reads the session until the text turns up in what it said meanwhile."""
+    async def until(self, session: int, wanted: str, seconds: float = 20, *, after: str = "") -> str:
+        """Types `after`, then reads the session until the text turns up in what it said meanwhile."""
         said, end = "", time.monotonic() + seconds
         while wanted not in said:
             assert time.monotonic() < end, said
-            outcome = await self.stdin(session, yield_time_ms=50)
+            outcome = await self.stdin(session, after, yield_time_ms=50)
+            after = ""
             assert outcome.result is not None, outcome.text
             said += outcome.result.value["output"]
             if "session_id" not in outcome.result.value:
@@ -99,8 +100,19 @@ def processes_with(mark: str) -> list[int]:
 
 
 @pytest.fixture
+def runs() -> Callable[..., Any]:
+    async def until_it_runs(mark: str, seconds: float = 20) -> None:
+        end = time.monotonic() + seconds
+        while not processes_with(mark):
+            assert time.monotonic() < end, f"nobody runs {mark!r}"
+            await asyncio.sleep(0.02)
+
+    return until_it_runs
+
+
+@pytest.fixture
 def gone() -> Callable[..., Any]:
-    async def until_gone(mark: str, seconds: float = 2) -> None:
+    async def until_gone(mark: str, seconds: float = 10) -> None:
         end = time.monotonic() + seconds
         while left := processes_with(mark):
             assert time.monotonic() < end, left

@@ -55,7 +55,7 @@ def check(rows: list[Any]) -> None:
 
 
 @given(values | json_values, st.sampled_from(["success", "timeout"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_results(value: Any, status: str) -> None:
     check(result({"toolName": "t", "status": status, "durationMs": 1, "value": value, "error": value}))
 
@@ -73,7 +73,7 @@ def test_cards(request: dict[str, Any]) -> None:
     st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=8),
     st.sampled_from(list(TraceLevel)),
 )
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_events_at_every_level(kind: str, data: dict[str, Any], level: TraceLevel) -> None:
     check(create_trace_formatter(level).format(Event(kind, data, worker_id="w", ts="now")))
 

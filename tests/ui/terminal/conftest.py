@@ -43,7 +43,7 @@ class Played:
         all_notes = [json.loads(line) for line in self.notes.read_text().splitlines()]
         return [note for note in all_notes if not kind or note["type"] == kind]
 
-    def wait_noted(self, kind: str, count: int = 1, within: float = 8.0) -> dict[str, Any]:
+    def wait_noted(self, kind: str, count: int = 1, within: float = 20.0) -> dict[str, Any]:
         """The `count`-th action of a kind, once it was sent."""
         end = time.monotonic() + within
         while len(found := self.noted(kind)) < count:
@@ -57,7 +57,7 @@ class Played:
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Iterator[Callable[..., Played]]:
+def play(tmp_path: Path, ready_forge: Any) -> Iterator[Callable[..., Played]]:
     opened: list[Any] = []
 
     def start(*words: str, columns: int = 100, rows: int = 30, prompt: bool = True, **environ: str) -> Played:
@@ -65,8 +65,8 @@ def play(tmp_path: Path) -> Iterator[Callable[..., Played]]:
         notes = tmp_path / f"notes-{len(opened)}.jsonl"
         env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
         env |= {"NOTES": str(notes), "DRIVER_HOME": str(home), "PYTHONDONTWRITEBYTECODE": ""} | environ
-        command = [sys.executable, str(HERE / "driver.py"), *words]
-        terminal = screen.Terminal(command, env=env, columns=columns, rows=rows)
+        command = ["python", str(HERE / "driver.py"), *words]
+        terminal = screen.Terminal(command, env=env, columns=columns, rows=rows, spawn=ready_forge.on_a_terminal)
         opened.append(terminal)
         if prompt:
             terminal.wait_for("you>")

@@ -14,7 +14,7 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,9 @@ class Terminal:
         env: Mapping[str, str] | None = None,
         columns: int = 100,
         rows: int = 30,
+        spawn: Callable[..., Any] = ptyprocess.PtyProcess.spawn,
     ) -> None:
+        """`spawn`: another way to start it, such as `ready_forge.on_a_terminal`."""
         self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.001)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
@@ -45,7 +47,7 @@ class Terminal:
         environ = dict(os.environ if env is None else env)
         environ.setdefault("TERM", "xterm-256color")
         self.started = time.monotonic()
-        self.process = ptyprocess.PtyProcess.spawn(
+        self.process = spawn(
             list(command), cwd=None if cwd is None else str(cwd), env=environ, dimensions=(rows, columns)
         )
 
@@ -93,7 +95,7 @@ class Terminal:
         """The screen's characters without line breaks and blanks: text however it is broken into rows."""
         return re.sub(r"\s+", "", self.text)
 
-    def wait_for(self, text: str | re.Pattern[str], within: float = 8.0, *, anywhere: bool = True) -> float:
+    def wait_for(self, text: str | re.Pattern[str], within: float = 20.0, *, anywhere: bool = True) -> float:
         """Until `text` is shown (`anywhere`: also scrolled away); gives the seconds it took."""
         began = time.monotonic()
         searched = -1
@@ -113,7 +115,7 @@ class Terminal:
                     return time.monotonic() - began
                 raise AssertionError(f"the command ended before {text!r} was shown\n{'-' * 40}\n{self.text}")
 
-    def wait_gone(self, text: str, within: float = 8.0) -> None:
+    def wait_gone(self, text: str, within: float = 20.0) -> None:
         """Until `text` is on no visible row any more."""
         end = time.monotonic() + within
         while text in self.visible:
@@ -151,7 +153,7 @@ class Terminal:
         """The terminal's modes as `stty` would see them."""
         return termios.tcgetattr(self.process.fd)
 
-    def wait_end(self, within: float = 10.0) -> int:
+    def wait_end(self, within: float = 20.0) -> int:
         """The exit code; a signal counts as 128 + its number."""
         end = time.monotonic() + within
         while self.process.isalive():

@@ -100,7 +100,7 @@ async def max_depth(ground: Ground) -> None:
 async def max_parallel(ground: Ground) -> None:
     for most, begin in ((2, ["running", "running"]), (1, ["running", "complete"])):
         both = calls(("b", {"input": "x"}), ("b", {"input": "y"}))
-        turns = playing(m=both, b=Turn(say="ok", pause=0.05))
+        turns = playing(m=both, b=Turn(say="ok", pause=0.4 if most > 1 else 0.05))
         seen = await ground.run(turns, worker=crew(ground), program=f"delegation: {{max_parallel: {most}}}\n")
         assert [update["status"] for update in seen.all("workerUpdate") if update["depth"]][:2] == begin
 

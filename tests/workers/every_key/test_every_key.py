@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.workers.every_key import mcp_keys, program_keys, wall_keys, worker_keys
+from tests.workers.every_key import mcp_keys, program_keys, ui_keys, wall_keys, worker_keys
 from tests.workers.every_key.ground import Case, Ground
 
 from golem_forge.config import program as program_file
 from golem_forge.config.shape import Shape
 from golem_forge.workers import worker_file
 
-PROGRAM = program_keys.CASES | wall_keys.CASES | mcp_keys.CASES
+PROGRAM = program_keys.CASES | wall_keys.CASES | mcp_keys.CASES | ui_keys.CASES
 CASES = {f"worker {key}": case for key, case in worker_keys.CASES.items()} | {
     f"program {key}": case for key, case in PROGRAM.items()
 }

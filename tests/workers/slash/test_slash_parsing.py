@@ -149,8 +149,6 @@ def test_a_tool_is_named_as_it_must_be_typed() -> None:
 
 
 def test_every_built_in_has_its_command() -> None:
-    from golem_forge.ui.terminal.completion import BUILT_INS as OFFERED
     from golem_forge.workers.slash.builtins import BUILT_INS as COMMANDS
 
     assert set(BUILT_INS) == set(COMMANDS)
-    assert set(OFFERED) == set(COMMANDS)
