@@ -18,7 +18,7 @@ BENCH  := build/bench-venv
 DOJO   := build/agentdojo-venv
 
 # System packages the tests need, by the names in scripts/system_packages.py.
-TEST_PARTS := bubblewrap git
+TEST_PARTS := bubblewrap chromium git
 
 # A caller's settings must not reach the tests or distort a measurement. Without byte-code files every
 # import is compiled anew, which makes start-up two to four times slower.

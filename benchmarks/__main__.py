@@ -18,7 +18,7 @@ from benchmarks.rows import BENCH_JSON, Row, save, table, verdict
 TOPICS = (
     *("startup", "terminal", "walls", "warm", "user_tools", "registry"),
     *("files", "bus", "search", "dispatch", "batch", "define", "loop"),
-    *("mcp_calls", "mcp_served"),
+    *("mcp_calls", "mcp_served", "web"),
 )
 COMPARED = ("golem-forge", "pydantic-ai-slim", "openai-agents", "fastmcp", "mcp", "langchain-core", "llm")
 

@@ -11,15 +11,22 @@ from typing import Any
 
 import pytest
 
-from . import known_walls, ready
+from . import disks, known_walls, ready
 
 _numbers = itertools.count()
+pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
+
+
+def pytest_configure() -> None:
+    disks.need_no_waiting()
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
     """Thousands of tests stay as long as the run: looking for rubbish among them again and again finds nothing."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +62,8 @@ def walls_are_known(tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def ready_forge(tried_walls: Path) -> Iterator[ready.ReadyForge]:
-    """`ready_forge("log", "verify", cwd=…, env=…)` is `subprocess.run` of `forge log verify`, without its imports."""
+    """`ready_forge("log", "verify", cwd=…, env=…)` is `subprocess.run` of `forge log verify`, without its imports; see
+    ready."""
     with ready.serving(tried_walls) as forge:
         yield forge
 

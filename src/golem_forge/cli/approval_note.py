@@ -1,4 +1,4 @@
-"""Who decides about a tool's calls, in one sentence: the tool itself, what it touches, or the configuration."""
+"""Who decides about a tool's calls in the program around here, in one sentence."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from golem_forge.config.home import forge_home
 from golem_forge.config.program import load_program
-from golem_forge.core.verdict import Verdict
-from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, configured_base, decides_for_itself
-from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
+from golem_forge.policy.who_decides import who_decides
+from golem_forge.tools.tool import Tool
 from golem_forge.workers.surroundings import approval_blocks
 from golem_forge.workers.trust_cover import trust_store
 
@@ -19,26 +19,4 @@ def approval_note(tool: Tool, said: Mapping[str, ApprovalBlock] | None = None) -
     home = forge_home()
     program = load_program(Path.cwd(), home, trusted=trust_store(home).trusted)
     blocks = approval_blocks(program, {tool.name: tool}, [])
-    return describe(tool, ApprovalBlocks(program=blocks.program, blocks={**blocks.blocks, **(said or {})}))
-
-
-def describe(tool: Tool, blocks: ApprovalBlocks) -> str:
-    if not decides_for_itself(tool):
-        said = configured_base(tool.name, blocks)
-        return f"{said.verdict.value} ({said.describe()})"
-    stricter = [source for source in blocks.named(tool.name) if source.verdict is not Verdict.PRE_APPROVED]
-    return "; ".join([_own(tool), *(f"{source.verdict.value} by {source.describe()}" for source in stricter)])
-
-
-def _own(tool: Tool) -> str:
-    own = tool.needs_approval
-    if callable(own):
-        return "the tool decides for each call"
-    if isinstance(own, bool):
-        return "ask (the tool always asks)" if own else "preApproved (the tool never asks)"
-    if own is not None:
-        return f"{Verdict(own).value} (the tool says so)"
-    assert tool.source is SourceKind.NATIVE
-    if tool.effects == ():
-        return "preApproved (it touches nothing)"
-    return "by what each call touches: reads inside zones run, the rest as zones and rules say"
+    return who_decides(tool, ApprovalBlocks(program=blocks.program, blocks={**blocks.blocks, **(said or {})}))

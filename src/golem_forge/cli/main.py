@@ -14,6 +14,7 @@ from typing import Final
 
 VERBS: Final = {
     "run": "a worker in this directory: a conversation, or one answer; `forge` alone is the same",
+    "web": "sessions on a page in your browser: start, answer, resume, look at earlier ones",
     "init": "write a first program here: forge.yaml, main.worker, tools.py",
     "sessions": "earlier sessions: list, show, export, delete; `forge run --resume` goes on with one",
     "call": "run one tool: forge call NAME --arg value",

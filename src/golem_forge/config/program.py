@@ -26,6 +26,7 @@ from golem_forge.config.overrides import is_override, with_overrides
 from golem_forge.config.run_block import RUN_KEYS, RunBlock, distrusted_run, run_block, run_in_force
 from golem_forge.config.run_settings import RunSettings
 from golem_forge.config.shape import Problems, Shape, check, list_of, map_of, one_of, positive, text
+from golem_forge.config.ui_block import UI_KEYS, UiBlock, UiSettings, ui_block, ui_in_force
 from golem_forge.config.wall_settings import WallSettings
 from golem_forge.config.walls import WALL_KEYS, WallBlock, distrusted_walls, wall_block, walls_in_force, walls_notice
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
@@ -40,6 +41,7 @@ _SHAPE: Final = Shape(
     {
         **RUN_KEYS,
         **MCP_KEYS,
+        **UI_KEYS,
         "sandbox": Shape({"root": text, "zones": ZONES, "unprotect": list_of(text), **WALL_KEYS}),
         "approval": Shape(
             {
@@ -76,6 +78,7 @@ class Program:
     walls: WallSettings = field(default_factory=WallSettings)
     run: RunSettings = field(default_factory=RunSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
+    ui: UiSettings = field(default_factory=UiSettings)
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
@@ -158,6 +161,7 @@ def load_program(
         walls=walls_in_force(project.walls if project else None, person.walls if person else None),
         run=run_in_force(project.run if project else None, person.run if person else None),
         mcp=_servers(project, person, foreign, Ground(root=root, zones=zones, written=modes), []),
+        ui=ui_in_force(project.ui if project else None, person.ui if person else None),
         withheld_zones=frozenset(named - {zone.name for zone in (project.zones if project else None) or ()}),
         unused=tuple(unused),
         remarks=(remark,) if remark else (),
@@ -193,6 +197,7 @@ class _Block:
     walls: WallBlock
     run: RunBlock
     mcp: McpFile
+    ui: UiBlock
     mode: Setting[ApprovalMode] | None
     default: Setting[Verdict] | None
     tools: dict[str, Setting[Verdict]]
@@ -226,6 +231,7 @@ def _read(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()
         walls=wall_block(file, sandbox, path.parent),
         run=run_block(file, values),
         mcp=mcp,
+        ui=ui_block(file, values),
         mode=_setting(file, approval, "mode", ApprovalMode),
         default=_setting(file, approval, "default", Verdict),
         tools={

@@ -9,7 +9,7 @@ from typing import Final
 
 COMMANDS: Final = (
     "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "mcp", "sessions",
-    "plan", "output", "trace", "rate",
+    "plan", "output", "trace", "rate", "web",
 )  # fmt: skip
 """Forge's own; each wins over a tool of its name, in any case."""
 

@@ -12,7 +12,8 @@ Json = dict[str, Any]
 class UserInput(EventData, action=True):
     request_id: str
     content: str
-    attachments: list[Any] | None = None
+    attachments: list[Json] | None = None
+    """`{digest, name}` of files that were sent before."""
 
 
 class ApprovalResponse(EventData, action=True):

@@ -30,6 +30,7 @@ from golem_forge.events.types import REGISTRY, EventData
 from golem_forge.events.wire import refuse_missing
 
 Recorder = Callable[[Event], int]
+Conceal = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 _THREAD_UNKNOWN = -1
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,8 @@ class EventBus:
         self._from_elsewhere: deque[Callable[[], None]] = deque()
         """What other threads said while there is no loop to hand it to."""
         self._catching_up = False
+        self.conceal: Conceal | None = None
+        """(type, data) of an action → the same without what its reader alone may know, by whatever name."""
         self.runtime_ui: object | None = None
         """The one RuntimeUI of this bus (`create_runtime_ui`): the runtime asks with it, adapters attach to it."""
         if asyncio._get_running_loop() is not None:
@@ -133,7 +136,7 @@ class EventBus:
             self.seq += route.recorded
             return
         event = shown = Event(route.type, data, typed, self.seq, time(), self.session_id, worker_id, source)
-        if self._redact is not None or route.private:
+        if self._redact is not None or route.private or (route.action and self.conceal is not None):
             shown = self._redacted(event, route)
             if not route.action:
                 event = shown
@@ -236,12 +239,21 @@ class EventBus:
 
     def _redacted(self, event: Event, route: Route) -> Event:
         wire = event.wire
-        changed = self._redact(wire) if self._redact is not None else wire
+        open_to_all = self._concealed(event) if route.action and self.conceal is not None else wire
+        changed = self._redact(open_to_all) if self._redact is not None else open_to_all
         if route.private and changed.get("values"):
             changed = {**changed, "values": dict.fromkeys(changed["values"], "[not recorded]")}
         if changed is wire:
             return event
         return Event(event.type, changed, None, event.seq, event.ts, event.session_id, event.worker_id, event.source)
+
+    def _concealed(self, event: Event) -> Mapping[str, Any]:
+        assert self.conceal is not None
+        try:
+            return self.conceal(event.type, event.wire)
+        except Exception as error:  # what was not looked through is shown to nobody
+            _log.error("an action %r could not be looked through: %s", event.type, type(error).__name__)
+            return {name: value if name.endswith("Id") else "[not recorded]" for name, value in event.wire.items()}
 
     def _record(self, event: Event) -> int:
         assert self._recorder is not None

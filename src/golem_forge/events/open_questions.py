@@ -109,6 +109,21 @@ class OpenQuestions:
         for question in list(self._open.values()):
             handler(self._bus.make_event(question.kind.asks, question.wire, question.worker_id))
 
+    def find(self, request_id: str) -> Event | None:
+        """An open question as UIs were shown it."""
+        question = self._open.get(request_id)
+        if question is None:
+            return None
+        return self._bus.make_event(question.kind.asks, question.wire, question.worker_id)
+
+    def objection(self, answered: str, data: Mapping[str, Any]) -> str | None:
+        """Why an answer would not count, empty if it would; None: no question that it could answer is open."""
+        question = self._open.get(str(data.get("requestId")))
+        if question is None or question.kind.answered != answered:
+            return None
+        judged = question.kind.judge(question.wire, data)
+        return judged if isinstance(judged, str) else ""
+
     async def ask(
         self,
         kind: Kind,

@@ -62,6 +62,17 @@ class RuntimeUI:
         """Gives a UI that has just attached every open question again: same ids, original order."""
         self._questions.replay(handler)
 
+    def open_question(self, request_id: str) -> Event | None:
+        """One open question, as UIs were shown it; None once it is resolved."""
+        return self._questions.find(request_id)
+
+    def objection(self, answer_type: str, data: Mapping[str, Any]) -> str | None:
+        """Why this answer (`approvalResponse`, `formResponse`, `userInput`) would not count; empty: it would.
+
+        None: no such question is open. Changes nothing; for a UI that wants to tell its person before it answers.
+        """
+        return self._questions.objection(answer_type, data)
+
     # ---- telling
 
     def show_message(self, message: Mapping[str, Any] | None = None, /, **fields: Any) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -31,13 +32,13 @@ def journal_path(home: Path, session_id: str) -> Path:
 
 
 def list_journals(home: Path) -> list[Path]:
-    """Every journal, newest change first."""
+    """Every journal, newest change first. What is no file is none: a pipe of that name is never read to its end."""
     found = []
     for path in sessions_dir(home).glob("*.jsonl"):
-        try:
-            found.append((path.stat().st_mtime_ns, path))
-        except FileNotFoundError:
-            continue
+        with contextlib.suppress(OSError):  # gone meanwhile, or a link that leads nowhere
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                found.append((status.st_mtime_ns, path))
     return [path for _, path in sorted(found, reverse=True)]
 
 
@@ -114,7 +115,7 @@ def is_named(fd: int, path: Path) -> bool:
 def is_held(path: Path) -> bool:
     """Whether some process writes this journal now."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

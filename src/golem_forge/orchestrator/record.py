@@ -40,8 +40,9 @@ class Recorder:
         """The call is on record (not yet on disk); done once."""
         if self._journal is not None and not travel.proposed:
             call = travel.call
+            args = _for_others(travel, readable_args(call.args))
             self._journal.propose(
-                call.id, str(call.name)[:200], call.args, call.recorded_caller, self._worker, call.parent_id, self._run
+                call.id, str(call.name)[:200], args, call.recorded_caller, self._worker, call.parent_id, self._run
             )
             travel.proposed = True
 
@@ -55,7 +56,7 @@ class Recorder:
         """About to run: on disk when this returns. A call that never waited is written as one record."""
         call, tool, journal, seq = travel.call, travel.tool, self._journal, 0
         if journal is not None:
-            args, decision = travel.arguments.plain, travel.decision
+            args, decision = tool.without_secrets(travel.arguments.plain), travel.decision
             assert decision is not None
             if travel.proposed:
                 journal.decide(call.id, decision)
@@ -142,7 +143,7 @@ class Recorder:
         data = {
             "toolCallId": call.id,
             "toolName": travel.tool.name,
-            "args": self._redactor.value(travel.arguments.plain),
+            "args": self._redactor.value(travel.tool.without_secrets(travel.arguments.plain)),
             "caller": call.caller.value,
             "workerId": self._shown_as,
         }
@@ -159,7 +160,7 @@ class Recorder:
         data: dict[str, Any] = {
             "toolCallId": outcome.call.id,
             "toolName": outcome.tool,
-            "args": shown(args),
+            "args": shown(_for_others(travel, args)),
             "status": outcome.status.value,
             "durationMs": round(outcome.duration_ms, 3),
             "decision": _said(travel, shown),
@@ -171,6 +172,11 @@ class Recorder:
             "outputHandle": outcome.output_handle,
         }
         return {**data, **{name: value for name, value in optional.items() if value}, **(_rarer(outcome) or {})}
+
+
+def _for_others(travel: Travel, args: Any) -> Any:
+    """Also of a call that came to nothing: `args` may be anything then."""
+    return args if travel.tool is None else travel.tool.without_secrets(args)
 
 
 def _said(travel: Travel, shown: Callable[[Any], Any]) -> dict[str, Any] | None:

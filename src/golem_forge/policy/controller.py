@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.decision import AnsweredBy, Decision
+from golem_forge.core.errors import ForgeError
 from golem_forge.policy.answers import Answer, denied
 from golem_forge.policy.asking import ApprovalCallback, callback_asker
 from golem_forge.policy.desk import ApprovalDesk, Asker, Waiting
@@ -38,6 +39,19 @@ class ApprovalController:
                 "or choose 'approve_all' or 'auto_deny'"
             )
         self._desk = ApprovalDesk(asker) if asker else None
+
+    def switch(self, mode: ApprovalMode) -> None:
+        """A person chose another mode for the rest of the session; what waits for an answer goes on waiting.
+
+        No worker comes here. Raises ForgeError where the mode would ask and nobody can be asked.
+        """
+        if self._desk is None and mode in _NEEDS_A_PERSON:
+            raise ForgeError(
+                f"Nobody can be asked in this session, so it cannot be {mode.value}; start it without "
+                "`--approval auto_deny` where somebody can answer.",
+                code="NOBODY_TO_ASK",
+            )
+        self.mode = mode
 
     @property
     def pending(self) -> int:

@@ -124,6 +124,12 @@ class Judge:
         self._standings.clear()
         self._before.clear()
 
+    def switch(self, mode: ApprovalMode) -> None:
+        """Another mode holds from the next call on."""
+        self.mode = mode
+        self._standings.clear()
+        self._before.clear()
+
     def _standing(self, tool: Tool) -> _Standing | None:
         if self.ceilings:
             return None

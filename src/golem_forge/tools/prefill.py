@@ -32,6 +32,28 @@ def with_secrets_kept(fields: Sequence[Field], edited: Mapping[str, Any], before
     return kept
 
 
+def secret_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
+    """Those of its fields that are secret or have such a part; none for most tools, which costs them a look."""
+    if not _mentions_secret(schema):
+        return ()
+    from golem_forge.tools.fields import derive_fields
+
+    return tuple(field for field in derive_fields(schema) if holds_secret(field))
+
+
+def _mentions_secret(schema: Any) -> bool:
+    parts = [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            if part.get("writeOnly") is True or part.get("format") == "password":
+                return True
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
+    return False
+
+
 def holds_secret(field: Field) -> bool:
     inner = (*field.get("fields", ()), *field.get("variants", ()), *([field["item"]] if "item" in field else ()))
     return field["type"] == "secret" or any(holds_secret(each) for each in inner)

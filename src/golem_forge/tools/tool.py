@@ -174,6 +174,21 @@ class Tool:
         return self.input.schema()
 
     @cached_property
+    def secret_fields(self) -> tuple[Mapping[str, Any], ...]:
+        """Fields of its form whose values are for the tool alone."""
+        from golem_forge.tools.prefill import secret_fields
+
+        return secret_fields(self.input_schema)
+
+    def without_secrets(self, args: Any) -> Any:
+        """Arguments as others may see them; the same object where no field is secret."""
+        if not (fields := self.secret_fields) or not isinstance(args, Mapping):
+            return args
+        from golem_forge.tools.prefill import masked
+
+        return masked(fields, args)
+
+    @cached_property
     def output(self) -> OutputSpec | None:
         from golem_forge.tools.outputs import output_from_annotation, output_from_schema
 

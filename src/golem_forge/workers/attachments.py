@@ -1,8 +1,8 @@
 """Attachments: files that come with an input. Checked before the first request, kept once by digest, given unchanged.
 
-`Attached` is a file somebody offers (from the command line, or by a zone address the caller may read);
-`check_attachments` holds it against the worker's policy by name and size; `AttachmentStore.keep` reads it and gives
-the `Attachment` a message carries. Refuses with AttachmentRefused, or as the sandbox does.
+`Attached` is a file somebody offers (from the command line, from a UI that sent it before, or by a zone address the
+caller may read); `check_attachments` holds it against the worker's policy by name and size; `AttachmentStore.keep`
+reads it and gives the `Attachment` a message carries. Refuses with AttachmentRefused, or as the sandbox does.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from threading import Lock
+from typing import Any, Final, Self
 
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError, ForgeError
@@ -31,6 +32,7 @@ from golem_forge.workers.worker import AttachmentPolicy
 MAX_ADDRESSES: Final = 100
 """Each holds a file open until it is read."""
 _MAX_NAME: Final = 100
+_MOST_UNNAMED: Final = 200
 
 
 class AttachmentRefused(ForgeError, ConfigError):
@@ -85,10 +87,14 @@ def read_zone_attachments(sandbox: Sandbox, addresses: Iterable[str]) -> tuple[A
     return tuple(found)
 
 
+def check_count(count: int, policy: AttachmentPolicy) -> None:
+    if count > policy.max_attachments:
+        raise AttachmentRefused(f"{count} attachments; this worker takes at most {policy.max_attachments}")
+
+
 def check_attachments(attached: Sequence[Attached], policy: AttachmentPolicy) -> None:
     """Count, bytes and suffixes, before anything is read or sent."""
-    if len(attached) > policy.max_attachments:
-        raise AttachmentRefused(f"{len(attached)} attachments; this worker takes at most {policy.max_attachments}")
+    check_count(len(attached), policy)
     allowed, denied = _suffixes(policy.allowed_suffixes), _suffixes(policy.denied_suffixes)
     for each in attached:
         _check_suffix(each.name, allowed, denied)
@@ -99,11 +105,26 @@ def check_attachments(attached: Sequence[Attached], policy: AttachmentPolicy) ->
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A file that a UI sent, kept until an input names it."""
+
+    digest: str
+    name: str
+    size: int
+
+
 class AttachmentStore:
-    """`FORGE_HOME/sessions/<session id>.files/<digest>`: goes with its session."""
+    """`FORGE_HOME/sessions/<session id>.files/<digest>`: goes with its session.
+
+    What a UI sent and no input has named yet is bounded; beyond that the oldest goes.
+    """
 
     def __init__(self, home: Path, session_id: str) -> None:
         self._folder = journal_path(home, session_id).with_suffix(".files")
+        self._unnamed: dict[str, int] = {}
+        """Digest → bytes, oldest first."""
+        self._receiving = Lock()
 
     def keep(self, attached: Attached, model: Model) -> Attachment:
         """Reads it and writes it down, unless the model cannot take its type."""
@@ -112,8 +133,31 @@ class AttachmentStore:
         if not model.takes(kind):
             raise _refused(attached.name, f"{model.name} does not take {kind}")
         digest = hashlib.sha256(data).hexdigest()
-        self._write(digest, data)
+        with self._receiving:
+            self._write(digest, data)
+            self._unnamed.pop(digest, None)
         return Attachment(name=visible(attached.name), media_type=kind, size=len(data), digest=digest)
+
+    def receive(self, name: str, data: bytes, room: int) -> Received:
+        """Keeps what a UI sent before the input that will name it. `room`: bytes that may wait for one at a time."""
+        digest = hashlib.sha256(data).hexdigest()
+        with self._receiving:
+            if self._unnamed.pop(digest, None) is not None or not (self._folder / digest).is_file():
+                self._unnamed[digest] = len(data)
+            self._write(digest, data)
+            while len(self._unnamed) > _MOST_UNNAMED or sum(self._unnamed.values()) > room:
+                oldest = next(iter(self._unnamed))
+                del self._unnamed[oldest]
+                (self._folder / oldest).unlink(missing_ok=True)
+        return Received(digest=digest, name=os.path.basename(name) or "attachment", size=len(data))
+
+    def offered(self, received: Mapping[str, Any]) -> Attached:
+        """What an input names as `{digest, name}`; AttachmentRefused where nothing of it was received."""
+        name = os.path.basename(str(received.get("name") or "")) or "attachment"
+        try:
+            return Attached.of_bytes(name, self.read(str(received.get("digest") or "")))
+        except ForgeError:
+            raise _refused(name, "was not received; attach it again") from None
 
     def read(self, digest: str) -> bytes:
         """The bytes of a message's attachment; refused if they are gone or are no longer the same."""

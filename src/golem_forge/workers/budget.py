@@ -156,6 +156,11 @@ class Budget:
     def _elapsed(self) -> float:
         return self._clock() - self._started
 
+    def standing(self) -> dict[str, tuple[float | None, float]]:
+        """By the name of each limit: what it allows (None: no limit) and what was used of it."""
+        standing: dict[str, tuple[float | None, float]] = {"max_seconds": (self._max_seconds, self._elapsed)}
+        return standing | {kind: (self._limits.get(kind), self._used[kind]) for kind in _KINDS}
+
     def used(self, kind: Kind) -> float:
         """By this worker and everything below it."""
         return self._used[kind]

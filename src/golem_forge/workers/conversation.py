@@ -7,12 +7,12 @@ it; `leave` ends it from anywhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from golem_forge.events.questions import InputUnavailable
 from golem_forge.workers.run_result import RunResult
-from golem_forge.workers.runtime import WorkerRuntime
+from golem_forge.workers.runtime import Offered, WorkerRuntime
 from golem_forge.workers.slash.handler import SlashCommands
 
 PROMPT = "> "
@@ -31,7 +31,7 @@ class Conversation:
     def leave(self) -> None:
         self._left.set()
 
-    async def run(self, first: str = "", attachments: Sequence[Path] = ()) -> RunResult | None:
+    async def run(self, first: str = "", attachments: Sequence[Offered] = ()) -> RunResult | None:
         """`first`: what was said on the command line, with what was attached there."""
         last: RunResult | None = None
         text = first
@@ -39,8 +39,9 @@ class Conversation:
         try:
             while not self._left.is_set():
                 if not text:
-                    text = await self._next_input()
-                    if not text:
+                    given = await self._runtime.ui.get_user_input(PROMPT, cancel=self._left)
+                    text, attachments = given.content, _sent_before(given.attachments or ())
+                    if not text and not attachments:
                         continue
                 last = await self._turn(text, attachments)
                 text, attachments = "", ()
@@ -60,11 +61,7 @@ class Conversation:
             for notice in runtime.path.walls.notices:
                 runtime.ui.show_status(type="warning", message=notice)
 
-    async def _next_input(self) -> str:
-        given = await self._runtime.ui.get_user_input(PROMPT, cancel=self._left)
-        return given.content
-
-    async def _turn(self, text: str, attachments: Sequence[Path]) -> RunResult:
+    async def _turn(self, text: str, attachments: Sequence[Offered]) -> RunResult:
         self._busy = True
         try:
             return await self._runtime.turn(text, attachments)
@@ -85,3 +82,8 @@ class Conversation:
     def _rearm(self) -> None:
         if self._runtime.signal.reason != "terminated":
             self._runtime.signal.reset()
+
+
+def _sent_before(attachments: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
+    """A UI names what it sent. Threat: anything else would be taken for the path of a file of the host."""
+    return tuple(each if isinstance(each, Mapping) else {} for each in attachments)

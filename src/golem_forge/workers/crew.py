@@ -306,13 +306,22 @@ class Crew:
 
     async def refresh(self, run: WorkerRun) -> None:
         """Puts tools that changed on disk in force; called before whatever may use them. Raises Interrupted."""
-        if run.user_tools is not None and (news := run.user_tools.refresh()) is not None:
-            told(run.station, news)
+        self._look_at_own(run)
         if run.servers is not None:
             await unless_interrupted(run.station.signal, run.servers.refresh())
             look_at_servers(run.station)
         if run.modules is not None:
             await unless_interrupted(run.station.signal, self._refresh(run, run.modules))
+
+    def look(self, run: WorkerRun) -> None:
+        """As far as nobody has to be waited for: the person's own tools, and what is known of servers' tools."""
+        self._look_at_own(run)
+        look_at_servers(run.station)
+
+    @staticmethod
+    def _look_at_own(run: WorkerRun) -> None:
+        if run.user_tools is not None and (news := run.user_tools.refresh()) is not None:
+            told(run.station, news)
 
     async def _refresh(self, run: WorkerRun, modules: ModuleTools) -> None:
         async with run.looking:

@@ -11,10 +11,11 @@ cannot be used), NotTrusted, ModelError and StartInterrupted; after it nothing a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program
@@ -30,7 +31,8 @@ from golem_forge.policy.controller import ApprovalCallback, ApprovalController
 from golem_forge.policy.rules import RuleBook
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.answers import input_problem
-from golem_forge.workers.attachments import Attached, check_attachments
+from golem_forge.workers.attachments import Attached, Received, check_attachments, check_count
+from golem_forge.workers.concealing import concealed
 from golem_forge.workers.crew import WorkerRun
 from golem_forge.workers.history import History
 from golem_forge.workers.interrupting import Interrupted, unless_interrupted
@@ -41,13 +43,24 @@ from golem_forge.workers.models.usage import Meter
 from golem_forge.workers.recap import recap
 from golem_forge.workers.resuming import Resumed
 from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.workers.slash.host import OpenPage
 from golem_forge.workers.slash.manual import manual_tools_event
 from golem_forge.workers.starting import Start, Started, StartInterrupted, start
 from golem_forge.workers.suggesting import suggesting_in
 from golem_forge.workers.tree import SessionTree, home_of, new_voice
 from golem_forge.workers.worker import Worker
 
+if TYPE_CHECKING:
+    from golem_forge.custom.offering import UserTools
+    from golem_forge.sandbox.walls.walls import Walls
+    from golem_forge.workers.budget import Budget
+    from golem_forge.workers.mcp.servers import SessionServers
+
 OnEvent = Callable[[Event], None]
+_INPUTS_AHEAD: Final = 4
+"""The files of so many inputs may be sent before the inputs that name them: in several windows somebody still types."""
+Offered = Attached | Path | str | Mapping[str, Any]
+"""A file that comes with an input; a mapping names one that `receive` has kept."""
 EMPTY_INPUT: Final = (
     "the input is empty: give it as words, with --input or --file, or on standard input (a worker that needs none says "
     "`allow_empty_input: true`)"
@@ -107,6 +120,8 @@ class WorkerRuntime:
             needs_model=needs_model,
         )
         self._started: Started | None = None
+        self.open_page: OpenPage | None = None
+        """What `/web` does; set by whoever can serve a page."""
         if on_event is not None:
             self.bus.on("*", on_event)
 
@@ -121,6 +136,7 @@ class WorkerRuntime:
             self._started = await unless_interrupted(self.signal, start(self._asked, self._voice, self.ui))
         except Interrupted as stopped:
             raise StartInterrupted(stopped.reason) from None
+        self.bus.conceal = partial(concealed, self)
         self._announce(self._started)
         self.bus.on("interrupt", self._on_interrupt)
 
@@ -144,13 +160,13 @@ class WorkerRuntime:
             run.station.emit("status", {"type": "info", "message": said})
         run.station.emit("manualToolsAvailable", manual_tools_event(run.station.catalog))
 
-    async def run(self, text: str, attachments: Sequence[Attached | Path | str] = ()) -> RunResult:
+    async def run(self, text: str, attachments: Sequence[Offered] = ()) -> RunResult:
         """One input, one answer, and the end of this run of the session."""
         result = await self.turn(text, attachments)
         self.end(result)
         return result
 
-    async def turn(self, text: str, attachments: Sequence[Attached | Path | str] = ()) -> RunResult:
+    async def turn(self, text: str, attachments: Sequence[Offered] = ()) -> RunResult:
         """One input, one answer; the session goes on."""
         run = self._active
         try:
@@ -178,18 +194,30 @@ class WorkerRuntime:
             await suggesting_in(self.tree).after_turn(run.station)
         return result
 
-    def _checked(self, text: str, attachments: Sequence[Attached | Path | str]) -> tuple[Attachment, ...]:
+    def _checked(self, text: str, attachments: Sequence[Offered]) -> tuple[Attachment, ...]:
         """Before any request: ConfigError for an input or a file that this worker does not take."""
         run = self._active
         if not text.strip() and not run.worker.allow_empty_input:
             raise ConfigError(EMPTY_INPUT)
         if run.worker.input_schema is not None and (problem := input_problem(text, run.worker.input_schema)):
             raise ConfigError(problem)
-        given = tuple(each if isinstance(each, Attached) else Attached.of_file(Path(each)) for each in attachments)
+        check_count(len(attachments), run.worker.attachment_policy)
+        given = tuple(map(self._attached, attachments))
         check_attachments(given, run.worker.attachment_policy)
         if run.loop is None:
             return ()
         return tuple(self._ready.crew.attachments.keep(each, run.loop.dialogue.model) for each in given)
+
+    def _attached(self, each: Offered) -> Attached:
+        if isinstance(each, Mapping):
+            return self._ready.crew.attachments.offered(each)
+        return each if isinstance(each, Attached) else Attached.of_file(Path(each))
+
+    def receive(self, name: str, data: bytes) -> Received:
+        """Keeps a file for an input to come that names it. AttachmentRefused if this worker takes no such file."""
+        policy = self.worker.attachment_policy
+        check_attachments((Attached.of_bytes(name, data),), policy)
+        return self._ready.crew.attachments.receive(name, data, _INPUTS_AHEAD * policy.max_total_bytes)
 
     def _refused(self, status: RunStatus, problem: str) -> RunResult:
         run = self._active
@@ -206,6 +234,7 @@ class WorkerRuntime:
     async def aclose(self) -> None:
         if self._started is not None:
             started, self._started = self._started, None
+            self.bus.conceal = None
             await started.crew.dismiss(started.run)
             await started.tree.aclose()
         if self._adapter is not None:
@@ -315,6 +344,30 @@ class WorkerRuntime:
         return self._active.model_name
 
     @property
+    def user_tools(self) -> UserTools | None:
+        """What the root worker sees of the person's own tools; None: its file has no such block."""
+        return self._active.user_tools
+
+    @property
+    def servers(self) -> SessionServers | None:
+        """None: the root worker's file names no MCP server."""
+        return self._active.servers
+
+    @property
+    def budget(self) -> Budget:
+        """Of the whole session."""
+        return self._ready.crew.budget
+
+    @property
+    def walls(self) -> Walls:
+        return self._active.station.walls
+
+    @property
+    def is_ready(self) -> bool:
+        """Between `initialize` and `aclose`."""
+        return self._started is not None
+
+    @property
     def _ready(self) -> Started:
         if self._started is None:
             raise RuntimeError("the runtime is not started: `await runtime.initialize()` first")
@@ -336,6 +389,22 @@ class WorkerRuntime:
             await self._ready.crew.refresh(self._active)
         except Interrupted:
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED) from None
+
+    def look_at_tools(self) -> None:
+        """What a person just agreed to, switched off or took back about their tools and servers counts from now on."""
+        self._ready.crew.look(self._active)
+
+    def switch_approval(self, mode: ApprovalMode, by: str) -> None:
+        """Of this session, from the next call on; told to whoever watches. `by`: who says so. Raises ForgeError."""
+        controller, before = self.controller, self.controller.mode
+        controller.switch(mode)
+        if mode is before:
+            return
+        for run in self._ready.crew.runs.values():
+            run.station.path.judge.switch(mode)
+        kind = "warning" if mode is ApprovalMode.APPROVE_ALL else "info"
+        text = f"Approval mode: {mode.value} (was {before.value}), set in {by}."
+        self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE")
 
     def clear_history(self) -> None:
         self.history.clear()

@@ -10,7 +10,7 @@ from golem_forge.config.home import ForgeHome
 from golem_forge.config.program import Program
 
 if TYPE_CHECKING:
-    from golem_forge.cli.mcp.known import Known
+    from golem_forge.workers.mcp.known import Known
 
 
 def look_at_servers(program: Program, home: ForgeHome) -> Iterator[Finding]:
@@ -18,9 +18,9 @@ def look_at_servers(program: Program, home: ForgeHome) -> Iterator[Finding]:
     yield from (note("mcp", warning, "correct or remove that key") for warning in program.mcp.warnings)
     if not program.mcp.servers:
         return
-    from golem_forge.cli.mcp.known import Place
     from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
     from golem_forge.mcp.client.trust.trust_book import TrustBook
+    from golem_forge.workers.mcp.known import Place
 
     place = Place(home=home, program=program, book=TrustBook(home), cache=ManifestCache(home))
     if place.book.problem:

@@ -11,9 +11,8 @@ from typing import Final
 from golem_forge.cli.plain import complain
 from golem_forge.cli.verbs import run_verb, usage_of
 from golem_forge.core.errors import ForgeError
+from golem_forge.mcp.client.state import SERVER_NOT_FOUND
 
-NO_SERVER: Final = "SERVER_NOT_FOUND"
-"""The code of the error that whatever looks for a server by its name raises."""
 VERBS: Final = {
     "add": ("adding", "write a server into forge.yaml, ask, connect, and show what it offers"),
     "remove": ("removing", "take a server out again"),
@@ -35,7 +34,7 @@ def run(words: list[str]) -> int:
     try:
         return run_verb(__name__, VERBS, words, usage())
     except ForgeError as error:
-        if error.code != NO_SERVER:
+        if error.code != SERVER_NOT_FOUND:
             raise
         complain(f"mcp {words[0]}", error.message)
         return 4

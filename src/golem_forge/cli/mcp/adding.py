@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.cli.plain import complain, homely, one_line, parser
 
 if TYPE_CHECKING:
-    from golem_forge.cli.mcp.known import Place
     from golem_forge.config.mcp.spec import ServerSpec
+    from golem_forge.workers.mcp.known import Place
 
 HELP: Final = """usage: forge mcp add NAME URL [options]
        forge mcp add NAME [options] -- COMMAND ARGS…
@@ -69,7 +69,7 @@ def run_add(words: list[str]) -> int:
     except WordsError as error:
         complain("mcp add", f"{error}; `forge mcp add --help` says more.")
         return 2
-    from golem_forge.cli.mcp.known import look
+    from golem_forge.workers.mcp.known import look
 
     place = look(asked.program)
     if refusal := _refusal(place, asked.name, block, user=asked.user):
@@ -103,10 +103,10 @@ def _written(
     place: Place, name: str, block: Mapping[str, Any], *, user: bool, directory: str
 ) -> tuple[Place, ServerSpec]:
     """Raises ConfigError, and leaves no trace then."""
-    from golem_forge.cli.mcp.known import look
     from golem_forge.config.mcp.editing import add_server, remove_server
     from golem_forge.config.program import PROGRAM_FILE
     from golem_forge.core.errors import ConfigError
+    from golem_forge.workers.mcp.known import look
 
     if user:
         place.home.ensure()

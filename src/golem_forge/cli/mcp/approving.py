@@ -6,16 +6,16 @@ that says something else later is asked about again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.mcp.consent import DENIED, Answer, agree_to_start, ask, say
 from golem_forge.cli.plain import complain, one_line, parser
-from golem_forge.mcp.client.definitions.definition import Familiarity, HeldTool, Listing, RemoteTool
+from golem_forge.mcp.client.definitions.definition import HeldTool, Listing, RemoteTool
+from golem_forge.mcp.client.trust.agreeing import definition_at_stake, every, is_waiting, waiting
 
 if TYPE_CHECKING:
-    from golem_forge.cli.mcp.known import Place
     from golem_forge.config.mcp.spec import ServerSpec
+    from golem_forge.workers.mcp.known import Place
 
 HELP: Final = """usage: forge mcp approve NAME [TOOL] [--yes] [-p DIR]
 
@@ -38,7 +38,7 @@ def run_approve(words: list[str]) -> int:
     reader.add_argument("--yes", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import look
+    from golem_forge.workers.mcp.known import look
 
     place = look(asked.program)
     spec = place.spec(asked.name)
@@ -61,16 +61,16 @@ def run_approve(words: list[str]) -> int:
 
 def _all_tools(place: Place, spec: ServerSpec, *, fresh: bool, yes: bool) -> int:
     listing = place.known(spec.name).listing
-    waiting = _waiting(listing) if listing is not None else []
+    at_stake = waiting(listing) if listing is not None else []
     refused: Answer | None = None
-    for each in waiting:
+    for each in at_stake:
         answer = _agree(place, spec, each, yes=yes)
         refused = answer if answer is not Answer.YES else refused
     if refused is not None:
         return _not_agreed(refused, "some tools are not approved.", [spec.name])
     if fresh:
         print(f"Sessions start it when they need it; `forge mcp test {spec.name}` does now.")
-    elif not waiting:
+    elif not at_stake:
         print(f"{spec.name} is approved, and nothing of it waits for approval.")
     return 0
 
@@ -92,7 +92,7 @@ def _one_tool(place: Place, spec: ServerSpec, wanted: str, directory: str, *, ye
     if isinstance(found, HeldTool) and found.tool is None:
         complain("mcp approve", f"'{found.name}' cannot be approved: {found.reason.value}: {found.message}")
         return 1
-    if not _is_waiting(found):
+    if not is_waiting(found):
         print(one_line(f"{found.name} is approved as it is."))
         return 0
     answer = _agree(place, spec, found, yes=yes)
@@ -101,31 +101,11 @@ def _one_tool(place: Place, spec: ServerSpec, wanted: str, directory: str, *, ye
     return _not_agreed(answer, f"'{found.name}' is not approved.", [spec.name, found.name])
 
 
-def _waiting(listing: Listing) -> list[HeldTool | RemoteTool]:
-    return [one for one in _every(listing) if _is_waiting(one)]
-
-
-def _every(listing: Listing) -> Iterator[HeldTool | RemoteTool]:
-    yield from listing.held
-    yield from listing.tools
-
-
-def _is_waiting(one: HeldTool | RemoteTool) -> bool:
-    """What a person can agree to: a changed definition, or a new one."""
-    return one.tool is not None if isinstance(one, HeldTool) else one.familiarity is Familiarity.NEW
-
-
 def _agree(place: Place, spec: ServerSpec, one: HeldTool | RemoteTool, *, yes: bool) -> Answer:
     """Shows the change, or the whole of a new definition, and asks. A yes is in the book afterwards."""
-    from golem_forge.mcp.client.trust.drift import definition_diff, definition_of
-
     name = one_line(one.name)
-    if isinstance(one, HeldTool):
-        assert one.tool is not None
-        tool, said = one.tool, f"changed:\n{one.diff}"
-    else:
-        tool, said = one, f"is new:\n{definition_diff({}, definition_of(one))}"
-    say(f"\nThe tool '{name}' of {spec.name} {said}")
+    tool, text = definition_at_stake(one)
+    say(f"\nThe tool '{name}' of {spec.name} {'changed' if isinstance(one, HeldTool) else 'is new'}:\n{text}")
     answer = ask(f"Use '{name}' as it is now?", yes=yes)
     if answer is Answer.YES:
         place.book.pin(spec.scope, tool)
@@ -135,18 +115,18 @@ def _agree(place: Place, spec: ServerSpec, one: HeldTool | RemoteTool, *, yes: b
 
 def _find(place: Place, listing: Listing, wanted: str) -> HeldTool | RemoteTool | None:
     """By its own name, else by the one that callers use."""
-    from golem_forge.cli.mcp.known import names_of
+    from golem_forge.workers.mcp.known import names_of
 
     names = names_of([each.listing for each in place.all() if each.spec.name != listing.server] + [listing])
-    own = (one for one in _every(listing) if wanted in (one.name, one.identity[1]))
-    others = (one for one in _every(listing) if names[one.identity] == wanted)
+    own = (one for one in every(listing) if wanted in (one.name, one.identity[1]))
+    others = (one for one in every(listing) if names[one.identity] == wanted)
     return next(own, None) or next(others, None)
 
 
 def _no_tool(spec: ServerSpec, listing: Listing, wanted: str) -> int:
     from golem_forge.core.nearest import nearest
 
-    close = nearest(wanted, [one.name for one in _every(listing)])
+    close = nearest(wanted, [one.name for one in every(listing)])
     hint = f" (did you mean '{close}'?)" if close else ""
     complain("mcp approve", f"{spec.name} has no tool '{wanted}'{hint}. `forge mcp show {spec.name}` lists them.")
     return 4

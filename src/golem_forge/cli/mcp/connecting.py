@@ -9,8 +9,8 @@ from golem_forge.cli.plain import complain, one_line, parser, print_json
 
 if TYPE_CHECKING:
     from golem_forge.cli.mcp.connection import Connected, NotConnected
-    from golem_forge.cli.mcp.known import Place
     from golem_forge.config.mcp.spec import ServerSpec
+    from golem_forge.workers.mcp.known import Place
 
 TEST_HELP: Final = """usage: forge mcp test NAME [--json] [-p DIR]
 
@@ -51,7 +51,7 @@ def run_reconnect(words: list[str]) -> int:
 def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
     from golem_forge.cli.mcp.connection import NotConnected, connected
     from golem_forge.cli.mcp.consent import DENIED
-    from golem_forge.cli.mcp.known import look
+    from golem_forge.workers.mcp.known import look
 
     place = look(directory)
     spec = place.spec(name)
@@ -74,8 +74,8 @@ def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
 
 def tell_success(place: Place, spec: ServerSpec, found: Connected) -> None:
     """How long it took and what it offers."""
-    from golem_forge.cli.mcp.known import names_of
     from golem_forge.cli.mcp.telling import introduction, print_offer
+    from golem_forge.workers.mcp.known import names_of
 
     others = [each.listing for each in place.all() if each.spec.name != spec.name]
     print(f"{spec.name}: answers after {found.milliseconds} ms ({introduction(found.manifest)})")

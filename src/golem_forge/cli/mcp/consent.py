@@ -15,8 +15,8 @@ from golem_forge.cli.plain import ask_line, can_ask
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
-    from golem_forge.cli.mcp.known import Place
     from golem_forge.config.mcp.spec import ServerSpec
+    from golem_forge.workers.mcp.known import Place
 
 DENIED: Final = 3
 BY_FLAG: Final = "command line (--yes)"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.plain import columns, complain, one_line, parser, print_json, shortened
 
 if TYPE_CHECKING:
-    from golem_forge.cli.mcp.known import Known
+    from golem_forge.workers.mcp.known import Known
 
 HELP: Final = """usage: forge mcp list [--json] [-p DIR]
 
@@ -31,7 +31,8 @@ def run_list(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import look
+    from golem_forge.workers.mcp.known import look
+    from golem_forge.workers.mcp.server_facts import facts
 
     place = look(asked.program)
     found = place.all()
@@ -49,23 +50,6 @@ def run_list(words: list[str]) -> int:
     if problem:
         complain("mcp", problem)
     return 0
-
-
-def facts(known: Known) -> dict[str, Any]:
-    spec = known.spec
-    return {
-        "name": spec.name,
-        "state": known.state.value,
-        "error": known.error or None,
-        "transport": "http" if spec.is_http else "stdio",
-        "origin": spec.origin,
-        "approved": known.approved,
-        "trust": spec.trust.value,
-        "required": spec.required,
-        "tools": known.offered,
-        "held": len(known.listing.held) if known.listing is not None else 0,
-        "protocol": known.manifest.protocol if known.manifest is not None else None,
-    }
 
 
 def _numbers(known: Known) -> tuple[str, str]:

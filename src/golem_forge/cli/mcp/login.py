@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.cli.plain import complain, parser
 
 if TYPE_CHECKING:
-    from golem_forge.cli.mcp.known import Place
     from golem_forge.config.mcp.spec import ServerSpec
+    from golem_forge.workers.mcp.known import Place
 
 LOGIN_HELP: Final = """usage: forge mcp login NAME [--yes] [-p DIR]
 
@@ -41,8 +41,8 @@ def run_login(words: list[str]) -> int:
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
     from golem_forge.cli.mcp.consent import DENIED, Answer, agree_to_start
-    from golem_forge.cli.mcp.known import look
     from golem_forge.config.mcp.spec import Login
+    from golem_forge.workers.mcp.known import look
 
     place = look(asked.program)
     spec = place.spec(asked.name)
@@ -64,8 +64,8 @@ def run_logout(words: list[str]) -> int:
     reader.add_argument("name", metavar="NAME")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import look
     from golem_forge.mcp.client.oauth.login import logout
+    from golem_forge.workers.mcp.known import look
 
     place = look(asked.program)
     spec = place.spec(asked.name)

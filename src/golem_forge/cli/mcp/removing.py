@@ -23,11 +23,11 @@ def run_remove(words: list[str]) -> int:
     reader.add_argument("--user", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import look
     from golem_forge.config.mcp.editing import remove_server
     from golem_forge.config.mcp.json_file import MCP_JSON
     from golem_forge.config.program import PROGRAM_FILE
     from golem_forge.core.errors import ConfigError
+    from golem_forge.workers.mcp.known import look
 
     place = look(asked.program)
     spec = place.spec(asked.name)

@@ -14,13 +14,13 @@ from golem_forge.mcp.client.state import ServerStatus
 from golem_forge.mcp.client.tool import approval_block
 
 if TYPE_CHECKING:
-    from golem_forge.cli.mcp.known import Known, Place
     from golem_forge.config.mcp.spec import ServerSpec
     from golem_forge.mcp.client.definitions.definition import Listing, RemoteTool
     from golem_forge.mcp.client.definitions.manifest import Manifest
     from golem_forge.mcp.client.pool import Pool
     from golem_forge.policy.base import ApprovalBlock
     from golem_forge.tools.catalog import Catalog
+    from golem_forge.workers.mcp.known import Known, Place
 
 EVERY: Final = ("*",)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.plain import complain, one_line, parser, print_json, shortened
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
-    from golem_forge.cli.mcp.known import Known
-    from golem_forge.config.mcp.spec import ServerSpec
     from golem_forge.mcp.client.definitions.names import Identity
+    from golem_forge.workers.mcp.known import Known
 
 HELP: Final = """usage: forge mcp show NAME [--json] [-p DIR]
 
@@ -27,7 +26,6 @@ Nothing is started: `forge mcp test NAME` asks the server itself. Values of vari
 Exit: 0 done, 2 usage or configuration, 4 no such server."""
 
 _INSTRUCTIONS_WIDTH: Final = 2048
-_WITH_VALUES: Final = ("env", "headers")
 
 
 def run_show(words: list[str]) -> int:
@@ -36,49 +34,19 @@ def run_show(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.known import look, names_of
+    from golem_forge.workers.mcp.known import look, names_of
+    from golem_forge.workers.mcp.server_facts import whole_facts
 
     place = look(asked.program)
     known = place.known(asked.name)
     names = names_of(each.listing for each in place.all())
     if asked.json:
-        print_json(_facts(known, names))
+        print_json(whole_facts(known, names))
     else:
         _print(known, names)
         if place.book.problem:
             complain("mcp", place.book.problem)
     return 0
-
-
-def _facts(known: Known, names: Mapping[Identity, str]) -> dict[str, Any]:
-    from golem_forge.cli.mcp.listing import facts
-    from golem_forge.cli.mcp.telling import held_json, prompt_names, tools_json
-    from golem_forge.events.clock import iso
-
-    spec, manifest, listing = known.spec, known.manifest, known.listing
-    return facts(known) | {
-        "config": config_shown(spec),
-        "configDiff": known.config_diff or None,
-        "server": dict(manifest.info) if manifest is not None else None,
-        "listedAt": iso(manifest.fetched_at) if manifest is not None else None,
-        "instructions": manifest.instructions if manifest is not None else None,
-        "tools": tools_json(spec, listing.tools, names) if listing is not None else None,
-        "held": held_json(listing.held, names) if listing is not None else [],
-        "prompts": prompt_names(manifest) if manifest is not None else None,
-        "resources": manifest.has_resources if manifest is not None else None,
-        "diagnostics": list(listing.diagnostics) if listing is not None else [],
-    }
-
-
-def config_shown(spec: ServerSpec) -> dict[str, Any]:
-    """What is agreed to when it is approved. A value of a variable or header that is more than `${NAME}` is null."""
-    from golem_forge.mcp.client.trust.server_card import agreed
-
-    described = agreed(spec.described)
-    for key in _WITH_VALUES:
-        if key in described:
-            described[key] = {name: value if isinstance(value, str) else None for name, value in described[key].items()}
-    return described
 
 
 def _print(known: Known, names: Mapping[Identity, str]) -> None:

@@ -1,12 +1,12 @@
-"""What a server offers, as text and as data: its tools under both names, what is held back and why, the rest counted.
+"""What a server offers, as text: its tools under both names, what is held back and why, the rest counted.
 
 Threat: every name and description here is a server's own words; nothing of it can steer a terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.plain import columns, one_line, shortened
 from golem_forge.core.visible import visible
@@ -14,7 +14,7 @@ from golem_forge.mcp.client.tool import is_offered
 
 if TYPE_CHECKING:
     from golem_forge.config.mcp.spec import ServerSpec
-    from golem_forge.mcp.client.definitions.definition import HeldTool, Listing, RemoteTool
+    from golem_forge.mcp.client.definitions.definition import Listing, RemoteTool
     from golem_forge.mcp.client.definitions.manifest import Manifest
     from golem_forge.mcp.client.definitions.names import Identity
 
@@ -63,40 +63,9 @@ def print_tools(spec: ServerSpec, listing: Listing, names: Mapping[Identity, str
                 print(f"    {visible(line)}")
 
 
-def prompt_names(manifest: Manifest) -> list[str]:
-    return [str(each["name"]) for each in manifest.prompts if isinstance(each, dict) and "name" in each]
-
-
-def tools_json(spec: ServerSpec, tools: Iterable[RemoteTool], names: Mapping[Identity, str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": names[tool.identity],
-            "tool": tool.name,
-            "title": tool.title,
-            "description": tool.description,
-            "pin": tool.familiarity.value,
-            "offered": is_offered(spec, tool.name),
-            "digest": tool.digest,
-            "annotations": dict(tool.annotations),
-        }
-        for tool in tools
-    ]
-
-
-def held_json(held: Iterable[HeldTool], names: Mapping[Identity, str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": names[each.identity],
-            "tool": each.name,
-            "reason": each.reason.value,
-            "message": each.message,
-            "diff": each.diff or None,
-        }
-        for each in held
-    ]
-
-
 def _prompts(manifest: Manifest) -> str:
+    from golem_forge.workers.mcp.server_facts import prompt_names
+
     names = prompt_names(manifest)
     if not names:
         return "none"

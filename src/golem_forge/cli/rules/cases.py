@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from golem_forge.cli.rules.judging import Bench, Explained
 from golem_forge.config.shape import unknown_key
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.verdict import Verdict
+from golem_forge.workers.explaining.bench import Bench, Explained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

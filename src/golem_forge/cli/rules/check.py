@@ -67,11 +67,11 @@ def _origin(path: Path, home: ForgeHome) -> Origin:
 
 def _check_cases(path: Path, name: str, extra: tuple[Rule, ...]) -> list[str]:
     from golem_forge.cli.rules.cases import failure_of, read_cases
-    from golem_forge.cli.rules.judging import open_bench
+    from golem_forge.workers.explaining.bench import open_bench
 
     try:
         cases = read_cases(path, name)
-        bench = open_bench(Path.cwd(), extra=extra)
+        bench = open_bench(forge_home(), Path.cwd(), extra=extra)
     except ConfigError as error:
         return list(error.problems)
 

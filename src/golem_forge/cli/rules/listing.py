@@ -8,11 +8,10 @@ from typing import Any, Final
 from golem_forge.cli.log.states import local_time
 from golem_forge.cli.plain import columns, complain, parser, print_json
 from golem_forge.cli.rules import HELP
-from golem_forge.config.home import ForgeHome, forge_home
-from golem_forge.config.program import find_root
-from golem_forge.policy.rules import RuleBook, RuleLine
+from golem_forge.config.home import forge_home
+from golem_forge.policy.rules import RuleLine
 from golem_forge.policy.rules.usage import Usage, rule_usage
-from golem_forge.workers.trust_cover import trust_store
+from golem_forge.workers.approvals_in_force import open_book
 
 _HEAD: Final = ("ID", "SOURCE", "VERDICT", "HITS", "LAST USED", "MATCHES", "SCOPE", "")
 _NEVER: Final = Usage()
@@ -33,13 +32,6 @@ def run_list(words: list[str]) -> int:
     for notice in book.notices:
         complain("rules", notice)
     return 0
-
-
-def open_book(home: ForgeHome, directory: Path) -> RuleBook:
-    """The rules as a session started in `directory` would have them."""
-    root = find_root(directory) or directory.resolve()
-    trust = trust_store(home)
-    return RuleBook(home, project_root=root, project_trusted=lambda: trust.trusted(root))
 
 
 def _row(line: RuleLine, usage: Usage) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from golem_forge.cli.plain import complain, parser
 from golem_forge.cli.rules import HELP
-from golem_forge.cli.rules.listing import open_book
 from golem_forge.config.home import ForgeHome, forge_home
 from golem_forge.core.nearest import nearest
 from golem_forge.policy.rules import Origin, Rule, revoke, revoke_all
+from golem_forge.workers.approvals_in_force import open_book
 
 
 def run_revoke(words: list[str]) -> int:

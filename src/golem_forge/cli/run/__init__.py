@@ -17,7 +17,10 @@ without one it is a conversation.
   -A, --attach FILE           hand a file over with the input (repeat for more)
   -p, --program DIR           run the program in that directory instead of this one
   -t, --trace LEVEL           quiet, summary, normal (default) or debug
-      --ui terminal           which UI
+      --ui terminal|web|terminal,web
+                              which UI: this terminal, a page in the browser, or both at once
+      --host ADDR             serve the page at another address than 127.0.0.1; needs --allow-host
+      --allow-host NAME       a name (or name:port) under which the page may be reached (repeat for more)
       --headless              no questions: what would ask is denied; only the answer on standard output
       --json                  headless, one event a line on standard output, the result last
       --resume ID             go on with an earlier session (the beginning of its id, or `last`: the latest of the

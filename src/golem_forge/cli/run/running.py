@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from golem_forge.cli.run.uis import adapter_for
 from golem_forge.cli.run.words import Asked
 from golem_forge.config.home import forge_home
 from golem_forge.config.program import program_root
@@ -29,6 +30,8 @@ _ID_SHOWN: Final = 12
 
 _REFUSALS: Final = (ConfigError, NotTrusted, ForgeError)
 """What ends a start before anything ran."""
+_NEVER_RAN: Final = frozenset({RunStatus.INVALID_CONFIG, RunStatus.MODEL_UNAVAILABLE})
+"""The same, found out by the first turn."""
 
 
 async def start(asked: Asked) -> int:
@@ -66,9 +69,9 @@ async def _run(asked: Asked) -> int:
         overrides=asked.overrides,
         resume=asked.resume,
         needs_model=asked.headless or asked.input is not None,
-        default_mode="single" if asked.headless or asked.input is not None else "chat",
+        default_mode="single" if asked.headless or (asked.input is not None and not asked.on_page) else "chat",
     )
-    adapter = _adapter(asked, runtime)
+    adapter = adapter_for(asked, runtime)
     _Signals(runtime, adapter).install()
     try:
         await adapter.initialize()
@@ -95,6 +98,8 @@ async def _drive(asked: Asked, runtime: WorkerRuntime, adapter: Any) -> int:
                 return _left(runtime, adapter, None)
         result = await runtime.run(text or "", asked.attach)
         adapter.finished(result)
+        if asked.ui == {"web"}:
+            await _stay(adapter, result)
         return exit_code(result)
     conversation = Conversation(runtime)
     watcher = asyncio.ensure_future(_leave_when_asked(adapter, conversation))
@@ -104,6 +109,16 @@ async def _drive(asked: Asked, runtime: WorkerRuntime, adapter: Any) -> int:
         watcher.cancel()
     runtime.end(_ended_by(runtime, last))
     return _left(runtime, adapter, last)
+
+
+async def _stay(adapter: Any, result: RunResult) -> None:
+    """A page that went with the answer would show it to nobody; where nothing ran there is nothing to show."""
+    if result.status in _NEVER_RAN:
+        print(f"forge: {visible(result.error)}", file=sys.stderr)
+        return
+    print("The worker has ended; the page stays until Ctrl-C.", file=sys.stderr)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, adapter.request_exit)
+    await adapter.exit_requested.wait()
 
 
 async def _first_input(runtime: WorkerRuntime, adapter: Any) -> str:
@@ -132,27 +147,6 @@ def _left(runtime: WorkerRuntime, adapter: Any, last: RunResult | None) -> int:
     if adapter.exit_code or not runtime.signal or last is None:
         return int(adapter.exit_code)
     return exit_code(last)
-
-
-def _adapter(asked: Asked, runtime: WorkerRuntime) -> Any:
-    if asked.headless:
-        from golem_forge.ui.headless import HeadlessAdapter
-
-        return HeadlessAdapter(runtime.bus, json=asked.json, trace=asked.trace or "summary")
-    from golem_forge.cli.run.offers import model_names, prompts, rule_ids, server_names, session_ids, zone_names
-    from golem_forge.ui.terminal import create_event_cli_adapter
-
-    return create_event_cli_adapter(
-        runtime.bus,
-        trace_level=asked.trace or "normal",
-        home=runtime.home.path,
-        zone_listing=zone_names(runtime),
-        session_ids=session_ids(runtime),
-        model_names=model_names(runtime),
-        rule_ids=rule_ids(runtime),
-        server_names=server_names(runtime),
-        prompts=prompts(runtime),
-    )
 
 
 class _Signals:

@@ -5,7 +5,6 @@ Nothing is started and nothing asked. Raises ConfigError for a block that names 
 
 from __future__ import annotations
 
-from golem_forge.cli.mcp.known import Place
 from golem_forge.cli.mcp.shelf import put_known_tools
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.program import Program
@@ -15,6 +14,7 @@ from golem_forge.mcp.client.trust.trust_book import TrustBook
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.tools.catalog import Catalog
 from golem_forge.workers.blocks import McpBlock
+from golem_forge.workers.mcp.known import Place
 from golem_forge.workers.toolset_blocks import check_servers
 
 

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from golem_forge.cli.plain import parser
 from golem_forge.cli.run import HELP
+from golem_forge.cli.web.words import add_reach
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.nearest import nearest
 from golem_forge.core.visible import visible
 
 _TRACES = ("quiet", "summary", "normal", "debug")
+_UIS = ("terminal", "web", "terminal,web", "web,terminal")
 
 
 class UsageError(Exception):
@@ -38,9 +40,17 @@ class Asked:
     trace: str | None = None
     headless: bool = False
     json: bool = False
+    ui: frozenset[str] = frozenset({"terminal"})
+    host: str | None = None
+    """Where the page is served; None: on this machine only."""
+    allow_host: list[str] = field(default_factory=list)
     resume: str = ""
     overrides: list[str] = field(default_factory=list)
     dry_run: bool = False
+
+    @property
+    def on_page(self) -> bool:
+        return "web" in self.ui
 
 
 def read_words(words: list[str]) -> Asked:
@@ -52,7 +62,8 @@ def read_words(words: list[str]) -> Asked:
     reader.add_argument("-A", "--attach", action="append", default=[])
     reader.add_argument("-p", "--program")
     reader.add_argument("-t", "--trace", choices=_TRACES)
-    reader.add_argument("--ui", choices=("terminal",))
+    reader.add_argument("--ui", choices=_UIS)
+    add_reach(reader)
     reader.add_argument("--headless", action="store_true")
     reader.add_argument("--json", action="store_true")
     reader.add_argument("--resume", default="")
@@ -75,13 +86,28 @@ def read_words(words: list[str]) -> Asked:
         approval=_mode(given.approval),
         trace=given.trace,
         json=given.json,
+        ui=frozenset((given.ui or "terminal").split(",")),
+        host=given.host,
+        allow_host=given.allow_host,
         resume=given.resume,
         overrides=[*given.set, *_cost(given.max_cost)],
         dry_run=given.dry_run,
     )
-    asked.input = _input(given.input, given.file, rest, asked.dry_run)
-    asked.headless = given.headless or (not asked.dry_run and (given.json or not _on_terminal()))
+    asked.headless = given.headless or (not asked.dry_run and (given.json or not (asked.on_page or _on_terminal())))
+    asked.input = _input(given.input, given.file, rest, asked.dry_run or asked.on_page)
+    _check_ui(asked, given.ui)
     return asked
+
+
+def _check_ui(asked: Asked, named: str | None) -> None:
+    if not asked.on_page:
+        if asked.host is not None or asked.allow_host:
+            raise UsageError("--host and --allow-host are for a page: add --ui web")
+        return
+    if asked.headless or asked.dry_run:
+        raise UsageError(f"--ui {named} shows a page; --headless, --json and --dry-run show none")
+    if "terminal" in asked.ui and not _on_terminal():
+        raise UsageError(f"--ui {named} needs a terminal; --ui web does without")
 
 
 def _on_terminal() -> bool:
@@ -135,7 +161,7 @@ def _worker_names(base: Path) -> list[str]:
         return []
 
 
-def _input(text: str | None, file: str | None, words: list[str], dry_run: bool) -> str | None:
+def _input(text: str | None, file: str | None, words: list[str], without_stdin: bool) -> str | None:
     ways = {"--input": text, "--file": file, "words": words or None}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
@@ -150,7 +176,7 @@ def _input(text: str | None, file: str | None, words: list[str], dry_run: bool) 
             raise UsageError(f"{visible(file)} cannot be read as input: {why}") from None
     if words:
         return _sound(" ".join(words))
-    if dry_run or sys.stdin is None or _is_terminal(sys.stdin):
+    if without_stdin or sys.stdin is None or _is_terminal(sys.stdin):
         return None
     try:
         return sys.stdin.buffer.read().decode()  # whatever the locale says: a model reads Unicode

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import complain, parser
+from golem_forge.cli.plain import parser
 from golem_forge.cli.tools.consent import DENIED, Answer, agreed
-from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, for_each, open_shop, walls_report
+from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, for_each, open_shop
 
 if TYPE_CHECKING:
     from golem_forge.custom.entry import Entry
@@ -39,21 +39,12 @@ def run_activate(words: list[str]) -> int:
 
 
 async def _activate(shop: Workshop, entry: Entry, answer: Answer) -> int:
-    from golem_forge.custom.trust.promotion import fetched, must_be_promotable, proven, readied
-    from golem_forge.custom.trust.standing import State, standing_of
+    from golem_forge.custom.trust.activating import activate
 
-    name, standing = entry.name, standing_of(shop, entry)
-    if standing.state is State.RETIRED:
-        complain(f"tools {_VERB}", f"'{name}' is retired. `forge tools restore {name}` switches it on again.")
-        return 1
-    if standing.state is not State.ACTIVE:
-        must_be_promotable(shop, entry)
-        ready = await readied(shop, entry)
-        if not agreed(shop, _VERB, ready, answer):
-            return DENIED
-        prepared = await fetched(shop, ready)
-        if not standing.tested:
-            for result in await proven(shop, entry, prepared, report=await walls_report(shop)):
-                print(result.line)
-    print(f"tool '{name}' is active")
+    results = await activate(shop, entry, lambda ready: agreed(shop, _VERB, ready, answer))
+    if results is None:
+        return DENIED
+    for result in results:
+        print(result.line)
+    print(f"tool '{entry.name}' is active")
     return 0

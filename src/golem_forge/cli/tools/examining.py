@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.plain import complain, parser, print_json
-from golem_forge.cli.tools.shop import open_shop, skipped
+from golem_forge.cli.tools.shop import open_shop
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def run_doctor(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     reader.add_argument("--watch", action="store_true")
     asked = reader.parse_args(words)
+    from golem_forge.custom.trust.standing import skipped
+
     shop = open_shop()
     say = _say_json if asked.json else _say
     if asked.watch:
@@ -61,6 +63,8 @@ async def _watch(shop: Workshop, say: Say) -> None:
 
 def _say_at_once(shop: Workshop, say: Say) -> None:
     """Whoever reads it through a pipe waits for it as well."""
+    from golem_forge.custom.trust.standing import skipped
+
     say(shop, skipped(shop))
     sys.stdout.flush()
 

@@ -13,10 +13,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.nearest import nearest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from golem_forge.custom.book.history import LogRow
-    from golem_forge.custom.registry.folder import FolderFiles
     from golem_forge.custom.workshop import Workshop
 
 DIFF_HELP: Final = """usage: forge tools diff NAME [DIGEST [DIGEST]]
@@ -42,8 +39,6 @@ Brings back the version before, or the named one, also of a deleted tool. What i
 `undo` goes back to it. A version that was trusted before is trusted still; any other asks when it is used.
 Exit: 0 done, 1 it could not be brought back, 2 usage, 4 no such tool."""
 
-_DIGITS_SHOWN: Final = 12
-
 
 def run_diff(words: list[str]) -> int:
     reader = parser("tools diff", DIFF_HELP)
@@ -52,8 +47,10 @@ def run_diff(words: list[str]) -> int:
     asked = reader.parse_args(words)
     if len(asked.digests) > 2:
         return wrong_use("diff", "two versions can be compared, not more")
+    from golem_forge.custom.versions import is_known
+
     shop = look_at_shop()
-    if not _is_known(shop, asked.name):
+    if not is_known(shop, asked.name):
         return _unknown(shop, "diff", asked.name)
     try:
         return _diff(shop, asked.name, asked.digests)
@@ -66,13 +63,13 @@ def run_log(words: list[str]) -> int:
     reader.add_argument("name")
     reader.add_argument("--json", action="store_true")
     asked = reader.parse_args(words)
-    from golem_forge.custom.book.history import log_rows
+    from golem_forge.custom.versions import folder_of, is_known, versions
 
     shop = look_at_shop()
-    if not _is_known(shop, asked.name):
+    if not is_known(shop, asked.name):
         return _unknown(shop, "log", asked.name)
-    present = _folder(shop, asked.name).exists()
-    rows = log_rows(shop.book, asked.name, _digest_now(shop, asked.name))
+    present = folder_of(shop, asked.name).exists()
+    rows = versions(shop, asked.name)
     if asked.json:
         print_json({"name": asked.name, "present": present, "versions": [row.to_json() for row in rows]})
         return 0
@@ -92,21 +89,19 @@ def run_undo(words: list[str]) -> int:
     asked = reader.parse_args(words)
     if asked.digest == "":
         return wrong_use("undo", "the digest is empty")
-    from golem_forge.custom.book.history import undo
+    from golem_forge.custom.versions import is_known, short, undone
 
     shop = look_at_shop()
-    if not _is_known(shop, asked.name):
+    if not is_known(shop, asked.name):
         return _unknown(shop, "undo", asked.name)
-    before = _digest_now(shop, asked.name)
-    wanted = asked.digest or ""
     try:
-        change = undo(home=shop.home, book=shop.book, name=asked.name, wanted=wanted, files_of=shop.registry.old_files)
+        done = undone(shop, asked.name, asked.digest or "")
     except (ForgeError, OSError) as error:
         return refused("undo", error)
+    before, change = done.before, done.change
     if change.digest == before:
         print(f"tool '{asked.name}' is at version {short(before)} already.")
         return 0
-    shop.registry.refresh()
     left = f" (before: {short(before)})" if before else ""
     print(f"tool '{asked.name}' is at version {short(change.digest)} again{left}.")
     print(standing_line(shop, asked.name))
@@ -116,51 +111,26 @@ def run_undo(words: list[str]) -> int:
     return 0
 
 
-def short(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:_DIGITS_SHOWN]
-
-
 def _diff(shop: Workshop, name: str, digests: list[str]) -> int:
     from golem_forge.cli.tools.comparing import show_difference
-    from golem_forge.custom.book.history import version_named
-    from golem_forge.custom.registry.folder import FolderFiles, read_folder
+    from golem_forge.custom.versions import compare, short
 
-    wanted = [version_named(shop.book, name, each).digest for each in digests]
-    if len(wanted) == 2:
-        new = _version_files(shop, name, wanted[1])
-        after = f"version {short(new.digest)}"
-    elif _folder(shop, name).exists():
-        new = read_folder(_folder(shop, name))
-        after = f"the folder now ({short(new.digest)})"
-    else:
-        raise ForgeError(
-            f"the folder of '{name}' is gone; compare two versions of `forge tools log {name}`, or bring it back "
-            f"with `forge tools undo {name}`."
-        )
-    first = wanted[0] if wanted else shop.book.last_trusted(name)
-    old = _version_files(shop, name, first) if first else FolderFiles({}, frozenset())
-    before = f"version {short(first)}" if first else "nothing, no version was ever trusted"
-    if first and not wanted:
+    found = compare(shop, name, digests)
+    after = f"version {short(found.after)}" if found.after else f"the folder now ({short(found.new.digest)})"
+    before = f"version {short(found.before)}" if found.before else "nothing, no version was ever trusted"
+    if found.before and not digests:
         before = f"{before}, trusted last,"
-    if old.digest == new.digest:
+    if found.old.digest == found.new.digest:
         print(f"tool '{name}': no difference between {before} and {after}")
         return 0
     print(f"tool '{name}': from {before} to {after}")
-    show_difference("diff", name, old, new)
+    show_difference("diff", name, found.old, found.new)
     return 0
-
-
-def _version_files(shop: Workshop, name: str, digest: str) -> FolderFiles:
-    files = shop.registry.old_files(digest)
-    if files is None:
-        raise ForgeError(
-            f"the files of version {short(digest)} are no longer kept; `forge tools log {name}` lists the versions."
-        )
-    return files
 
 
 def _cells(row: LogRow) -> tuple[str, str, str, str]:
     from golem_forge.cli.log.states import local_time
+    from golem_forge.custom.versions import short
 
     states = ["trusted" if row.trusted else "untrusted", *(["now"] if row.current else [])]
     if row.restored:
@@ -168,30 +138,8 @@ def _cells(row: LogRow) -> tuple[str, str, str, str]:
     return short(row.digest), local_time(row.at), ", ".join(states), row.author.describe()
 
 
-def _is_known(shop: Workshop, name: str) -> bool:
-    """A folder that is broken is as much worth a look at its past as one that is gone."""
-    from golem_forge.custom.names import name_problem
-
-    return not name_problem(name) and (_folder(shop, name).is_dir() or bool(shop.book.versions(name)))
-
-
 def _unknown(shop: Workshop, verb: str, name: str) -> int:
     close = nearest(name, shop.registry.entries)
     hint = f" (did you mean '{close}'?)" if close else ""
     complain(f"tools {verb}", f"no tool '{name}' of yours, now or earlier{hint}. `forge tools list` shows them.")
     return NO_SUCH_TOOL
-
-
-def _digest_now(shop: Workshop, name: str) -> str:
-    """Of the folder as it is; empty if it is gone or cannot be read."""
-    from golem_forge.custom.diagnostic import Unusable
-    from golem_forge.custom.registry.folder import read_folder
-
-    try:
-        return read_folder(_folder(shop, name)).digest
-    except Unusable:
-        return ""
-
-
-def _folder(shop: Workshop, name: str) -> Path:
-    return shop.home.path / "tools" / name

@@ -24,11 +24,15 @@ Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such tool."""
 
 
 def run_retire(words: list[str]) -> int:
-    return _for_each("retire", RETIRE_HELP, words, _retire)
+    from golem_forge.custom.trust.switching import retire
+
+    return _for_each("retire", RETIRE_HELP, words, retire)
 
 
 def run_restore(words: list[str]) -> int:
-    return _for_each("restore", RESTORE_HELP, words, _restore)
+    from golem_forge.custom.trust.switching import restore
+
+    return _for_each("restore", RESTORE_HELP, words, restore)
 
 
 def _for_each(verb: str, text: str, words: list[str], change: Callable[[Workshop, str], str]) -> int:
@@ -47,23 +51,3 @@ def _for_each(verb: str, text: str, words: list[str], change: Callable[[Workshop
 def _is_there(shop: Workshop, verb: str, name: str) -> bool:
     """Also a folder that is no usable tool: whoever repairs it later may not want it offered."""
     return shop.registry.look(name) is not None or entry_of(shop, verb, name) is not None
-
-
-def _retire(shop: Workshop, name: str) -> str:
-    if shop.book.retired(name):
-        return f"tool '{name}' was retired already"
-    shop.book.retire(name)
-    return f"tool '{name}' is retired; `forge tools restore {name}` brings it back"
-
-
-def _restore(shop: Workshop, name: str) -> str:
-    from golem_forge.custom.entry import Entry
-    from golem_forge.custom.trust.standing import standing_of
-
-    if not shop.book.restore(name):
-        return f"tool '{name}' was not retired"
-    found = shop.registry.look(name)
-    why = standing_of(shop, found).why if isinstance(found, Entry) else found
-    if why is None:
-        return f"tool '{name}' is active"
-    return f"tool '{name}' is restored, and not active: {why.code}: {why.message}"

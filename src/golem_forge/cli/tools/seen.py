@@ -38,7 +38,7 @@ class Seen:
         """Why folders are not offered, by name."""
         if self.shop is None:
             return ()
-        from golem_forge.cli.tools.shop import skipped
+        from golem_forge.custom.trust.standing import skipped
 
         return skipped(self.shop)
 
@@ -48,9 +48,9 @@ def look_around() -> Seen:
     shop = add_own_tools(catalog, home, ("*",), create=True)
     if not _may_name_servers(home):
         return Seen(catalog=catalog, shop=shop)
-    from golem_forge.cli.mcp.known import look
     from golem_forge.cli.mcp.shelf import put_known_tools
     from golem_forge.core.errors import ConfigError
+    from golem_forge.workers.mcp.known import look
 
     try:
         place = look(home=home)
@@ -70,8 +70,8 @@ def add_own_tools(catalog: Catalog, home: ForgeHome, globs: tuple[str, ...], *, 
             catalog.add(shown_create_custom_tool())
         catalog.add(create_run_custom_tool(lambda name, seconds: None, tuple))
         return None
-    from golem_forge.cli.tools.shop import shop_to_look_at
     from golem_forge.custom.offering import Offer, UserTools
+    from golem_forge.workers.own_shop import shop_to_look_at
 
     shop = shop_to_look_at(home)
     UserTools(shop, Offer(tools=globs, create=create), catalog).refresh()

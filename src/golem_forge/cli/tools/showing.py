@@ -73,7 +73,10 @@ def _print_json(seen: Seen, tool: Tool, own: Entry | None, shape: str) -> None:
         "definition": definition(tool, Shape(shape)),
     }
     if own is not None:
-        about = _about(seen, own)
+        from golem_forge.custom.about import about as about_tool
+
+        assert seen.shop is not None
+        about = about_tool(seen.shop, own)
         told |= about if tool.source is SourceKind.CUSTOM else {"waiting": about}
     print_json(told)
 
@@ -85,35 +88,14 @@ def _print(seen: Seen, tool: Tool, own: Entry | None) -> None:
     print("\n".join(f"  {line}".rstrip() for line in visible(tool.description).splitlines()))
     print(f"\napproval: {visible(approval_note(tool, seen.approval))}")
     if own is not None:
-        _print_about(_about(seen, own))
+        from golem_forge.custom.about import about as about_tool
+
+        assert seen.shop is not None
+        _print_about(about_tool(seen.shop, own))
     rows = parameter_rows(tool.input_schema)
     print("\nparameters:" if rows else "\nparameters: none")
     if rows:
         print(columns(rows, indent="  "))
-
-
-def _about(seen: Seen, entry: Entry) -> dict[str, Any]:
-    """What is known of a tool of the person's beside its definition."""
-    from golem_forge.custom.testing.report import case_name
-    from golem_forge.custom.trust.permissions import permissions
-    from golem_forge.custom.trust.standing import standing_of
-
-    shop = seen.shop
-    assert shop is not None
-    standing, manifest = standing_of(shop, entry), entry.manifest
-    return {
-        "folder": shop.shown_folder(entry.name),
-        "version": manifest.version,
-        "state": standing.state.value,
-        "skipped": standing.why.to_json() if standing.why is not None else None,
-        "digest": entry.digest,
-        "entrypoint": manifest.entrypoint,
-        "provenance": shop.book.provenance(entry.name).to_json(),
-        "author": shop.book.provenance(entry.name).describe(),
-        "permissions": {each.label: each.words for each in permissions(manifest)},
-        "tests": [case_name(case.name, index) for index, case in enumerate(manifest.tests)],
-        "ratings": shop.book.ratings(entry.name).to_json(),
-    }
 
 
 def _print_about(about: dict[str, Any]) -> None:

@@ -69,14 +69,9 @@ def _unused(age: str, *, as_json: bool) -> int:
 
 
 def _all(shop: Workshop, *, as_json: bool) -> int:
-    from golem_forge.custom.book.statistics import statistics
-    from golem_forge.custom.book.totals import totals
-    from golem_forge.custom.trust.standing import standing_of
+    from golem_forge.custom.overview import overview
 
-    entries = shop.registry.entries
-    sums = totals(shop.book, {name: str(standing_of(shop, entry).state) for name, entry in entries.items()})
-    used = {each.name for each in statistics(shop.book)}
-    every = statistics(shop.book, used | set(entries)) if used or entries else ()
+    sums, every = overview(shop)
     if as_json:
         print_json({"totals": sums.to_json(), "tools": [each.to_json() for each in every]})
         return 0

@@ -25,8 +25,8 @@ _BY_STATUS: Final = {Status.TOOL_NOT_FOUND: NO_SUCH_TOOL, Status.INPUT_INVALID: 
 
 def look_at_shop() -> Workshop:
     """The person's tools as they are now; what the program around here says does not matter to these verbs."""
-    from golem_forge.cli.tools.shop import shop_to_look_at
     from golem_forge.config.home import forge_home
+    from golem_forge.workers.own_shop import shop_to_look_at
 
     shop = shop_to_look_at(forge_home())
     shop.registry.refresh()
@@ -51,19 +51,6 @@ def wrong_use(verb: str, text: str) -> int:
 
 def standing_line(shop: Workshop, name: str) -> str:
     """Whether the tool as it is now is offered, and what to do if it is not."""
-    from golem_forge.custom.diagnostic import Diagnostic
-    from golem_forge.custom.trust.standing import State, standing_of
+    from golem_forge.custom.trust import switching
 
-    found = shop.registry.look(name)
-    if found is None:
-        return "Its folder has no tool.yaml, so it is no tool."
-    if isinstance(found, Diagnostic):
-        return visible(f"It is no usable tool as it is: {found.told}")
-    state, trusted, _, _ = standing_of(shop, found)
-    if state is State.ACTIVE:
-        return "It is active: exactly these files were trusted before."
-    if state is State.RETIRED:
-        return f"It is retired; `forge tools restore {name}` switches it on."
-    if trusted:
-        return f"These files were trusted before, but they are only {state}; `forge tools activate {name}` goes on."
-    return f"It is not active ({state}, untrusted); `forge tools activate {name}` shows what it is and asks."
+    return visible(switching.standing_line(shop, name))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.plain import complain, parser, print_json
 from golem_forge.cli.tools.consent import DENIED, Answer, agreed
-from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, open_shop, walls_report
+from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, open_shop
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class _Run:
         return Tested(name=name, digest=digest, code=0 if all(one.ok for one in results) else 1, results=results)
 
     async def _proven(self, entry: Entry, prepared: Prepared) -> tuple[CaseResult, ...]:
+        from golem_forge.custom.trust.activating import walls_report
         from golem_forge.custom.trust.promotion import TestsFailed, proven
 
         try:

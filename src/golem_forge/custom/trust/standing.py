@@ -48,6 +48,13 @@ def standings_of(shop: Workshop, entries: Iterable[Entry]) -> dict[str, Standing
     return {name: _standing(shop, entry, glances[name]) for name, entry in by_name.items()}
 
 
+def skipped(shop: Workshop) -> tuple[Diagnostic, ...]:
+    """Why each folder that is not active is not, by name."""
+    waiting = (each.why for each in standings_of(shop, shop.registry.entries.values()).values())
+    found = [*shop.registry.diagnostics, *(why for why in waiting if why is not None)]
+    return tuple(sorted(found, key=lambda each: each.tool))
+
+
 def _standing(shop: Workshop, entry: Entry, glance: Glance) -> Standing:
     trusted, known = shop.counts(entry, trusted=glance.trusted, shadow=glance.may_replace), glance.standing
     state = State.TESTED if known.tested else State.BUILT if known.built else State.DRAFT

@@ -23,7 +23,7 @@ from golem_forge.mcp.client.connecting.owner import Around, Owner
 from golem_forge.mcp.client.definitions.definition import Listing, RemoteTool
 from golem_forge.mcp.client.definitions.manifest import Manifest
 from golem_forge.mcp.client.hooks import Hooks
-from golem_forge.mcp.client.state import ServerStatus, State
+from golem_forge.mcp.client.state import SERVER_NOT_FOUND, ServerStatus, State
 from golem_forge.tools.context import ToolContext
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Pool:
     def _owner(self, name: str) -> Owner:
         owner = self._owners.get(name)
         if owner is None:
-            raise ForgeError(f"MCP server not found: {visible(name[:100])}", code="SERVER_NOT_FOUND")
+            raise ForgeError(f"MCP server not found: {visible(name[:100])}", code=SERVER_NOT_FOUND)
         return owner
 
     # Beginning and ending

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+SERVER_NOT_FOUND: Final = "SERVER_NOT_FOUND"
+"""The code of the error that whatever looks for a server by its name raises."""
 
 
 class State(StrEnum):

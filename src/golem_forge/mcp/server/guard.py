@@ -10,37 +10,20 @@ was revoked while its streams are open: those are cut off at once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from golem_forge.core.listening import Hosts
 from golem_forge.mcp.server.tokens import Token, TokenStore
 
 if TYPE_CHECKING:
     from golem_forge.mcp.server.sdk import ASGIApp, AuthenticatedUser, Message, Receive, Scope, Send, anyio
 
 PATH: Final = "/mcp"
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _LONGEST_TOKEN: Final = 512
 _MOST_NOTED: Final = 256
 """Of a token's sessions, most of which are long closed."""
 _SESSION: Final = b"mcp-session-id"
-
-
-class Hosts:
-    """Which `Host` headers mean this server."""
-
-    def __init__(self, port: int, more: Iterable[str] = ()) -> None:
-        self._exact = {f"{host}:{port}" for host in _LOOPBACK}
-        if port == 80:
-            self._exact |= set(_LOOPBACK)
-        self._any_port: set[str] = set()
-        for host in more:
-            (self._exact if _has_port(host) else self._any_port).add(host.lower())
-
-    def __contains__(self, given: str) -> bool:
-        given = given.lower()
-        bare = given.rpartition(":")[0] if _has_port(given) else given
-        return given in self._exact or bare in self._any_port
 
 
 class Guard:
@@ -181,8 +164,3 @@ def _refuse(status: int, text: str, headers: dict[str, str] | None = None) -> AS
 
 def _header(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
-
-
-def _has_port(host: str) -> bool:
-    name, colon, port = host.rpartition(":")
-    return bool(colon) and port.isdigit() and not (":" in name and not name.endswith("]"))

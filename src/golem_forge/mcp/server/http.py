@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.mcp.server.guard import PATH, Guard, Hosts
+from golem_forge.core.listening import Hosts, bound, in_url, is_loopback
+from golem_forge.mcp.server.guard import PATH, Guard
 from golem_forge.mcp.server.host import Host
 from golem_forge.mcp.server.stdio import until_signalled
 from golem_forge.mcp.server.tokens import Token, TokenStore
@@ -74,7 +74,7 @@ async def serve_http(
     """Until a signal comes, or `stop` is called. Raises ForgeError for an address that cannot or may not be had."""
     check_bind(options)
     try:
-        with _bound(options) as listener:
+        with bound(options.bind, options.port) as listener:
             async with _app(host, options, tokens, listener.getsockname()[1]) as app:
                 await _serve(app, listener, options, started)
     finally:
@@ -86,37 +86,11 @@ async def serve_http(
 
 
 def check_bind(options: HttpOptions) -> None:
-    if not _is_loopback(options.bind) and not options.allow_hosts:
+    if not is_loopback(options.bind) and not options.allow_hosts:
         raise ForgeError(
             f"{options.bind} can be reached from other machines; say with --allow-host NAME under which name it may be",
             code="BIND_REFUSED",
         )
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-@contextlib.contextmanager
-def _bound(options: HttpOptions) -> Iterator[socket.socket]:
-    name = options.bind.strip("[]")
-    family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((name, options.port))
-        except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise ForgeError(f"cannot listen at {options.bind}:{options.port}: {why}", code="CANNOT_BIND") from None
-        yield listener
-    finally:
-        listener.close()
 
 
 @contextlib.asynccontextmanager
@@ -188,7 +162,6 @@ async def _serve(
         server.should_exit = True
 
     listener.listen(128)
-    shown = f"[{options.bind.strip('[]')}]" if ":" in options.bind else options.bind
-    started(Listening(url=f"http://{shown}:{listener.getsockname()[1]}{PATH}", stop=stop))
+    started(Listening(url=f"http://{in_url(options.bind)}:{listener.getsockname()[1]}{PATH}", stop=stop))
     with until_signalled(stop):
         await server.serve(sockets=[listener])

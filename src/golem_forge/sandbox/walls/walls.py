@@ -194,6 +194,11 @@ class Walls:
         return (await self.report()).level
 
     @property
+    def known_report(self) -> WallsReport | None:
+        """The report without trying: None until somebody has asked for one."""
+        return self._wider.known_report if self._wider is not None else self._report
+
+    @property
     def known_level(self) -> Level | None:
         """The level without trying: None until somebody has asked for a report."""
         if self._wider is not None:

@@ -30,7 +30,7 @@ from golem_forge.ui.rendering.lines import (
 
 Fields = Mapping[str, Any]
 
-_PLAIN_LABEL: Final = re.compile(r"(?:[^\W_]|[ .,'&+/#-])+")
+_PLAIN_LABEL: Final = re.compile(r"(?:[^\W_]|[ .,'&+/#-]){1,60}")
 
 _NO_WALLS: Final = "NO WALLS"
 _BETWEEN: Final = "… {count} lines between; d shows all …"
@@ -109,7 +109,8 @@ def field_errors(request: Fields) -> dict[str, str]:
 def _title(request: Fields, width: int | None) -> Line:
     """Label and name: a label is chosen by whoever wrote the tool, the name is what rules and logs know.
 
-    Threat: a label that reads like another tool's name, or like the rest of this line. It is left out.
+    Threat: a label that reads like another tool's name or like the rest of this line, or that pushes it away. It is
+    left out.
     """
     if request.get("type") == "trust":  # nothing runs yet: the question itself is the title
         return _ruled(f"── {one_line(request.get('description', ''))} ", width)

@@ -40,21 +40,21 @@ def result(data: Fields) -> list[Line]:
     """Header and body. Nothing for a `hidden` value, unless the call failed."""
     hidden = _view(data) == "hidden"
     if data.get("status") != _SUCCESS:
-        return [*failure(data), *([] if hidden else _body(data)), *_notes(data)]
-    return [] if hidden else [header(data), *_body(data), *_notes(data)]
+        return [*failure(data), *([] if hidden else _body(data)), *notes(data)]
+    return [] if hidden else [header(data), *_body(data), *notes(data)]
 
 
 def result_after_output(data: Fields) -> list[Line]:
     """The same for a call whose output was shown as it came: a command's own is not shown again."""
     if _value(data).get("kind") != "exec.result":
         return result(data)
-    return [*(failure(data) or [header(data)]), *_notes(data)]
+    return [*(failure(data) or [header(data)]), *notes(data)]
 
 
 def header(data: Fields) -> Line:
     value = _value(data)
     kind = value.get("kind")
-    said = _summary(value)
+    said = summary_of(value)
     about = f" - {said}" if said else f" ({one_line(kind)})" if is_valid_kind(kind) else ""
     return [("ok", "✓"), ("", f" {one_line(data.get('toolName', ''))}{about} "), ("dim", f"({took(data)})")]
 
@@ -118,10 +118,10 @@ def _shown(value: Fields, view: str) -> list[Line]:
         rows = own(value)
         if rows is not None:
             return rows
-    return _by_view(value, _content(value), view)
+    return _by_view(value, content_of(value), view)
 
 
-def _content(value: Fields) -> Any:
+def content_of(value: Fields) -> Any:
     """What there is to show: the data, the text, or every member that is not about showing."""
     for name in ("data", "content"):
         if name in value:
@@ -174,10 +174,10 @@ def _diff(value: Fields) -> list[Line] | None:
 
 def _file_list(value: Fields) -> list[Line] | None:
     files = value.get("files")
-    return listing([_file_name(file) for file in files]) if isinstance(files, (list, tuple)) else None
+    return listing([file_name(file) for file in files]) if isinstance(files, (list, tuple)) else None
 
 
-def _file_name(file: Any) -> Any:
+def file_name(file: Any) -> Any:
     return (file.get("path") or file.get("name") or file) if isinstance(file, Mapping) else file
 
 
@@ -211,7 +211,7 @@ _OWN_KINDS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
 """Kind → its lines; None: the value is not what the kind promises, and is shown like any other."""
 
 
-def _summary(value: Fields) -> str:
+def summary_of(value: Fields) -> str:
     summary = value.get("summary")
     if isinstance(summary, str) and summary:
         return shortened(one_line(summary), MOST_TEXT)
@@ -242,7 +242,7 @@ def _ending(value: Fields) -> str:
     return f"runs on in session {one_line(value['session_id'])}" if "session_id" in value else ""
 
 
-def _notes(data: Fields) -> list[Line]:
+def notes(data: Fields) -> list[Line]:
     """What holds for the call besides its value."""
     rows: list[Line] = []
     if data.get("truncated"):

@@ -12,11 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from golem_forge.core.slash import COMMANDS
+
 _T = TypeVar("_T")
-BUILT_INS: Final = (
-    "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "sessions", "plan",
-    "output", "trace", "rate", "mcp",
-)  # fmt: skip
 _SECOND_WORDS: Final = {
     "trace": ("quiet", "summary", "normal", "debug"),
     "rules": ("revoke",),
@@ -98,7 +96,7 @@ def _unquoted(before: str, known: Known) -> tuple[int, list[str]]:
         return start, _fitting(word, known.paths(word)) if word.startswith("/") else []
     words = before.split()
     if start == 0:
-        return 0, _fitting(word, [f"/{name}" for name in (*BUILT_INS, *sorted(known.commands()))])
+        return 0, _fitting(word, [f"/{name}" for name in (*COMMANDS, *sorted(known.commands()))])
     command, given = words[0][1:].lower(), words[1:] if not word else words[1:-1]
     fields = _fields_of(command, given, known)
     if fields is None:
@@ -140,7 +138,7 @@ def _fields_of(command: str, given: Sequence[str], known: Known) -> list[Mapping
     """The fields of the tool that the line runs; None: it runs none, or not yet."""
     if command in ("tool", "t"):
         return _named(given[0], known.tools) if given else None
-    return None if command in BUILT_INS else _named(command, known.commands())
+    return None if command in COMMANDS else _named(command, known.commands())
 
 
 def _named(typed: str, known: Mapping[str, list[Mapping[str, Any]]]) -> list[Mapping[str, Any]] | None:
@@ -151,7 +149,7 @@ def _built_in_words(command: str, given: Sequence[str], known: Known) -> list[st
     if command in ("tool", "t"):
         return [] if given else sorted(known.tools)
     if command == "help":
-        return [] if given else [*BUILT_INS, *sorted(known.commands())]
+        return [] if given else [*COMMANDS, *sorted(known.commands())]
     if command in _SECOND_WORDS and not given:
         return list(_SECOND_WORDS[command])
     if command == "rules" and given[0].lower() == "revoke":

@@ -13,14 +13,16 @@ class Foot:
     def __init__(self) -> None:
         self._worker = ""
         self._model = ""
+        self._root = ""
         self._context = ""
         self._cost = ""
 
     def take(self, event: Event) -> None:
         wire = event.wire
         if event.type == "sessionStarted":
+            self._root = event.worker_id
             self._worker, self._model = (one_line(wire.get(name) or "") for name in ("worker", "model"))
-        elif event.type == "contextUsage" and wire["tokenLimit"]:
+        elif event.type == "contextUsage" and wire["tokenLimit"] and event.worker_id in (self._root, ""):
             self._context = f"context {100 * wire['tokensUsed'] / wire['tokenLimit']:.0f} %"
         elif event.type == "usageUpdated":
             cost = wire["session"].get("cost")

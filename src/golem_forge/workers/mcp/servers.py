@@ -16,6 +16,7 @@ from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.config.stamps import stamp
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.clock import iso
+from golem_forge.mcp.client.definitions.definition import RemoteTool
 from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
 from golem_forge.mcp.client.hooks import Form, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
 from golem_forge.mcp.client.offering import ServerTools
@@ -108,6 +109,13 @@ class SessionServers:
         if self._files != (now := self._stamps()):
             self._files = now
             await self._read_again()
+        self._drift_cards.look()
+
+    def pin(self, tool: RemoteTool) -> None:
+        """A person read this definition and agreed to it; a card that asks about it is needless now. Raises BookError,
+        ForgeError (`SERVER_NOT_FOUND`)."""
+        self.pool.status(tool.server)
+        self.book.pin(self.pool.specs[tool.server].scope, tool)
         self._drift_cards.look()
 
     async def aclose(self) -> None:

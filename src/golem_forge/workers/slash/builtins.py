@@ -89,5 +89,6 @@ BUILT_INS: Final = {
     "rate": BuiltIn("/rate NAME good|bad [note]", "say how good one of your own tools is", rating.rate),
     "trace": BuiltIn("/trace [LEVEL]", "quiet, summary, normal or debug", output_commands.trace),
     "mcp": BuiltIn("/mcp [reconnect NAME]", "servers and their state", mcp.mcp),
+    "web": BuiltIn("/web", "this session in a browser, beside here", session_commands.web),
     "exit": BuiltIn("/exit", "end the session", session_commands.leave),
 }

@@ -2,133 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import asdict, fields, is_dataclass
-from typing import Any, Final
-
-from golem_forge.config.program import PROGRAM_FILE
-from golem_forge.config.wall_settings import Limits
-from golem_forge.config.yaml_file import YamlFile, read_yaml
-from golem_forge.core.errors import ConfigError
-from golem_forge.workers.slash.host import Invocation, SlashHost
+from golem_forge.workers.config_in_force import config_in_force, is_stranger
+from golem_forge.workers.slash.host import Invocation
 from golem_forge.workers.slash.table import columns
-
-_DEFAULT: Final = "default"
-Row = tuple[str, str, str]
 
 
 async def config(call: Invocation) -> str:
     host = call.host
-    rows = [*_run_rows(host), *_approval_rows(host), *_sandbox_rows(host)]
-    text = columns([("KEY", "VALUE", "FROM"), *rows])
-    strange = host.program.file is not None and not host.program.trusted
-    trusted = "\nThis program is not trusted; what it may not say does not count." if strange else ""
+    text = columns([("KEY", "VALUE", "FROM"), *config_in_force(host)])
+    trusted = "\nThis program is not trusted; what it may not say does not count." if is_stranger(host) else ""
     return text + trusted + "".join(f"\n  not used: {each}" for each in host.program.unused)
-
-
-def _run_rows(host: SlashHost) -> Iterator[Row]:
-    settings = host.program.run
-    origins = settings.origins
-    for each in fields(settings):
-        if each.name == "origins":
-            continue
-        value = getattr(settings, each.name)
-        for key, part in _parts(each.name, value):
-            yield key, _spelled(part), _nearest_origin(key, origins)
-    if host.model_name and host.model_name != settings.model:
-        yield "model in use", host.model_name, "--model, the environment, the worker file or /model"
-
-
-def _parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """`budget` → `budget.max_tokens`, …; limits that nobody set are left out."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {name: each for name, each in asdict(value).items() if each is not None}
-    if not isinstance(value, Mapping):
-        yield key, value
-        return
-    for name, each in value.items():
-        yield from _parts(f"{key}.{name}", each)
-
-
-def _nearest_origin(key: str, origins: Mapping[str, str]) -> str:
-    """Of the key itself, or of the block it stands in."""
-    while key not in origins and "." in key:
-        key = key.rpartition(".")[0]
-    return origins.get(key, _DEFAULT)
-
-
-def _approval_rows(host: SlashHost) -> Iterator[Row]:
-    approval = host.program.approval
-    mode = host.program.mode()
-    in_force = host.controller.mode
-    origin = mode.origin if mode.value is in_force else "--approval, or nobody can be asked"
-    yield "approval.mode", in_force.value, origin
-    said = approval.default
-    yield "approval.default", said.value.value if said else "ask", said.origin if said else _DEFAULT
-    for name, verdict in approval.tools.items():
-        yield f"approval.tools.{name}", verdict.value.value, verdict.origin
-    timeout = approval.timeout
-    yield "approval.timeout", f"{timeout.value:g} s" if timeout else "none", timeout.origin if timeout else _DEFAULT
-
-
-def _sandbox_rows(host: SlashHost) -> Iterator[Row]:
-    program = host.program
-    for zone in program.zones:
-        key = f"sandbox.zones.{zone.name}"
-        said = f"{zone.mode}, write {(zone.write or 'ask')!s}, delete {(zone.delete or 'ask')!s}"
-        yield key, f"{_shown_path(host, str(zone.path))} ({said})", zone.origin
-    files = list(_files(host))
-    walls = program.walls
-    if program.unprotect:
-        yield "sandbox.unprotect", ", ".join(program.unprotect), _written(files, "sandbox", "unprotect")
-    for directory in walls.read:
-        yield "sandbox.read", directory, _written(files, "sandbox", "read")
-    yield "sandbox.toolchains", "on" if walls.toolchains else "off", _written(files, "sandbox", "toolchains")
-    yield (
-        "sandbox.walls",
-        "off" if walls.off else "on",
-        _written(files[-1:], "sandbox", "walls") if walls.off else _DEFAULT,
-    )
-    usual = Limits()
-    for each in fields(usual):
-        value = getattr(walls.limits, each.name)
-        if value is not None:
-            origin = _DEFAULT if value == getattr(usual, each.name) else _written(files, "sandbox", "limits", each.name)
-            yield f"sandbox.limits.{each.name}", f"{value:g}" if isinstance(value, float) else str(value), origin
-
-
-def _files(host: SlashHost) -> Iterator[YamlFile]:
-    """The files as they are now, the program's first; one that broke meanwhile is left out."""
-    home = host.home
-    with suppress(ConfigError, OSError):
-        if host.program.file is not None:
-            yield read_yaml(host.program.file, PROGRAM_FILE)
-    with suppress(ConfigError, OSError):
-        if os.path.lexists(home.config):
-            yield read_yaml(home.config, home.shown(home.config))
-
-
-def _written(files: list[YamlFile], *key: str) -> str:
-    """The first file that has the key; of an untrusted program the value may come from the file behind it."""
-    for file in files:
-        value: Any = file.value
-        for part in key:
-            value = value.get(part) if isinstance(value, dict) else None
-        if value is not None:
-            return file.at(key)
-    return _DEFAULT
-
-
-def _shown_path(host: SlashHost, path: str) -> str:
-    root = str(host.program.root)
-    if path == root:
-        return "."
-    return os.path.relpath(path, root) if path.startswith(root + "/") else path
-
-
-def _spelled(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value)) or "-"
-    return f"{value:g}" if isinstance(value, float) else str(value) if value not in ("", None) else "-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,10 @@ from golem_forge.policy.rules import RuleBook
 from golem_forge.workers.slash.decisions import Decisions
 from golem_forge.workers.slash.parsing import ParsedCommand
 from golem_forge.workers.worker import Worker
+
+OpenPage = Callable[[], Awaitable[str]]
+"""Serves this session as a page from now on, shows the person a link that lets them in, and gives the address alone.
+The link goes past the bus: whatever is on it is recorded. Raises ForgeError."""
 
 
 class Sums(Protocol):
@@ -61,6 +65,10 @@ class SlashHost(Protocol):
 
     async def refresh(self) -> None:
         """Code that was edited counts from now on. Raises ForgeError."""
+
+    @property
+    def open_page(self) -> OpenPage | None:
+        """Shows this session in a browser, for whoever runs in a process that can; None: it cannot."""
 
     def switch_model(self, name: str) -> Any: ...
     def clear_history(self) -> Any: ...

@@ -18,10 +18,10 @@ def manual_tools(catalog: Catalog) -> list[Tool]:
 
 def manual_tools_event(catalog: Catalog) -> dict[str, Any]:
     """The data of `manualToolsAvailable`; `source` lets a UI fold away what is not the person's own."""
-    return {"tools": [_described(tool) for tool in manual_tools(catalog)]}
+    return {"tools": [described_tool(tool) for tool in manual_tools(catalog)]}
 
 
-def _described(tool: Tool) -> dict[str, Any]:
+def described_tool(tool: Tool) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": tool.name,
         "label": tool.label or tool.name,

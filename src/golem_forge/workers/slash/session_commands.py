@@ -1,4 +1,4 @@
-"""`/model`, `/clear`, `/status`, `/sessions`, `/exit`: the session itself."""
+"""`/model`, `/clear`, `/status`, `/sessions`, `/web`, `/exit`: the session itself."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ async def clear(call: Invocation) -> str:
 async def leave(call: Invocation) -> str:
     call.leave()
     return ""
+
+
+async def web(call: Invocation) -> str:
+    if call.host.open_page is None:
+        raise CommandError("This session cannot be shown in a browser from here; `forge run --ui web` starts one")
+    return f"This session is at {await call.host.open_page()}; the printed link opens it once, within 5 minutes."
 
 
 async def status(call: Invocation) -> str:

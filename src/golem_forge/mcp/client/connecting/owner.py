@@ -126,8 +126,10 @@ class Owner:
         return freshness is Freshness.FRESH
 
     def approve(self, who: str) -> None:
+        """A person agreed by another way than the card, which is needless now."""
         if not self._closed:
             self._around.book.approve_server(self.spec, who)
+            self.card.withdraw()
             self.begin()
 
     def takes(self, spec: ServerSpec) -> bool:

@@ -1,8 +1,9 @@
 """What is known of the configured servers without starting any: the config, the book of trust, the cached manifests.
 
 `look` reads the program around a directory (ConfigError if it cannot be used); `Place.known` gives one server's state
-as it would be at the start of a session. Nothing is connected to and nothing of the SDK is loaded. Threat: manifests
-are a server's own words, so definitions are checked and held against the pins here as everywhere.
+as it would be at the start of a session, `known_in` as it is in one. Nothing is connected to and nothing of the SDK is
+loaded. Threat: manifests are a server's own words, so definitions are checked and held against the pins here as
+everywhere.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from golem_forge.cli.mcp import NO_SERVER
 from golem_forge.config.home import ForgeHome, forge_home
 from golem_forge.config.mcp.spec import ServerSpec
 from golem_forge.config.program import Program
@@ -22,14 +23,17 @@ from golem_forge.mcp.client.definitions.definition import Listing
 from golem_forge.mcp.client.definitions.manifest import Manifest
 from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
 from golem_forge.mcp.client.definitions.names import Identity, tool_names
-from golem_forge.mcp.client.state import State
+from golem_forge.mcp.client.state import SERVER_NOT_FOUND, State
 from golem_forge.mcp.client.tool import is_offered
 from golem_forge.mcp.client.trust.trust_book import TrustBook, server_diff
+
+if TYPE_CHECKING:
+    from golem_forge.workers.mcp.servers import SessionServers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """One server, as far as it is known while nothing runs."""
+    """One server, as far as it is known."""
 
     spec: ServerSpec
     state: State
@@ -63,7 +67,7 @@ class Place:
             return servers[name]
         close = nearest(name, servers)
         hint = f" (did you mean '{close}'?)" if close else ""
-        raise ForgeError(f"no MCP server '{name}'{hint}. `forge mcp list` shows them.", code=NO_SERVER)
+        raise ForgeError(f"no MCP server '{name}'{hint}. `forge mcp list` shows them.", code=SERVER_NOT_FOUND)
 
     def known(self, name: str) -> Known:
         """Raises ForgeError (`SERVER_NOT_FOUND`)."""
@@ -121,4 +125,21 @@ def names_of(listings: Iterable[Listing | None]) -> Mapping[Identity, str]:
     return tool_names(
         [tool.identity for listing in present for tool in listing.tools]
         + [held.identity for listing in present for held in listing.held]
+    )
+
+
+def known_in(servers: SessionServers, name: str) -> Known:
+    """Of a session that runs: as its pool has it. Raises ForgeError (`SERVER_NOT_FOUND`)."""
+    pool, book = servers.pool, servers.book
+    status = pool.status(name)
+    spec = pool.specs[name]
+    approved = book.approved(spec)
+    return Known(
+        spec=spec,
+        state=status.state,
+        error=status.error,
+        approved=approved,
+        config_diff="" if approved else server_diff(book.approved_before(spec), spec),
+        manifest=pool.manifest(name),
+        listing=pool.listing(name),
     )

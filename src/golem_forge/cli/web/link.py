@@ -1,0 +1,64 @@
+"""Link: puts a link that lets a person in before them, and on a desktop opens it.
+
+Threat: whoever reads the link first is in. A browser is therefore handed a private file that leads there, never the
+link itself: the words a program was started with are public on most machines.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import threading
+from html import escape
+from pathlib import Path
+
+from golem_forge.config.home import ForgeHome
+
+
+class Link:
+    def __init__(self, home: ForgeHome, *, open_browser: bool = True) -> None:
+        self._home = home
+        self._open = open_browser and on_a_desktop()
+        self._files: list[Path] = []
+
+    def show(self, url: str) -> None:
+        print(f"Forge in your browser: {url}", flush=True)
+        if self._open:
+            leading = self._leading_file(url)
+            threading.Thread(target=_open_in_browser, args=(leading.as_uri(),), daemon=True).start()
+
+    def forget(self) -> None:
+        """The links are of no use any more."""
+        for file in self._files:
+            file.unlink(missing_ok=True)
+        self._files.clear()
+
+    def _leading_file(self, url: str) -> Path:
+        self._home.ensure("state")
+        file = self._home.path / "state" / f"open-{secrets.token_hex(8)}.html"
+        there = escape(url, quote=True)
+        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as page:
+            page.write(
+                f'<!doctype html><meta charset="utf-8"><title>Forge</title><meta name="referrer" content="no-referrer">'
+                f'<meta http-equiv="refresh" content="0;url={there}"><a href="{there}">Forge</a>\n'
+            )
+        self._files.append(file)
+        return file
+
+
+def on_a_desktop() -> bool:
+    """Whether a browser would open before the person who typed this, and not on a screen far away."""
+    if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _open_in_browser(address: str) -> None:
+    import webbrowser
+
+    try:
+        webbrowser.open(address)
+    except (webbrowser.Error, OSError):
+        return  # the link was printed

@@ -1,0 +1,175 @@
+"""Rules and approvals: what is allowed and by whom, how a call would be judged, and taking a permission back.
+
+The same facts and the same acts as `/rules`, `forge rules explain` and `forge rules revoke`. What a person wrote by
+hand is pointed to, never rewritten. Explaining runs nothing, asks nobody and records nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field, model_validator
+
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api.operation import Call, Model, Refused, operation
+from golem_forge.ui.web.api.subject import Subject, subject_of
+from golem_forge.ui.web.api.tool_answers import Said
+
+if TYPE_CHECKING:
+    from golem_forge.workers.explaining.bench import Bench, Explained
+
+_LONGEST_ID: Final = 128
+_LONGEST_COMMAND: Final = 65_536
+
+
+class RuleShown(Model):
+    id: str
+    verdict: str
+    what: str
+    kept_in: str
+    """`~/.forge/rules.yaml:3`, or `this session`."""
+    scope: str
+    reason: str
+    origin: str
+    """`builtin`, `user`, `remembered`, `project` or `session`."""
+    hits: int
+    last_used: str | None
+    """ISO time; null: no call met it yet."""
+    inactive: str
+    """Why it does not act; empty if it does."""
+    revocable: bool
+
+
+class ApprovalShown(Model):
+    """What was allowed for the rest of this session: one exact call, or something one worker may do."""
+
+    id: str
+    what: str
+    worker: str
+    """Empty: an exact call."""
+
+
+class RuleList(Model):
+    rules: list[RuleShown]
+    approvals: list[ApprovalShown]
+    notices: list[str]
+    """What a person must know: project rules that are there and do not count."""
+
+
+class Wondered(Model):
+    """Either a tool and its arguments, or the text of a command."""
+
+    tool: str = Field(default="", max_length=500)
+    args: dict[str, Any] = Field(default_factory=dict)
+    command: str = Field(default="", max_length=_LONGEST_COMMAND)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Wondered:
+        if bool(self.tool) == bool(self.command):
+            raise ValueError("give either tool and args, or command")
+        return self
+
+
+class Explanation(Model):
+    tool: str
+    args: dict[str, Any]
+    worker: str
+    mode: str
+    verdict: str | None
+    """null: there is nothing to judge, `error` says why."""
+    then: str = ""
+    """What would become of the call, in a sentence."""
+    effects: list[dict[str, Any]] | None = None
+    """null: the tool does not say what it touches."""
+    segments: list[dict[str, Any]] = Field(default_factory=list)
+    decision: dict[str, Any] | None = None
+    status: str = ""
+    code: str = ""
+    error: str = ""
+    notices: list[str] = Field(default_factory=list)
+
+
+@operation("GET", "/api/sessions/{id}/rules", answer=RuleList, tag="rules")
+async def list_rules(call: Call) -> RuleList:
+    """Every rule with its file, scope and last use, and what was approved for the rest of this session."""
+    from golem_forge.policy.rules.usage import rule_usage
+    from golem_forge.workers.approvals_in_force import approvals_in_force, open_book, rules_in_force
+
+    subject = await subject_of(call)
+    used = await run_in_thread(lambda: rule_usage(subject.home.path))
+    runtime = subject.runtime
+    book = runtime.rules if runtime is not None else await run_in_thread(lambda: open_book(subject.home, subject.root))
+    rules = rules_in_force(book, used)
+    approvals = approvals_in_force(runtime) if runtime is not None else ()
+    return RuleList.model_validate(
+        subject.fit(
+            {
+                "rules": [asdict(each) | {"last_used": each.last_used or None} for each in rules],
+                "approvals": [asdict(each) for each in approvals],
+                "notices": book.notices,
+            }
+        )
+    )
+
+
+@operation(
+    "DELETE",
+    "/api/sessions/{id}/rules/{rule}",
+    answer=Said,
+    tag="rules",
+    refusals={404: "nothing with this id is remembered", 409: "somebody wrote it by hand; says where"},
+)
+async def revoke_rule(call: Call) -> Said:
+    """Takes back a remembered rule, for every session, or an approval of this one. The next such call asks."""
+    from golem_forge.workers.approvals_in_force import UNKNOWN, NotRevoked, open_book, revoke_here, revoke_remembered
+
+    subject, id_ = await subject_of(call), call.path["rule"][:_LONGEST_ID]
+    runtime = subject.runtime
+    try:
+        if runtime is not None:
+            text = revoke_here(runtime, id_)
+            runtime.ui.show_status(type="info", message=text, code="REVOKED")
+        else:
+            text = await run_in_thread(
+                lambda: revoke_remembered(subject.home, open_book(subject.home, subject.root), id_)
+            )
+    except NotRevoked as error:
+        raise Refused(404 if error.code == UNKNOWN else 409, subject.fit(error.message)) from None
+    return Said(text=subject.fit(text))
+
+
+@operation("POST", "/api/sessions/{id}/rules/explain", body=Wondered, answer=Explanation, tag="rules")
+async def explain_call(call: Call) -> Explanation:
+    """How a call would be judged now: what it touches, everybody who has a say, and who decides. Nothing is run."""
+    subject = await subject_of(call)
+    asked: Wondered = call.body
+    if subject.runtime is not None:
+        from golem_forge.workers.explaining.bench import bench_in
+
+        await subject.look_at_tools()
+        told = await _told(bench_in(subject.runtime), asked)
+    else:
+        told = await run_in_thread(lambda: asyncio.run(_told_of(subject, asked)))
+    told["args"] = subject.redactor.value(told["args"])
+    return Explanation.model_validate(subject.fit(told))
+
+
+async def _told_of(subject: Subject, asked: Wondered) -> dict[str, Any]:
+    from golem_forge.workers.explaining.bench import open_bench
+
+    bench = open_bench(subject.home, subject.root)
+    try:
+        return await _told(bench, asked)
+    finally:
+        bench.close()
+
+
+async def _told(bench: Bench, asked: Wondered) -> dict[str, Any]:
+    from golem_forge.workers.explaining.told import as_json
+
+    explained: Explained = (
+        await bench.command(asked.command) if asked.command else await bench.tool_call(asked.tool, asked.args)
+    )
+    return as_json(explained, bench)

@@ -1,0 +1,28 @@
+"""What is said when the extra `web` is not installed: a session without a page goes without it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from golem_forge.core.errors import ForgeError
+
+INSTALL: Final = "pip install 'golem-forge[web]'"
+_PACKAGES: Final = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "websockets": "websockets",
+    "nh3": "nh3",
+    "markdown_it": "markdown-it-py",
+    "pygments": "pygments",
+}
+"""By the name they are imported under."""
+
+
+def need_web() -> None:
+    """Before any of them is imported for the first time. Raises the ForgeError that says how to get what is absent."""
+    from importlib.util import find_spec
+
+    absent = [package for module, package in _PACKAGES.items() if find_spec(module) is None]
+    if absent:
+        what = "the package" if len(absent) == 1 else "the packages"
+        raise ForgeError(f"The browser needs {what} {', '.join(absent)}: {INSTALL}", code="WEB_MISSING")

@@ -1,0 +1,111 @@
+/* What may count as an answer: a press that was meant for this button and no other.
+
+   Threat: a card appears, or is pushed, under a click or a key that was meant for something else. So for 400 ms
+   after a card has appeared, changed or closed, or after something else moved its answers, presses answer nothing; a
+   key that was already down, and one that repeats because it is held, never do. A screen reader's press has no key
+   and counts like a click. */
+
+const SETTLE_MS = 400;
+const LOOK_MS = 100;
+const NEAR_PX = 2;
+
+let movedAt = -Infinity;
+/** Those that show whether presses count. @type {Set<(ready: boolean) => void>} */
+const watching = new Set();
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
+
+const tell = (/** @type {boolean} */ ready) => watching.forEach((show) => show(ready));
+
+/** Something moved: nothing is an answer for a moment. */
+export const moved = () => {
+  movedAt = performance.now();
+  clearTimeout(timer);
+  timer = setTimeout(() => tell(true), SETTLE_MS);
+  tell(false);
+};
+
+export const isSettled = () => performance.now() - movedAt >= SETTLE_MS;
+
+/** A node that comes into view has just appeared, also when its page was left and is shown again. */
+const sizes = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    const seen = contentRect.height > 0;
+    if (seen && !shown.has(target)) moved();
+    if (seen) shown.add(target);
+    else shown.delete(target);
+  }
+});
+/** @type {WeakSet<Element>} */
+const shown = new WeakSet();
+document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && moved());
+
+/** @typedef {{screen: number[], content: number[]}} Place on the screen, and in what it scrolls with */
+/** Where the answers of each card stood when they were last looked at. @type {Map<Element, Place | null>} */
+const stood = new Map();
+let looking = 0;
+
+/** @param {Element} node @returns {Place | null} */
+const placeOf = (node) => {
+  const { left, top, height } = node.getBoundingClientRect();
+  if (!height) return null;
+  let [across, down] = [left, top];
+  for (let above = node.parentElement; above; above = above.parentElement) {
+    across += above.scrollLeft;
+    down += above.scrollTop;
+  }
+  return { screen: [left, top], content: [across, down] };
+};
+
+/** @param {number[]} one @param {number[]} other */
+const differ = (one, other) => one.some((value, at) => Math.abs(value - other[at]) > NEAR_PX);
+
+/** Who scrolls moves a card on the screen only; what stays on the screen while all around it grows has not moved. */
+const look = () => {
+  for (const [node, before] of stood) {
+    const now = placeOf(node);
+    stood.set(node, now);
+    if (before && now && differ(before.screen, now.screen) && differ(before.content, now.content)) moved();
+  }
+};
+
+/**
+ * @param {Element} node @param {Element} answers where its buttons stand @param {(ready: boolean) => void} show
+ * @returns {() => void} ends it
+ */
+export const guarded = (node, answers, show) => {
+  watching.add(show);
+  sizes.observe(node);
+  stood.set(answers, null);
+  looking ||= window.setInterval(look, LOOK_MS);
+  show(false);
+  return () => {
+    watching.delete(show);
+    sizes.unobserve(node);
+    stood.delete(answers);
+    if (stood.size) return;
+    clearInterval(looking);
+    looking = 0;
+  };
+};
+
+/** Calls `act` for the presses that count. @param {HTMLElement} button @param {() => void} act */
+export const onPress = (button, act) => {
+  /** The key that went down on this very button. */
+  let down = "";
+  button.addEventListener("keydown", (event) => {
+    if (event.repeat) event.preventDefault();
+    else down = event.key;
+  });
+  button.addEventListener("keyup", (event) => {
+    if (event.key === " " && down !== " ") event.preventDefault();
+    down = "";
+  });
+  button.addEventListener("blur", () => {
+    down = "";
+  });
+  button.addEventListener("click", () => {
+    look();
+    if (isSettled() && button.getAttribute("aria-disabled") !== "true") act();
+  });
+};

@@ -1,0 +1,159 @@
+/* The conversation: the feed of items, a bar for questions out of sight, the way back to the end, and the composer. */
+
+import { h, replace, say } from "../dom.js";
+import { icon } from "../icons.js";
+import { questionKey } from "../folding/questions.js";
+import { Composer } from "./composer.js";
+import { Feed } from "./feed.js";
+import { itemView } from "./item_view.js";
+
+const PAGE = 200;
+
+export class Chat {
+  #ctx;
+  #problem = "";
+  #due = 0;
+
+  /** @param {any} ctx @param {import("../socket.js").Link} link */
+  constructor(ctx, link) {
+    this.#ctx = ctx;
+    this.list = h("ol", { class: "items", role: "list" });
+    this.more = h(
+      "button",
+      { class: "earlier", type: "button", hidden: true, on: { click: () => this.feed.loadEarlier() } },
+      "Show earlier events",
+    );
+    this.empty = h("div", { class: "empty", hidden: true });
+    this.scroller = h(
+      "div",
+      { class: "scroller", tabindex: "0", role: "region", "aria-label": "Conversation" },
+      this.more,
+      this.empty,
+      this.list,
+    );
+    this.latest = h(
+      "button",
+      { class: "latest", type: "button", hidden: true, on: { click: () => this.feed.toEnd() } },
+      icon("down"),
+      h("span", null, "Latest"),
+    );
+    this.waiting = h("div", { class: "out-of-sight", hidden: true });
+    this.composer = new Composer(ctx, link);
+    this.node = h(
+      "div",
+      { class: "chat" },
+      h("h2", { class: "unseen" }, "Conversation"),
+      this.scroller,
+      h("div", { class: "dock" }, this.latest, this.waiting, this.composer.node),
+    );
+    this.feed = new Feed(this.scroller, this.list, ctx.store, {
+      view: (item) => itemView(item, ctx),
+      level: ctx.level,
+      earlier: () => this.#earlier(),
+      moved: (atEnd) => this.#moved(atEnd),
+    });
+    this.forget = [
+      ctx.store.subscribe((/** @type {any} */ change) => this.#changed(change)),
+      ctx.settings.onLevel(() => this.feed.refilter()),
+    ];
+  }
+
+  shown() {
+    this.feed.schedule();
+    this.composer.shown();
+  }
+
+  hidden() {
+    this.composer.hidden();
+  }
+
+  /** @param {string} state */
+  linkChanged(state) {
+    this.composer.linkChanged(state);
+  }
+
+  close() {
+    for (const forget of this.forget) forget();
+    this.feed.close();
+    this.composer.close();
+  }
+
+  /** Goes to a card and gives it the focus: only ever because somebody asked for it. @param {string} requestId */
+  toQuestion(requestId) {
+    const view = this.feed.show(questionKey(requestId));
+    if (!view) return;
+    view.node.classList.add("pointed");
+    setTimeout(() => view.node.classList.remove("pointed"), 1200);
+    if (view.focus) view.focus();
+    else view.node.querySelector("button")?.focus();
+  }
+
+  /** @param {any} change */
+  #changed(change) {
+    this.feed.changed(change);
+    this.composer.changed(change);
+    if (this.#due || change.what === "standing") return;
+    this.#due = requestAnimationFrame(() => {
+      this.#due = 0;
+      this.#drawAround();
+    });
+  }
+
+  /** @param {boolean} atEnd */
+  #moved(atEnd) {
+    this.latest.hidden = atEnd;
+    this.#drawAround();
+  }
+
+  #drawAround() {
+    const { store } = this.#ctx;
+    this.more.hidden = !this.feed.hasEarlier;
+    say(this.more, this.#problem || "Show earlier events");
+    this.empty.hidden = store.items.size > 0 || !store.caughtUp;
+    if (!this.empty.hidden && !this.empty.hasChildNodes())
+      replace(
+        this.empty,
+        h("p", { class: "greeting" }, "Nothing has been said yet."),
+        h("p", { class: "dim" }, "Ask for something, or type / for commands and tools."),
+      );
+    this.#drawWaiting();
+  }
+
+  /** A question that is not on the screen is pointed at, never scrolled to. */
+  #drawWaiting() {
+    const open = this.#ctx.store.openQuestions();
+    const unseen = open.filter((/** @type {any} */ one) => !this.feed.isInView(questionKey(one.requestId)));
+    const oldest = this.#ctx.session.answerable ? unseen[0] : undefined;
+    const asks = oldest?.shown.event.data;
+    const words = !oldest ? "" : oldest.kind === "approval" ? `Approval needed: ${asks.tool}` : `${asks.source} asks`;
+    const facts = `${words}\n${oldest?.requestId}\n${open.length}`;
+    this.waiting.hidden = !oldest;
+    if (this.waiting.dataset.facts === facts) return;
+    this.waiting.dataset.facts = facts;
+    if (!oldest) return;
+    const go = h(
+      "button",
+      { type: "button", class: "primary", on: { click: () => this.toQuestion(oldest.requestId) } },
+      "Go to it",
+    );
+    replace(
+      this.waiting,
+      h("p", null, words, open.length > 1 ? h("span", { class: "dim" }, ` and ${open.length - 1} more`) : null),
+      go,
+    );
+  }
+
+  async #earlier() {
+    const { store, api, session } = this.#ctx;
+    try {
+      const page = await api.get(
+        `${api.path`/api/sessions/${session.id}/events`}?before=${store.firstSeq}&limit=${PAGE}`,
+      );
+      store.takeEarlier(page.events ?? [], page.more === true && page.events?.length > 0);
+      this.#problem = "";
+    } catch (failure) {
+      this.#problem = `${/** @type {any} */ (failure).problem} Try again.`;
+    }
+    this.#drawAround();
+  }
+}

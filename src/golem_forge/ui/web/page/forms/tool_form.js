@@ -1,0 +1,125 @@
+/* A tool as a form: a person fills it in and runs it; the call takes the same path as any other and may ask for
+   approval.
+
+   What is wrong with the arguments stands at its field; how the call went stands below the form, and in the
+   conversation. `args` are values to start from ("run again with changes"). Threat: one wish runs a tool twice. A
+   second press of the same double click, and Enter that is held down, run nothing. */
+
+import { h, replace } from "../dom.js";
+import { oneLine } from "../cards/plain.js";
+import { resultNode, resultWords } from "../cards/results.js";
+import { formFor } from "./form.js";
+
+const SAME_PRESS_MS = 500;
+
+/** The errors in the words of a result, by field. @param {any[]} fields @param {string} error */
+const errorsOf = (fields, error) => {
+  /** @type {Record<string, string>} */
+  const found = {};
+  for (const line of error.split(/\n|; /)) {
+    const at = /^\s*([^\s:]+): (.*)$/s.exec(line);
+    const name = at ? at[1].split(/[.[]/, 1)[0] : "";
+    if (at && fields.some((field) => field.name === name)) found[at[1]] = at[2];
+  }
+  return Object.keys(found).length ? found : { "": error };
+};
+
+/**
+ * @param {any} tool `{name, label, description, fields}` @param {any} ctx @param {Record<string, any>} [args]
+ * @returns {HTMLElement}
+ */
+export const toolForm = (tool, ctx, args = {}) => {
+  const fields = tool.fields ?? [];
+  const form = formFor(fields, args);
+  const said = h("div", { class: "tool-form-said", "aria-live": "polite" });
+  const run = h("button", { type: "submit", class: "primary" }, `Run ${oneLine(tool.label || tool.name)}`);
+  let forget = () => {};
+  let sending = false;
+  let sentAt = -Infinity;
+
+  /** Follows the call that this form made, until its result. */
+  const follow = () => {
+    forget();
+    const before = new Set(ctx.store.items.keys());
+    /** @type {string | null} */
+    let key = null;
+    const stop = ctx.store.subscribe((/** @type {any} */ change) => {
+      if (change.what !== "item") return;
+      const item = ctx.store.items.get(change.key);
+      if (item?.kind !== "call") return;
+      if (!key && !before.has(change.key) && item.name === tool.name && item.caller === "human") key = change.key;
+      if (change.key === key && item.result) ended(item);
+    });
+    const ended = (/** @type {any} */ item) => {
+      forget();
+      show(item.result);
+    };
+    forget = () => {
+      stop();
+      forget = () => {};
+    };
+  };
+  const show = (/** @type {any} */ shown) => {
+    const { status, error } = shown.event.data;
+    if (status === "input_invalid") {
+      replace(said);
+      form.showErrors(errorsOf(fields, String(error ?? "These arguments do not fit.")));
+      form.firstError()?.focus?.();
+      return;
+    }
+    const ok = status === "success";
+    replace(
+      said,
+      h(
+        "p",
+        { class: ok ? "said-ok" : "problem" },
+        `${ok ? "✓" : "✗"} ${resultWords(shown) || (ok ? "done" : status)}`,
+      ),
+      resultNode(shown, ctx),
+    );
+  };
+  const send = async () => {
+    if (sending || performance.now() - sentAt < SAME_PRESS_MS) return;
+    const values = form.values();
+    if (!values) return;
+    sending = true;
+    sentAt = performance.now();
+    run.setAttribute("aria-disabled", "true");
+    replace(said, h("p", { class: "dim" }, "Running… it may ask for approval."));
+    follow();
+    const answer = await ctx
+      .act("manualToolInvoke", { toolName: tool.name, args: values })
+      .catch((/** @type {any} */ error) => ({ ok: false, problem: error?.problem ?? "It could not be sent." }));
+    sending = false;
+    sentAt = performance.now();
+    run.removeAttribute("aria-disabled");
+    if (answer.ok) return form.forget();
+    forget();
+    replace(said);
+    form.showErrors(
+      Object.keys(answer.fields ?? {}).length ? answer.fields : { "": answer.problem || "It could not be sent." },
+    );
+  };
+  return h(
+    "form",
+    {
+      class: "tool-form",
+      novalidate: true,
+      autocomplete: "off",
+      on: {
+        submit: (/** @type {Event} */ event) => {
+          event.preventDefault();
+          send();
+        },
+        keydown: (/** @type {KeyboardEvent} */ event) => {
+          if (event.key === "Enter" && event.repeat && !(event.target instanceof HTMLTextAreaElement))
+            event.preventDefault();
+        },
+      },
+    },
+    tool.description ? h("p", { class: "tool-form-words" }, tool.description) : null,
+    form.node,
+    h("div", { class: "buttons" }, run),
+    said,
+  );
+};

@@ -1,0 +1,142 @@
+/* The stream of one session: connects, resumes behind the last event it has, and carries actions to the server.
+
+   While the server is away it tries again, 0.25 s to 5 s apart. What is done meanwhile waits in the outbox
+   (outbox.js) and goes out when the past is folded. Frames are told to `on.frame`, the connection's state to
+   `on.link`. */
+
+import { Outbox } from "./outbox.js";
+
+/** @typedef {"connecting" | "here" | "away" | "over"} LinkState */
+
+const FIRST_WAIT_MS = 250;
+const LONGEST_WAIT_MS = 5000;
+const PING_MS = 20_000;
+const CONNECT_WITHIN_MS = 10_000;
+
+export class Link {
+  /** @type {WebSocket | null} */
+  #socket = null;
+  #tries = 0;
+  #timer = 0;
+  #ping = 0;
+  #closed = false;
+  #state = /** @type {LinkState} */ ("connecting");
+
+  /**
+   * @param {string} session
+   * @param {import("./store.js").SessionStore} store
+   * @param {{frame: (frame: any) => void, link: (state: LinkState, before: LinkState) => void,
+   *   refused: () => Promise<boolean>}} on
+   *   `refused` is asked when connecting failed: true if trying again is of no use (signed out, no such session)
+   */
+  constructor(session, store, on) {
+    this.session = session;
+    this.store = store;
+    this.on = on;
+    this.outbox = new Outbox(store, (frame) => this.#send(frame));
+    this.wake = () => this.#wake();
+    window.addEventListener("online", this.wake);
+    document.addEventListener("visibilitychange", this.wake);
+    this.#connect();
+  }
+
+  get state() {
+    return this.#state;
+  }
+
+  /** @param {string} type @param {Record<string, any>} data @returns {Promise<{ok: boolean, problem?: string}>} */
+  act(type, data) {
+    return this.outbox.put(type, data);
+  }
+
+  close() {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    clearInterval(this.#ping);
+    window.removeEventListener("online", this.wake);
+    document.removeEventListener("visibilitychange", this.wake);
+    this.#socket?.close(1000);
+    this.outbox.drop();
+  }
+
+  #connect() {
+    const { store } = this;
+    const after = store.seq ? `?after=${store.seq}` : "";
+    const scheme = location.protocol === "https:" ? "wss" : "ws";
+    const where = `${scheme}://${location.host}/api/sessions/${encodeURIComponent(this.session)}/stream${after}`;
+    const socket = (this.#socket = new WebSocket(where));
+    let opened = false;
+    this.#timer = window.setTimeout(() => socket.close(), CONNECT_WITHIN_MS);
+    socket.onmessage = (message) => {
+      const frame = parsed(message.data);
+      if (!frame || this.#socket !== socket) return;
+      if (frame.kind === "hello") {
+        opened = true;
+        clearTimeout(this.#timer);
+      } else if (frame.kind === "answer") this.outbox.answered(frame);
+      this.on.frame(frame);
+      if (frame.kind === "caught_up") this.#arrived();
+    };
+    socket.onclose = () => {
+      clearTimeout(this.#timer);
+      if (this.#socket !== socket || this.#closed) return;
+      this.#socket = null;
+      this.#left(opened);
+    };
+  }
+
+  #arrived() {
+    this.#tries = 0;
+    this.#say("here");
+    clearInterval(this.#ping);
+    this.#ping = window.setInterval(() => this.#send({ type: "ping" }), PING_MS);
+    this.outbox.arrived();
+  }
+
+  /** @param {boolean} opened whether the server had spoken */
+  async #left(opened) {
+    clearInterval(this.#ping);
+    this.outbox.left();
+    this.#say("away");
+    if (!opened && (await this.on.refused())) {
+      this.#say("over");
+      return;
+    }
+    if (this.#closed) return;
+    const longest = Math.min(FIRST_WAIT_MS * 2 ** this.#tries++, LONGEST_WAIT_MS);
+    // Jitter: pages that lost the same server do not all come back at the same moment.
+    this.#timer = window.setTimeout(() => this.#connect(), longest * (0.5 + Math.random() / 2));
+  }
+
+  /** The machine is back, or the person looks: no reason to wait longer. */
+  #wake() {
+    if (this.#closed || this.#socket || this.#state !== "away" || document.hidden) return;
+    clearTimeout(this.#timer);
+    this.#tries = 0;
+    this.#connect();
+  }
+
+  /** @param {any} frame @returns {boolean} whether it went out */
+  #send(frame) {
+    if (this.#socket?.readyState !== WebSocket.OPEN) return false;
+    this.#socket.send(JSON.stringify(frame));
+    return true;
+  }
+
+  /** @param {LinkState} state */
+  #say(state) {
+    const before = this.#state;
+    if (state === before) return;
+    this.#state = state;
+    this.on.link(state, before);
+  }
+}
+
+/** @param {unknown} said */
+const parsed = (said) => {
+  try {
+    return typeof said === "string" ? JSON.parse(said) : null;
+  } catch {
+    return null;
+  }
+};

@@ -1,0 +1,87 @@
+"""WebServer: the page, listening in this process's own loop. Signals, logs and the terminal stay the session's own.
+
+Raises ForgeError for an address that cannot or may not be had. `stop` says goodbye to every page and is over within a
+second, whatever the pages do; nothing of it is left in the loop then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.listening import bound
+from golem_forge.ui.web.app import make_app
+from golem_forge.ui.web.listening import Reach, check_reach
+from golem_forge.ui.web.login import Login
+from golem_forge.ui.web.missing import need_web
+
+if TYPE_CHECKING:
+    import socket
+
+    from golem_forge.ui.web.door import Door
+    from golem_forge.ui.web.house import House
+    from golem_forge.ui.web.running import QuietServer
+
+_BYE_SECONDS: Final = 0.3
+_STOPPING: Final = "The session that serves this page ended."
+
+
+class WebServer:
+    def __init__(self, house: House, reach: Reach, login: Login) -> None:
+        self._house = house
+        self._reach = reach
+        self._login = login
+        self._holding = contextlib.ExitStack()
+        self._door: Door | None = None
+        self._server: QuietServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._port = 0
+
+    @property
+    def address(self) -> str:
+        return self._reach.address(self._port)
+
+    @property
+    def url(self) -> str:
+        """Lets whoever opens it in, once. In the fragment, which browsers keep to themselves."""
+        return f"{self.address}#code={self._login.new_code()}"
+
+    async def start(self) -> None:
+        """Listening when it returns."""
+        need_web()
+        check_reach(self._reach)
+        try:
+            listener = self._holding.enter_context(bound(self._reach.host, self._reach.port))
+        except ForgeError as error:
+            raise ForgeError(
+                f"{error.message}; `ui.web.port` or `forge web --port` names another port, without it any is taken",
+                code=error.code,
+            ) from None
+        try:
+            await self._serve(listener)
+        except BaseException:
+            self._holding.close()
+            raise
+
+    async def _serve(self, listener: socket.socket) -> None:
+        from golem_forge.ui.web.running import QuietServer, quiet_config
+
+        self._port = listener.getsockname()[1]
+        self._door = make_app(self._house, login=self._login, hosts=self._reach.hosts(self._port))
+        self._server = QuietServer(quiet_config(self._door))
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
+        await self._server.listening.wait()
+
+    async def stop(self) -> None:
+        """Safe to call twice."""
+        server, self._server = self._server, None
+        if server is None or self._door is None or self._serving is None:
+            return
+        await self._door.sockets.end_all(_STOPPING, _BYE_SECONDS)
+        server.stop()
+        await asyncio.wait({self._serving})  # both of its waits have a limit
+        self._holding.close()

@@ -1,0 +1,1 @@
+"""Sessions as pages watch them: their events now and before, over one socket."""

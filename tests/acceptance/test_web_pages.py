@@ -1,0 +1,267 @@
+"""The pages beside the conversation: tools, sessions, replay, settings; each for everybody. ui.md §10, cases 34–36."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from tests.ui.web.bench import NARROW, PHONE, browsing, until
+from tests.ui.web.person import DENY, Person
+from tests.ui.web.stage import WORKSPACE, calls
+
+from golem_forge import ToolContext, tool
+from golem_forge.workers.worker import Worker
+
+pytestmark = [browsing, pytest.mark.timeout(120)]
+
+AREAS = {
+    "Tools": "Push to Remote",
+    "Sessions": re.compile("^(runs here|live)", re.I),
+    "Settings": re.compile("No rule yet|Built in"),
+    "Chat": "write_file",
+}
+ZOOMED = (640, 400)
+"""A window of 1280 × 800 at 200 %."""
+WRITE = ("write_file", {"path": "/workspace/a.txt", "content": "one\n"})
+PLAN = [{"step": "First", "status": "completed"}, {"step": "Second", "status": "in_progress"}]
+
+
+@tool(mode="manual", label="Push to Remote", category="Git")
+def git_push(
+    branch: Annotated[str, "Target branch"],
+    remote: Literal["origin", "upstream"] = "origin",
+    tags: list[str] | None = None,
+    force: bool = False,
+    *,
+    ctx: ToolContext,
+) -> str:
+    """Push commits to a remote repository."""
+    return f"pushed {branch} to {remote}"
+
+
+WORKER = Worker(name="main", toolsets={"filesystem": {}, "plan": {}}, sandbox=WORKSPACE)
+
+
+async def lived(staged: Any, *more: Any) -> Any:
+    """A session in which something happened."""
+    turns = [
+        calls(("update_plan", {"plan": PLAN}), ("list_files", {"path": "/workspace"}), say="I **look**.", think="Hm."),
+        calls(WRITE),
+        "Written.",
+        *more,
+    ]
+    return await staged(turns, tools=[git_push], worker=WORKER)
+
+
+async def test_nobody_is_shut_out(staged: Any, windows: Any) -> None:
+    """Case 36: axe on every page, light and dark; at 320 px and at 200 % nothing has to be scrolled sideways."""
+    stage = await lived(staged)
+    first = await windows()
+    me = Person(first)
+    await me.enter(stage.link())
+    await me.say("go")
+    await me.sees_card("a.txt")
+    found: dict[str, list[str]] = {}
+    wide: list[str] = []
+    for theme in ("light", "dark"):
+        window = first if theme == "light" else await windows(dark=True)
+        person = Person(window)
+        if theme == "dark":
+            await person.enter(stage.link())
+            await person.sees_card("a.txt")
+        found[f"{theme} card"] = await window.accessible()
+        await window.picture(f"card-{theme}")
+        await person.edit()
+        found[f"{theme} form"] = await window.accessible()
+        for area, says in AREAS.items():
+            await person.go_to(area)
+            await window.sees(says)
+            found[f"{theme} {area}"] = await window.accessible()
+            await window.picture(f"{area.lower()}-{theme}")
+    narrow = await windows(size=NARROW)
+    small = Person(narrow)
+    await small.enter(stage.link())
+    await small.sees_card("a.txt")
+    for area, says in AREAS.items():
+        await small.go_to(area)
+        await narrow.sees(says)
+        await narrow.picture(f"narrow-{area.lower()}")
+        found[f"320 px {area}"] = await narrow.accessible()
+        for size in (NARROW, ZOOMED):
+            await narrow.page.set_viewport_size({"width": size[0], "height": size[1]})
+            wide += [f"{area} at {size}"] if await narrow.overflows() else []
+        await narrow.page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
+    await small.answer()
+    await first.sees("Written.")
+    phone = await windows(size=PHONE, dark=True, device_scale_factor=2)
+    await Person(phone).enter(stage.link())
+    await phone.sees("Written.")
+    await phone.picture("phone-chat")
+    found["done"] = await first.accessible()
+    await first.picture("chat-light")
+    stranger = await windows()
+    stranger.expects("401")
+    await stranger.open(stage.address)
+    await stranger.sees("/web")
+    found["not signed in"] = await stranger.accessible()
+    assert {page: said for page, said in found.items() if said} == {}
+    assert wide == []
+
+
+async def test_a_rule_removed_and_an_approval_revoked_ask_again(staged: Any, windows: Any) -> None:
+    """Case 35."""
+    stage = await staged(
+        [calls(WRITE), "1.", calls(WRITE), "2.", calls(WRITE), "3.", calls(WRITE), "4.", calls(WRITE), "5."]
+    )
+    window = await windows()
+    me = Person(window)
+    await me.enter(stage.link())
+    for words, kept in (("always", "rule"), ("session", "approval")):
+        await me.say(f"write and remember {words}")
+        card = await me.sees_card("a.txt")
+        await me.answer(re.compile(rf"\b{words}\b", re.I))
+        await until(lambda: stage.seen("approvalResolved"), "answered")
+        asked = len(stage.seen("approvalRequired"))
+        await me.say("again")
+        await until(lambda: len(stage.results()) % 2 == 0, "it ran again")
+        assert len(stage.seen("approvalRequired")) == asked, "nobody was asked"
+        await me.go_to("Settings")
+        await window.sees(re.compile("a.txt"))
+        await window.picture(f"settings-{kept}")
+        remove = me.page.get_by_role("main").get_by_role("button", name=re.compile("^(Remove|Revoke)", re.I))
+        await remove.first.click()
+        confirm = me.page.get_by_role("dialog").get_by_role("button", name=re.compile("Remove|Revoke", re.I))
+        if await confirm.count():
+            await confirm.first.click()
+        await until(lambda button=remove: _none(button), "it is gone from the list")
+        await me.go_to("Chat")
+    await me.say("once more")
+    card = await me.sees_card("a.txt")
+    assert await card.is_visible()
+    await me.answer(DENY)
+
+
+async def _none(locator: Any) -> bool:
+    return await locator.count() == 0
+
+
+async def test_a_replay_does_nothing(staged: Any, windows: Any) -> None:
+    """Case 34: the same cards in order; no new row in the journal, no call."""
+    stage = await lived(staged, "And more.")
+    window = await windows()
+    me = Person(window)
+    await me.enter(stage.link())
+    await me.say("go")
+    await me.sees_card("a.txt")
+    await me.answer()
+    await window.sees("Written.")
+    journal = stage.runtime.home.path / "sessions" / f"{stage.runtime.session_id}.jsonl"
+    stage.runtime.journal.flush()
+    before, events = journal.read_bytes(), len(stage.events)
+    await me.page.goto(f"{stage.address}/#/s/{stage.runtime.session_id}/replay")
+    await window.sees(re.compile("speed", re.I))
+    await window.picture("replay")
+    assert await window.accessible() == []
+    fastest = me.page.get_by_label(re.compile("speed", re.I)).first
+    if await fastest.evaluate("node => node.tagName") == "SELECT":
+        await fastest.select_option(index=-1 % await fastest.locator("option").count())
+    play = me.button(re.compile("^Play", re.I))
+    if await play.count():
+        await play.click()
+    await window.sees("Written.")
+    text = await me.page.get_by_role("main").inner_text()
+    order = [text.find(word) for word in ("list_files", "write_file", "Written.")]
+    assert -1 not in order and order == sorted(order), order
+    assert await me.button(DENY).filter(visible=True).count() == 0
+    stage.runtime.journal.flush()
+    assert journal.read_bytes() == before and len(stage.events) == events
+    assert all("/actions" not in url for url in window.asked)
+
+
+FRONT = "name: main\nmode: chat\ntoolsets: {filesystem: }\nsandbox: {zones: [{name: workspace}]}"
+TURNS = {"turns": [{"say": "First answer."}, {"calls": [{"tool": WRITE[0], "args": WRITE[1]}]}, {"say": "Written."}]}
+
+
+async def test_forge_web_runs_its_own_sessions_and_shows_others(desk: Callable[..., Any], windows: Any) -> None:
+    """The real command: start, talk, approve, end, resume; a session of another process is only to be looked at."""
+    place = desk(
+        {
+            "forge.yaml": "model: scripted:s.yaml\n",
+            "main.worker": f"---\n{FRONT}\n---\nWrite.\n",
+            "s.yaml": json.dumps(TURNS),
+        }
+    )
+    link = await printed_link(place, "web")
+    window = await windows()
+    me = Person(window)
+    await window.open(link)
+    await window.sees(re.compile("session", re.I))
+    assert await window.accessible() == []
+    await window.picture("sessions-empty")
+    first = me.page.get_by_label(re.compile("first message|message", re.I)).first
+    if not await first.count() or not await first.is_visible():
+        await me.button(re.compile("^New session", re.I)).first.click()
+    await first.fill("hello")
+    await window.picture("new-session")
+    await me.button(re.compile("^Start", re.I)).first.click()
+    await window.sees("First answer.")
+    await me.say("write it")
+    await me.sees_card("a.txt")
+    await me.answer()
+    await window.sees("Written.")
+    assert (place.root / "a.txt").read_text() == "one\n"
+
+    elsewhere = await printed_link(place, "run", "--ui", "web")
+    other = Person(await windows())
+    await other.enter(elsewhere)
+    await other.say("elsewhere")
+    await other.window.sees("First answer.")
+    await me.go_to("Sessions")
+    await window.sees(re.compile("elsewhere", re.I))
+    await window.picture("sessions")
+    await (
+        me.page.get_by_role("link", name=re.compile("elsewhere"))
+        .or_(me.page.get_by_role("row", name=re.compile("elsewhere")).get_by_role("link"))
+        .first.click()
+    )
+    await window.sees("First answer.")
+    await window.sees(re.compile("read-only|runs elsewhere|another process", re.I))
+    await other.say("now write")
+    await other.sees_card("a.txt")
+    await window.sees(re.compile("write_file"))
+    assert await me.button(DENY).filter(visible=True).count() == 0 or await me.button(DENY).first.is_disabled()
+    await other.answer(DENY)
+    await window.sees("Written.")
+    said = (place.root.parent / "forge-web.log").read_text()
+    assert re.findall(r"#code=(\S+)", said) == [link.partition("code=")[2]], (
+        "the code is printed once, and logged nowhere"
+    )
+
+
+async def printed_link(place: Any, *words: str) -> str:
+    """Starts the command, which goes on, and reads its link."""
+    import os
+    import subprocess
+    import sys
+
+    forge = str(Path(sys.executable).parent / "forge")
+    log = place.root.parent / f"forge-{words[0]}.log"
+    place.know_walls()
+    environ = place.environ | {"BROWSER": "true", "PYTHONUNBUFFERED": "1"}
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [forge, *words], cwd=place.root, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, text=True
+        )
+    place.started.append(process)
+
+    def found() -> str:
+        assert process.poll() is None, log.read_text()
+        link = re.search(r"http://\S+#code=\S+", log.read_text())
+        return link.group(0) if link else ""
+
+    assert os.path.exists(log)
+    return str(await until(found, f"forge {' '.join(words)} printed a link", within=30))

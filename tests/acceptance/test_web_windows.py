@@ -1,0 +1,249 @@
+"""Several places to answer from, and connections that come and go: one execution, nothing lost, nothing twice.
+
+ui.md §4 and §10, cases 4, 6, 31, 32; the session of `--ui terminal,web` on a real terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.ui.web.bench import browsing, until
+from tests.ui.web.person import APPROVE, DENY, Person
+from tests.ui.web.stage import calls
+
+from golem_forge import tool
+from golem_forge.workers.models.scripted import Turn
+
+pytestmark = [browsing, pytest.mark.timeout(120)]
+
+
+AWAY = re.compile("The server is away")
+
+
+class Counting(list[str]):
+    """A tool that asks, and what it really did."""
+
+    def tool(self) -> Any:
+        @tool(needs_approval=True)
+        def deploy(where: str) -> str:
+            """Deploys."""
+            self.append(where)
+            return f"deployed to {where}"
+
+        return deploy
+
+
+async def test_a_reload_in_the_middle_of_an_approval(staged: Any, windows: Any) -> None:
+    """Cases 6 and 31: the same cards, in the same order; the answer works; one execution."""
+    did = Counting()
+    turns = [calls(("deploy", {"where": "one"}), ("deploy", {"where": "two"}), say="Both, please."), "Done."]
+    stage = await staged(turns, tools=[did.tool()])
+    window = await windows()
+    me = Person(window)
+    await me.enter(stage.link())
+    await me.say("deploy")
+    await until(lambda: len(stage.seen("approvalRequired")) == 2, "both are asked")
+    await window.sees(re.compile('"?two"?'))
+    await me.box.fill("a draft")
+    before = await me.page.get_by_role("main").inner_text()
+    await window.page.reload()
+    await me.sees_card()
+    await until(lambda: me.button(DENY).count(), "cards are back")
+    await until(lambda: _same(me, before), "the same as before")
+    assert await me.box.input_value() == "a draft"
+    assert await me.button(DENY).count() == 2
+    texts = await me.cards().all_inner_texts()
+    assert texts[0].find("one") >= 0 and texts[-1].find("two") >= 0
+    late = await windows(beside=window)
+    other = Person(late)
+    await late.open(stage.address)
+    await other.sees_card()
+    assert await other.button(DENY).count() == 2
+    await me.answer()
+    await until(lambda: len(did) == 1, "one ran")
+    await me.answer()
+    await window.sees("Done.")
+    await late.sees("Done.")
+    assert sorted(did) == ["one", "two"]
+    assert [event.wire["by"] for event in stage.seen("approvalResolved")] == ["browser", "browser"]
+
+
+async def _same(me: Person, before: str) -> bool:
+    return _still(await me.page.get_by_role("main").inner_text()) == _still(before)
+
+
+def _still(text: str) -> str:
+    """Without what moves: clocks."""
+    return re.sub(r"\d+(\.\d+)?\s*(ms|s|min)\b|just now|\d\d:\d\d(:\d\d)?", "", text)
+
+
+async def test_two_windows_answer_the_same_card(staged: Any, windows: Any) -> None:
+    """Case 32: one execution, and the other window shows who answered."""
+    did = Counting()
+    turns: list[Any] = []
+    for where in ("one", "two"):
+        turns += [calls(("deploy", {"where": where}))]
+    stage = await staged([*turns, "Done."], tools=[did.tool()])
+    first = Person(await windows())
+    await first.enter(stage.link())
+    second = Person(await windows())
+    await second.enter(stage.link())
+    await first.say("deploy")
+    await first.sees_card("one")
+    await second.sees_card("one")
+    buttons = [await person.ready_button(name) for person, name in ((first, APPROVE), (second, DENY))]
+    await asyncio.gather(*(button.evaluate("button => button.click()") for button in buttons))
+    await until(lambda: len(stage.seen("approvalRequired")) == 2, "the next one is asked")
+    [resolved] = stage.seen("approvalResolved")
+    assert len(did) == (1 if resolved.wire["approved"] else 0)
+    await first.sees_card("two")
+    await second.sees_card("two")
+    await first.answer()
+    await second.window.sees("Done.")
+    for person in (first, second):
+        await person.window.sees(re.compile("approved|answered", re.I))
+        assert await person.button(DENY).filter(visible=True).count() == 0
+    assert did[-1] == "two" and len(did) <= 2
+
+
+async def test_the_connection_is_cut_while_it_streams(staged: Any, windows: Any) -> None:
+    """Case 31: the final text is the journal's, nothing is doubled; an answer given meanwhile is sent afterwards."""
+    did = Counting()
+    words = " ".join(f"word{number}" for number in range(120))
+    turns = [Turn(say=words, chunks=60, pause=0.05), calls(("deploy", {"where": "late"})), "Done."]
+    stage = await staged(turns, tools=[did.tool()])
+    window = await windows()
+    window.expects("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "WebSocket")
+    me = Person(window)
+    await me.enter(stage.link())
+    await me.say("talk")
+    await window.sees(re.compile("word10"))
+    with stage.unplugged():
+        await window.sees(AWAY)
+        await window.picture("away")
+        await until(lambda: [event for event in stage.seen("message") if "word119" in str(event.wire)], "it said all")
+    await window.sees(re.compile("word119"))
+    shown = await me.page.get_by_role("main").inner_text()
+    assert shown.count("word119") == 1 and shown.count("word42 ") == 1
+    assert words in re.sub(r"\s+", " ", shown)
+
+    await me.say("and deploy")
+    await me.sees_card("late")
+    with stage.unplugged():
+        await window.sees(AWAY)
+        await me.answer()
+        assert did == []
+    await window.sees("Done.")
+    assert did == ["late"]
+
+
+async def test_the_server_goes_and_comes_again(staged: Any, windows: Any) -> None:
+    did = Counting()
+    stage = await staged(["Hello.", calls(("deploy", {"where": "after"})), "Done."], tools=[did.tool()])
+    stage.runtime.ui.attach("terminal")  # without anybody else who can answer, the session would end with its page
+    window = await windows()
+    window.expects("ERR_CONNECTION_REFUSED", "WebSocket", "401")
+    me = Person(window)
+    await me.enter(stage.link())
+    await me.say("hello")
+    await window.sees("Hello.")
+    port = await stage.stop_server()
+    await window.sees(AWAY)
+    await stage.serve(port)
+    await window.sees(re.compile("link|/web"))
+    await window.picture("login-again")
+    await window.open(stage.link())
+    await window.sees(re.compile("^live$"))
+    await window.sees("Hello.")
+    shown = await me.page.get_by_role("main").inner_text()
+    assert shown.count("Hello.") == 1
+    await me.say("deploy")
+    await me.sees_card("after")
+    await me.answer()
+    await window.sees("Done.")
+    assert did == ["after"]
+
+
+SCRIPT = {
+    "turns": [
+        {"calls": [{"tool": "write_file", "args": {"path": f"/workspace/{name}.txt", "content": name}}]}
+        for name in ("one", "two", "three")
+    ]
+    + [{"say": "All three."}]
+}
+
+
+def link_on(screen: Any) -> str:
+    """However the terminal breaks it into rows."""
+    found = re.search(r"http://[\w.:]+/?#code=[\w-]+", screen.text.replace("\n", ""))
+    return found.group(0) if found else ""
+
+
+async def test_terminal_and_page_at_once(desk: Callable[..., Any], terminal: Callable[..., Any], windows: Any) -> None:
+    """Case 4: the first answer wins, the other place says who gave it."""
+    front = "name: main\ntoolsets: {filesystem: }\nsandbox: {zones: [{name: workspace}]}"
+    place = desk({"main.worker": f"---\n{front}\n---\nWrite.\n", "s.yaml": json.dumps(SCRIPT)})
+    screen = terminal(place, "run", "--ui", "terminal,web", "-m", "scripted:s.yaml")
+    await asyncio.to_thread(screen.wait_for, "#code=", 30)
+    link = link_on(screen)
+    assert link, screen.text
+    window = await windows()
+    me = Person(window)
+    await me.enter(link)
+    await me.say("write all three")
+
+    await me.sees_card("one.txt")
+    await asyncio.to_thread(screen.wait_for, "one.txt")
+    await asyncio.to_thread(screen.settle, 0.3)
+    screen.send("y")
+    await window.sees(re.compile("in terminal|terminal", re.I))
+    await until((place.root / "one.txt").exists, "it was written")
+
+    await me.sees_card("two.txt")
+    await asyncio.to_thread(screen.wait_for, "two.txt")
+    await me.answer(DENY)
+    await asyncio.to_thread(screen.wait_for, re.compile("browser"))
+
+    await me.sees_card("three.txt")
+    await me.answer()
+    await window.sees("All three.")
+    await asyncio.to_thread(screen.wait_for, "All three.")
+    assert {path.name for path in place.root.glob("*.txt")} == {"one.txt", "three.txt"}
+    assert [call.starts for call in place.calls()] == [1, 0, 1]
+    code = link.partition("code=")[2]
+    assert code.encode() not in place.kept_bytes(), "the code is in no file"
+
+
+async def test_a_page_is_opened_in_the_middle_of_a_session(
+    desk: Callable[..., Any], terminal: Callable[..., Any], windows: Any
+) -> None:
+    """`/web`: what was before is there, and from then on both are."""
+    front = "name: main\nmode: chat\ntoolsets: {filesystem: }\nsandbox: {zones: [{name: workspace}]}"
+    script = {"turns": [{"say": "Hello from before."}, *SCRIPT["turns"][:1], {"say": "Written."}]}
+    place = desk({"main.worker": f"---\n{front}\n---\nWrite.\n", "s.yaml": json.dumps(script)})
+    screen = terminal(place, "run", "-m", "scripted:s.yaml")
+    await asyncio.to_thread(screen.wait_for, "main · scripted:s.yaml", 30)
+    await asyncio.to_thread(screen.enter, "hello")
+    await asyncio.to_thread(screen.wait_for, "Hello from before.")
+    await asyncio.to_thread(screen.enter, "/web")
+    await asyncio.to_thread(screen.wait_for, "#code=", 20)
+    await asyncio.to_thread(screen.settle)
+    window = await windows()
+    me = Person(window)
+    await me.enter(link_on(screen))
+    await window.sees("Hello from before.")
+    await asyncio.to_thread(screen.enter, "write")
+    await me.sees_card("one.txt")
+    await me.answer()
+    await window.sees("Written.")
+    await asyncio.to_thread(screen.wait_for, "Written.")
+    assert (place.root / "one.txt").read_text() == "one"
+    window.expects("ERR_", "WebSocket")
+    await asyncio.to_thread(screen.enter, "/exit")
+    await window.sees(re.compile("ended|away", re.I))
+    assert await asyncio.to_thread(screen.wait_end) == 0

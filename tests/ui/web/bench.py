@@ -1,0 +1,332 @@
+"""A person at a browser: one real Chromium a process, its windows, what they asked for and what they complained about.
+
+`windows` makes them: `window = await windows()`, `await window.open(url)`. When the test is over each has to be clean:
+no error in the console, no exception, nothing that the content security policy had to stop, no request to anyone but
+the server it was opened on. What a test provokes on purpose it names: `window.expects("401")`.
+`await windows.with_modules()` is one that has the page's modules and no server: `await window.run("import(…)…")`.
+
+All of it runs on the loop of the whole run, because the browser outlives a test. A module with such tests says
+
+    from tests.ui.web.bench import browsing
+    pytestmark = browsing
+
+A machine without Chromium skips them by name (docs/dependencies.md); with CI=true `make test` has failed before.
+`tests/conftest.py` names this module as a plugin, so the fixtures are there for every test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, Page
+
+ROOT: Final = Path(__file__).parents[3]
+PAGE: Final = ROOT / "src" / "golem_forge" / "ui" / "web" / "page"
+PICTURES: Final = ROOT / "build" / "screenshots"
+WIDE: Final = (1280, 800)
+PHONE: Final = (390, 844)
+NARROW: Final = (320, 640)
+PATIENCE: Final = 15.0
+"""Seconds until something that a person would call slow counts as not happening."""
+
+browsing = pytest.mark.asyncio(loop_scope="session")
+
+_ARGUMENTS: Final = (
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-pings",
+    # Nobody is reached by name. Every name under `.test` is this machine: that is how another page's name gets there.
+    "--host-resolver-rules=MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+)
+_MODULES: Final = "http://modules.test"
+_STRICT: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+_WCAG: Final = {"wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"}
+_GRAVE: Final = {"serious", "critical"}
+_NOT_SENT: Final = ("data:", "blob:", "about:")
+
+
+def chromium_path() -> str:
+    return next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """Started when the first test asks for it."""
+    if not (path := chromium_path()):
+        pytest.skip("this machine has no chromium: see build/missing-parts")
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=path, args=list(_ARGUMENTS))
+        yield chromium
+        await chromium.close()
+
+
+@dataclass(slots=True)
+class Window:
+    """One tab. `page` is playwright's, for whatever has no word here."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    """Every address that was asked for, sockets included."""
+    host: str = ""
+    _expected: list[str] = field(default_factory=list)
+
+    async def open(self, url: str) -> None:
+        self.host = self.host or urlsplit(url).netloc
+        await self.page.goto(url, wait_until="domcontentloaded", timeout=PATIENCE * 1000)
+
+    def expects(self, *patterns: str) -> None:
+        """Complaints that the test provokes."""
+        self._expected += patterns
+
+    def check_clean(self) -> None:
+        known = [re.compile(pattern) for pattern in self._expected]
+        odd = [said for said in self.complaints if not any(pattern.search(said) for pattern in known)]
+        assert odd == [], f"the page complained: {odd}"
+        left = [url for url in self.asked if urlsplit(url).netloc != self.host and not url.startswith(_NOT_SENT)]
+        assert left == [], f"a request left the host {self.host}: {left}"
+
+    # ---- seeing
+
+    async def sees(self, text: str | re.Pattern[str], within: float = PATIENCE) -> None:
+        """Until somebody can read it on the page."""
+        from playwright.async_api import expect
+
+        await expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible(timeout=within * 1000)
+
+    async def sees_not(self, text: str | re.Pattern[str], within: float = PATIENCE) -> None:
+        from playwright.async_api import expect
+
+        await expect(self.page.get_by_text(text).filter(visible=True)).to_have_count(0, timeout=within * 1000)
+
+    async def heard(self, level: str = "assertive") -> str:
+        """All that a screen reader was told since the page was opened."""
+        return "\n".join(await self.run("level => window.heard[level]", level))
+
+    async def text(self) -> str:
+        """What can be read on the page now."""
+        return await self.page.inner_text("body")
+
+    async def picture(self, name: str) -> Path:
+        """Kept as `build/screenshots/NAME.png`."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        path = PICTURES / f"{name}.png"
+        await self.page.screenshot(path=path, animations="disabled")
+        return path
+
+    async def accessible(self) -> list[str]:
+        """What axe-core finds against WCAG 2.2 A and AA, or finds grave; each as one line."""
+        from axe_playwright_python.base import AXE_SCRIPT
+
+        if not await self.run("() => 'axe' in window"):
+            await self.run(AXE_SCRIPT)
+        found = await self.run("() => axe.run({resultTypes: ['violations']}).then(r => r.violations)")
+        return [
+            f"{each['id']} ({each['impact']}): {node['target']} {node['html'][:120]} {_said(node)}"
+            for each in found
+            if _WCAG & set(each["tags"]) or each["impact"] in _GRAVE
+            for node in each["nodes"]
+        ]
+
+    async def overflows(self) -> bool:
+        """Whether the page has to be scrolled sideways."""
+        return bool(await self.run("() => document.scrollingElement.scrollWidth > innerWidth + 1"))
+
+    # ---- doing
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            async with asyncio.timeout(PATIENCE):
+                await self.page.keyboard.press(key)
+
+    async def type(self, text: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.page.keyboard.type(text)
+
+    async def tab_to(self, name: str | re.Pattern[str], most: int = 80) -> None:
+        """By the Tab key alone until what is focused has this name."""
+        for _ in range(most):
+            await self.press("Tab")
+            if _fits(await self.focused(), name):
+                return
+        raise AssertionError(f"{most} tabs did not reach {name!r}; the last was {await self.focused()!r}")
+
+    async def focused(self) -> str:
+        """The name that a screen reader would say of what has the focus."""
+        return str(await self.run(_FOCUSED))
+
+    async def run(self, script: str, given: Any = None) -> Any:
+        """`await window.run("async (text) => (await import('/visible.js')).visible(text)", "a")`"""
+        async with asyncio.timeout(2 * PATIENCE):  # playwright itself would wait for a busy page for ever
+            return await self.page.evaluate(script, given)
+
+    async def close(self) -> None:
+        await self.page.close()
+
+
+def _fits(said: str, name: str | re.Pattern[str]) -> bool:
+    return said == name if isinstance(name, str) else bool(name.search(said))
+
+
+def _said(node: dict[str, Any]) -> str:
+    return "; ".join(one["message"] for kind in ("any", "all", "none") for one in node[kind])[:200]
+
+
+_FOCUSED: Final = """() => {
+  const node = document.activeElement;
+  if (!node || node === document.body) return "";
+  const named = (node.getAttribute("aria-labelledby") || "").split(" ");
+  const by = named.map(id => document.getElementById(id)?.textContent || "");
+  const label = node.labels?.length ? [...node.labels].map(one => one.textContent) : [];
+  const said = [node.getAttribute("aria-label"), by.join(" ").trim(), label.join(" "), node.innerText, node.title];
+  return (said.find(text => text && text.trim()) || node.tagName).trim().replace(/\\s+/g, " ");
+}"""
+
+
+_HEARING: Final = """() => {
+  window.heard = {polite: [], assertive: []};
+  new MutationObserver(() => {
+    for (const [level, said] of Object.entries(window.heard)) {
+      const now = document.querySelector(`[aria-live=${level}]`)?.textContent?.trim();
+      if (now && now !== said.at(-1)) said.push(now);
+    }
+  }).observe(document, {subtree: true, childList: true, characterData: true});
+}"""
+
+
+class Windows:
+    """Those of one test. Each has cookies and storage of its own, unless it is a tab beside another."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._contexts: list[BrowserContext] = []
+        self.opened: list[Window] = []
+
+    async def __call__(
+        self, *, beside: Window | None = None, size: tuple[int, int] = WIDE, dark: bool = False, **options: Any
+    ) -> Window:
+        if beside is not None:
+            context = beside.page.context
+        else:
+            context = await self._browser.new_context(
+                viewport={"width": size[0], "height": size[1]},
+                color_scheme="dark" if dark else "light",
+                reduced_motion="reduce",
+                **options,
+            )
+            context.set_default_timeout(PATIENCE * 1000)
+            await context.add_init_script(f"({_HEARING})()")
+            self._contexts.append(context)
+        window = Window(await context.new_page(), host=beside.host if beside is not None else "")
+        _listen(window)
+        self.opened.append(window)
+        return window
+
+    async def with_modules(self, **options: Any) -> Window:
+        """An empty page of ours with every style sheet, on which the modules of `ui/web/page` can be imported."""
+        window = await self(**options)
+        await window.page.route(f"{_MODULES}/**", _give_file)
+        await window.open(f"{_MODULES}/-/")
+        return window
+
+    async def close(self) -> None:
+        for context in self._contexts:
+            await context.close()
+
+    async def look_back(self, name: str) -> None:
+        """After a failure: what each window showed."""
+        for number, window in enumerate(self.opened):
+            if not window.page.is_closed():
+                await window.picture(f"failed-{name}-{number}")
+
+
+async def _give_file(route: Any) -> None:
+    """The page's own files, under the headers that they are served with."""
+    path = urlsplit(route.request.url).path
+    if path == "/-/":
+        sheets = "".join(
+            f'<link rel="stylesheet" href="/css/{sheet.name}">' for sheet in sorted((PAGE / "css").glob("*.css"))
+        )
+        body = f'<!doctype html><html lang="en"><head><title>-</title>{sheets}</head><body><main></main></body></html>'
+        await route.fulfill(body=body, content_type="text/html; charset=utf-8", headers=_STRICT)
+    elif (file := PAGE / path.lstrip("/")).is_file():
+        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        await route.fulfill(path=file, content_type=kind, headers=_STRICT)
+    else:
+        await route.fulfill(status=404, body="")
+
+
+def _listen(window: Window) -> None:
+    page, complaints = window.page, window.complaints
+
+    def heard(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(f"console {message.type}: {message.text} ({message.location.get('url', '')})")
+
+    page.on("console", heard)
+    page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+    page.on("crash", lambda _: complaints.append("the page crashed"))
+    page.on("request", lambda request: window.asked.append(request.url))
+    page.on("websocket", lambda socket: window.asked.append(socket.url))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def windows(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Windows]:
+    made = Windows(browser)
+    yield made
+    failed = getattr(request.node, "web_failed", False)
+    try:
+        if failed:
+            await made.look_back(re.sub(r"\W+", "-", request.node.name))
+        else:
+            for window in made.opened:
+                window.check_clean()
+    finally:
+        await made.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    if report.when == "call" and report.failed:
+        item.web_failed = True  # type: ignore[attr-defined]
+    return report
+
+
+async def until(condition: Callable[[], Any], what: str, within: float = PATIENCE) -> Any:
+    """Polls, letting the loop run; gives the first thing that is not empty."""
+    end = time.monotonic() + within
+    while True:
+        found = condition()
+        if isinstance(found, Awaitable):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < end, f"not within {within} s: {what}"
+        await asyncio.sleep(0.02)

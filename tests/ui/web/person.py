@@ -1,0 +1,116 @@
+"""What a person does on the page, by what they can read or hear there: names of buttons, fields and headings.
+
+Nothing here knows a class or an id of the page. Every wait has a limit (bench.PATIENCE).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import TYPE_CHECKING
+
+from tests.ui.web.bench import PATIENCE, Window
+
+if TYPE_CHECKING:
+    from playwright.async_api import ElementHandle, Locator
+
+APPROVE = "Approve once"
+DENY = "Deny"
+EDITED = "Approve with these arguments"
+_NO = re.compile("^(Deny|Do not trust)$")
+_OPEN = re.compile(f"^(Deny|Do not trust|Send denial|{EDITED})$")
+
+_WAITS_NO_MORE = """() => {
+  const focused = document.activeElement;
+  return focused?.tagName !== "BUTTON" || focused.getAttribute("aria-disabled") === "true";
+}"""
+
+
+class Person:
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.page = window.page
+
+    async def enter(self, link: str) -> None:
+        await self.window.open(link)
+        await self.box.wait_for()
+
+    @property
+    def box(self) -> Locator:
+        """Where one writes to the worker."""
+        return self.page.get_by_role("combobox", name=re.compile("message", re.I)).or_(
+            self.page.get_by_role("textbox", name=re.compile("message", re.I))
+        )
+
+    async def say(self, text: str) -> None:
+        await self.box.fill(text)
+        await self.window.press("Enter")
+
+    def cards(self) -> Locator:
+        """The approvals that wait for an answer."""
+        return self.page.get_by_role("article").filter(has=self.button(_OPEN)).filter(visible=True)
+
+    @property
+    def card(self) -> Locator:
+        """The oldest of them."""
+        return self.cards().first
+
+    def button(self, name: str | re.Pattern[str]) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=isinstance(name, str))
+
+    async def sees_card(self, *texts: str | re.Pattern[str]) -> Locator:
+        """One that is there to be answered, and says all of this."""
+        from playwright.async_api import expect
+
+        await self.card.wait_for()
+        for text in texts:
+            await expect(self.card).to_contain_text(text, timeout=PATIENCE * 1000)
+        return self.card
+
+    async def answer(self, name: str | re.Pattern[str] = APPROVE) -> None:
+        """By the pointer, once the card takes an answer; of several such buttons the first."""
+        button = self.card.get_by_role("button", name=name, exact=isinstance(name, str)).first
+        await self.is_ready(button)
+        await button.click()
+
+    async def press_focused(self, name: str | re.Pattern[str]) -> None:
+        """Enter on what has the focus; once more if it took nothing, because something had just moved."""
+        button = self.button(name).filter(visible=True).first
+        await self.is_ready(button)
+        await self.window.press("Enter")
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            if await self.window.run(_WAITS_NO_MORE):
+                return
+            await asyncio.sleep(0.02)
+        await self.window.press("Enter")
+
+    async def edit(self) -> None:
+        """Opens the form of the card; what has just moved takes no press, so a person presses again."""
+        from playwright.async_api import expect
+
+        await self.answer(re.compile("^Edit"))
+        try:
+            await expect(self.button(EDITED)).to_be_visible(timeout=1500)
+        except AssertionError:
+            await self.answer(re.compile("^Edit"))
+            await self.button(EDITED).wait_for()
+
+    async def ready_button(self, name: str) -> ElementHandle:
+        """This very button of this very card, whatever comes after it."""
+        button = self.card.get_by_role("button", name=name, exact=True)
+        await self.is_ready(button)
+        return await button.element_handle()
+
+    async def is_ready(self, button: Locator | None = None) -> None:
+        """A card that has just come takes no answer: what was pressed then was meant for something else."""
+        from playwright.async_api import expect
+
+        await expect(button or self.card.get_by_role("button", name=_NO)).not_to_have_attribute(
+            "aria-disabled", "true", timeout=PATIENCE * 1000
+        )
+
+    async def go_to(self, area: str) -> None:
+        """One of the page's areas: Chat, Tools, Sessions, Settings."""
+        await self.page.get_by_role("navigation").get_by_role("link", name=re.compile(area, re.I)).first.click()

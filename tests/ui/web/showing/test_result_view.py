@@ -1,0 +1,273 @@
+"""Results as a page shows them: by kind and hint, bounded, whatever a tool returned."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from golem_forge.events.envelope import Event
+from golem_forge.events.jsontext import encode
+from golem_forge.tools.results import to_result
+from golem_forge.ui.web.showing.bounds import Limits, bounded, shortened_middle
+from golem_forge.ui.web.showing.result_view import result_view
+from golem_forge.ui.web.showing.views import shown
+
+MIB = 1 << 20
+
+
+def view(value: Any, **more: Any) -> dict[str, Any]:
+    return result_view(
+        {
+            "toolCallId": "c",
+            "toolName": "t",
+            "args": {},
+            "status": "success",
+            "durationMs": 12.3,
+            "decision": None,
+            "truncated": False,
+            "value": value,
+            **more,
+        }
+    )
+
+
+def custom(data: Any, preferred: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "x.y", "data": data, "display": {"preferredView": preferred}, **more}
+
+
+def of_tool(value: Any) -> dict[str, Any]:
+    return view(dict(to_result(value).value))
+
+
+def test_text() -> None:
+    made = view({"kind": "text", "content": "hello"})
+    assert (made["form"], made["text"], made["cut"], made["took"]) == ("text", "hello", False, "12 ms")
+    long = view({"kind": "text", "content": "a" * 100_000 + "END"})
+    assert (
+        long["cut"] and long["text"].endswith("END") and "characters …" in long["text"] and len(long["text"]) < 66_000
+    )
+
+
+def test_markdown_and_code_are_html_only_in_their_own_member() -> None:
+    made = view(custom("# Hi <img src=x>", "markdown"))
+    assert (made["form"], made["html"]) == ("markdown", "<h3>Hi &lt;img src=x&gt;</h3>")
+    made = view(custom("x = '<b>'", "code") | {"display": {"preferredView": "code", "language": "PY"}})
+    assert (made["form"], made["language"], made["text"]) == ("code", "python", "x = '<b>'")
+    assert '<span class="n">x</span>' in made["html"] and "<b>" not in made["html"]
+    assert view(custom("x", "code") | {"display": {"preferredView": "code", "language": "nope"}})["language"] == ""
+
+
+def test_a_file_is_code_by_its_name() -> None:
+    made = view({"kind": "file_content", "path": "/w/a.py", "content": "import os\n", "size": 10})
+    assert (made["form"], made["language"], made["summary"]) == ("code", "python", "/w/a.py (10 bytes)")
+    assert view({"kind": "file_content", "path": "/w/a", "content": "x", "size": 1})["form"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("value", "summary", "counts"),
+    [
+        ({"original": "a\n", "modified": "a\n", "isNew": False}, "/w/a no changes", (0, 0)),
+        ({"original": "a\n", "modified": "a\n\n", "isNew": False}, "/w/a +1 −0", (1, 0)),
+        ({"modified": "a\n", "isNew": True}, "/w/a new file", (1, 0)),
+        ({"modified": "a\n", "isNew": False}, "/w/a +? −?", (-1, -1)),
+    ],
+)
+def test_u21_a_diff(value: dict[str, Any], summary: str, counts: tuple[int, int]) -> None:
+    made = view({"kind": "diff", "path": "/w/a", "bytesWritten": 2, **value})
+    assert (made["form"], made["summary"], (made["added"], made["removed"])) == ("diff", summary, counts)
+
+
+def test_a_diff_too_large_to_compare_says_so_and_costs_nothing() -> None:
+    started = time.process_time()
+    big = "line\n" * 10_000_000
+    made = view(
+        {"kind": "diff", "path": "/w/a", "original": big, "modified": big + "x", "isNew": False, "bytesWritten": 1}
+    )
+    assert time.process_time() - started < 1
+    assert made["cut"] and made["summary"] == "/w/a +? −?"
+    patch = "--- a/x\n+++ b/x\n@@ -0,0 +1,90000 @@\n" + "+0123456789\n" * 90_000
+    made = view({"kind": "patch.result", "diff": patch})
+    assert made["cut"] and "lines between, display cut" in made["diff"] and made["diff"].endswith("+0123456789\n")
+    assert made["added"] == 90_000
+
+
+def test_files_tables_trees() -> None:
+    made = view({"kind": "file_list", "path": "/w", "files": [f"f{n}" for n in range(600)], "count": 700})
+    assert (made["form"], len(made["files"]), made["count"], made["cut"]) == ("files", 500, 700, True)
+    assert made["summary"] == "/w (700 entries)"
+    rows = [{"a": n, "b": {"c": [n]}, "long": "x" * 999} for n in range(300)]
+    made = view(custom(rows, "table"))
+    assert (made["form"], made["columns"], made["count"], made["cut"]) == ("table", ["a", "b", "long"], 300, True)
+    assert made["rows"][0] == ["0", '{"c":[0]}', "x" * 199 + "…"] and len(made["rows"]) == 200
+    assert view(custom([1, 2], "table"))["form"] == "tree"
+    assert view(custom([], "table"))["form"] == "tree"
+    tree = view(custom({"a": list(range(5_000))}, "tree"))
+    assert tree["form"] == "tree" and tree["cut"] and tree["data"]["a"][-1] == 4_999
+
+
+def test_commands_hidden_and_failed() -> None:
+    made = view({"kind": "exec.result", "stdout": "out", "stderr": "err", "exit_code": 1})
+    assert made["parts"] == [{"stream": "stdout", "text": "out"}, {"stream": "stderr", "text": "err"}]
+    assert (made["form"], made["summary"]) == ("output", "exit 1")
+    assert view(custom("secret", "hidden"))["form"] == "hidden"
+    failed = view(None, status="execution_failed", error="no\nsuch file")
+    assert failed["summary"] == "execution_failed: no such file"
+    notes = view({"kind": "text", "content": "x"}, truncated=True, outputHandle="out_1")["notes"]
+    assert notes == ["output truncated, handle out_1"]
+
+
+def test_hints_collapse_and_limit() -> None:
+    value = {"kind": "text", "content": "x", "display": {"collapsed": True, "maxHeight": 7.9, "odd": 1}}
+    assert (view(value)["collapsed"], view(value)["maxHeight"]) == (True, 7)
+    assert view({"kind": "text", "content": "x", "display": {"maxHeight": 1e300}})["maxHeight"] == 10_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "shown"),
+    [
+        ("image/png", "aGk=", "data:image/png;base64,aGk="),
+        ("image/png", "data:image/gif;base64,aG\nk=", "data:image/gif;base64,aGk="),
+        ("image/svg+xml", "aGk=", ""),
+        ("text/html", "aGk=", ""),
+        ("image/png", "data:image/svg+xml;base64,aGk=", ""),
+        ("image/png", "data:text/html,<script>", ""),
+        ("image/png", 'x" onerror="alert(1)', ""),
+        ("image/png", "A" * 3 * MIB, ""),
+        ("", "aGk=", ""),
+    ],
+)
+def test_only_pictures_of_pixels_are_pictures(kind: str, data: str, shown: str) -> None:
+    made = view(custom(data, "image", mimeType=kind))
+    assert made.get("src", "") == shown
+    assert made["form"] == ("image" if shown else "text")
+
+
+def cyclic() -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    made["self"] = made
+    return made
+
+
+@pytest.mark.parametrize(
+    "value", ["s", {"a": 1}, {"kind": "x"}, cyclic(), 10**400, b"\xff", float("nan"), object(), {1, 2}]
+)
+def test_u20_whatever_a_tool_returns_is_shown(value: Any) -> None:
+    json.dumps(of_tool(value), allow_nan=False)
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+HINTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "preferredView": st.sampled_from(
+            ["text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"]
+        )
+        | ANY
+    },
+)
+VALUES = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["text", "diff", "file_list", "file_content", "json", "exec.result", "a.b"]) | ANY},
+    optional=dict.fromkeys(("content", "data", "path", "modified", "original", "files", "count", "summary"), ANY)
+    | {"display": HINTS, "stdout": ANY},
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(VALUES | ANY, ANY, ANY)
+def test_no_value_at_all_breaks_a_frame(value: Any, args: Any, denials: Any) -> None:
+    event = Event(
+        "toolResult", {"toolName": "t", "status": "success", "value": value, "args": args, "denials": denials}
+    )
+    made = shown(event)
+    assert "form" in made["view"]
+    json.dumps(made, allow_nan=False).encode()
+
+
+def test_an_event_of_50_mb_costs_little_and_keeps_its_ends() -> None:
+    for value in (
+        {"kind": "text", "content": "a" * (50 * MIB) + "END"},
+        {"kind": "json", "data": {str(n): "x" * 1000 for n in range(50_000)}},
+        {"kind": "json", "data": [[n] * 10 for n in range(500_000)]},
+        {"kind": "x.y", "data": "# a\n\n" * 10_000_000 + "END", "display": {"preferredView": "markdown"}},
+        {"kind": "exec.result", "stdout": "\x1b[0m" * 10_000_000 + "END"},
+    ):
+        event = Event(
+            "toolResult", {"toolName": "t", "status": "success", "value": value, "durationMs": 1, "tail": "END"}
+        )
+        started = time.process_time()
+        made = shown(event)
+        assert time.process_time() - started < 1.5
+        assert len(encode(made)) < 1.2 * MIB
+        assert made["view"]["cut"]
+        assert made["event"]["data"]["tail"] == "END"
+
+
+def test_an_approval_keeps_head_and_tail_and_says_that_it_was_cut() -> None:
+    command = "echo " + "a" * 200_000 + "; rm -rf x"
+    data = {
+        "requestId": "r",
+        "payload": command,
+        "args": {"command": command},
+        "diff": "+" * 300_000 + "END",
+        "why": "w",
+    }
+    made = shown(Event("approvalRequired", data))
+    assert made["view"]["cut"] is True
+    assert made["event"]["data"]["payload"].startswith("echo aaa")
+    assert made["event"]["data"]["payload"].endswith("; rm -rf x")
+    assert made["event"]["data"]["diff"].endswith("END")
+    assert shown(Event("approvalRequired", {"requestId": "r", "payload": "ls"}))["view"] == {"cut": False}
+
+
+def test_messages() -> None:
+    made = shown(Event("message", {"message": {"role": "assistant", "content": "**hi** <script>"}}))
+    assert made["view"] == {"html": "<p><strong>hi</strong> &lt;script&gt;</p>"}
+    assert shown(Event("message", {"message": {"role": "user", "content": "**hi**"}}))["view"] == {}
+    assert shown(Event("message", {"message": "odd"}))["view"] == {}
+    long = shown(Event("message", {"message": {"role": "assistant", "content": "word " * 200_000 + "END"}}))
+    assert long["view"]["cut"] and "END" in long["view"]["html"] and len(encode(long)) < MIB
+
+
+def test_diff_content() -> None:
+    made = shown(
+        Event("diffContent", {"requestId": "r", "path": "/w/a", "modified": "b\n", "original": "a\n", "isNew": False})
+    )
+    assert (made["view"]["added"], made["view"]["removed"]) == (1, 1)
+    assert "-a\n+b\n" in made["view"]["diff"]
+
+
+def test_what_fits_is_given_as_it_is() -> None:
+    value = {"a": [1, 2.5, None, True, "x" * 1000], "b": {"c": "é\u202e"}}
+    assert bounded(value) == (value, False)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(ANY, st.integers(50, 3_000))
+def test_whatever_is_bounded_fits_and_is_json(value: Any, total: int) -> None:
+    small, _ = bounded(value, Limits(text=40, items=5, nodes=100, total=total))
+    json.dumps(small, allow_nan=False).encode()
+
+
+def test_lists_that_hold_each_other_are_small_in_memory_and_endless_to_write_down() -> None:
+    nested: Any = "x"
+    for _ in range(60):
+        nested = [nested, nested]
+    started = time.process_time()
+    small, cut = bounded({"nested": nested, "end": "END"})
+    assert time.process_time() - started < 2
+    assert cut and len(encode(small)) < MIB and small["end"] == "END"
+
+
+def test_a_marker_says_how_much_is_missing() -> None:
+    assert shortened_middle("a" * 50 + "b" * 50, 20) == ("a" * 10 + "\n… 80 characters …\n" + "b" * 10, True)
+    assert bounded(list(range(1000)), Limits(items=4))[0] == [0, 1, "… 996 more …", 998, 999]
+    assert bounded({str(n): n for n in range(9)}, Limits(items=3))[0] == {"0": 0, "1": 1, "2": 2, "…": "… 6 more …"}

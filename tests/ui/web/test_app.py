@@ -1,0 +1,57 @@
+"""The whole application: every operation that is declared can be reached, and each only through the door."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+
+from tests.ui.web.front import HANDSHAKE
+from tests.ui.web.stranger import request, sent
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.ui.web import api
+from golem_forge.ui.web.api import all_operations
+from golem_forge.ui.web.api.operation import Operation
+from golem_forge.ui.web.house import House
+from golem_forge.ui.web.listening import Reach
+from golem_forge.ui.web.login import Login
+from golem_forge.ui.web.serving import WebServer
+
+
+def test_no_operation_is_left_out_and_none_is_there_twice() -> None:
+    modules = [import_module(f"{api.__name__}.{each.name}") for each in pkgutil.iter_modules(api.__path__)]
+    declared = {id(one): one for each in modules for one in vars(each).values() if isinstance(one, Operation)}.values()
+    offered = all_operations()
+    assert {(each.method, each.path) for each in declared} == {(each.method, each.path) for each in offered}
+    assert len(declared) == len(offered) > 20
+    names = [each.name for each in offered]
+    assert len(names) == len(set(names))
+    assert all(each.path.startswith("/api/") and each.words for each in offered)
+
+
+async def test_every_one_is_behind_the_door(tmp_path: Path) -> None:
+    login = Login()
+    server = WebServer(House(ForgeHome(tmp_path / "home"), tmp_path), Reach(), login)
+    await server.start()
+    try:
+        address = server.address.rstrip("/")
+        name = f"forge_{address.rpartition(':')[2]}"
+        for each in all_operations():
+            path = re.sub(r"\{\w+\}", "x", each.path)
+            foreign = {"Cookie": f"{name}={login.exchange(login.new_code())}", "Origin": "https://evil.test"}
+            assert (await sent(address, request(address, path, method=each.method, **foreign))).status == 403
+            if each.path != "/api/login":
+                assert (await sent(address, request(address, path, method=each.method))).status == 401
+        own = {"Cookie": f"{name}={login.exchange(login.new_code())}", "Origin": address}
+        me = await sent(address, request(address, "/api/me", **own))
+        assert me.status == 200 and json.loads(me.body)["mayStart"] is False
+        for path, method, status in [("/api/x", "GET", 404), ("/api/x", "POST", 404), ("/api/me", "DELETE", 405)]:
+            answer = await sent(address, request(address, path, method=method, **own))
+            assert answer.status == status and json.loads(answer.body)["problem"]
+        stream = "/api/sessions/none/stream"
+        assert (await sent(address, request(address, stream, **HANDSHAKE))).status == 401
+    finally:
+        await server.stop()

@@ -1,0 +1,127 @@
+"""The text box knows what the runtime knows: which lines are commands and what they are called. What is done while the
+server is away is done once, or told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.ui.web.bench import Windows, browsing
+
+from golem_forge.workers.slash.builtins import BUILT_INS
+from golem_forge.workers.slash.parsing import is_command
+
+pytestmark = browsing
+
+LINES = ["/help", "/", "/ x", "/  ", "hello", " /help", "/a/b is a path", "/x a/b", "/t\tx", "/x\ny", "//", "/é ö", ""]
+TOOLS = [
+    {
+        "name": "git_push",
+        "label": "Push",
+        "fields": [{"name": "branch", "type": "text"}, {"name": "force", "type": "boolean"}],
+    },
+    {"name": "Help", "label": "A tool with a command's name", "fields": []},
+    {
+        "name": "paint",
+        "fields": [{"name": "colour", "type": "select", "options": [{"value": "red"}, {"value": "rose"}]}],
+    },
+]
+
+
+async def test_commands_are_told_from_text_as_the_runtime_tells_them(windows: Windows) -> None:
+    window = await windows.with_modules()
+    named, told = await window.run(
+        """async (lines) => {
+          const { COMMANDS, isCommand } = await import("/chat/commands.js");
+          return [COMMANDS.map(([name]) => name), lines.map(isCommand)];
+        }""",
+        LINES,
+    )
+    assert set(named) == set(BUILT_INS)
+    assert told == [is_command(line) for line in LINES]
+
+
+async def test_what_is_offered_while_a_command_is_typed(windows: Windows) -> None:
+    window = await windows.with_modules()
+
+    async def offered(text: str) -> Any:
+        return await window.run(
+            """async ([text, tools]) => {
+              const { offers } = await import("/chat/completion.js");
+              const found = offers(text, tools);
+              return [found.start, found.offers.map((one) => one.value)];
+            }""",
+            [text, TOOLS],
+        )
+
+    assert await offered("/to") == [0, ["/tools", "/tool", "/tool Help"]]
+    assert await offered("/GIT") == [0, ["/git_push"]]
+    assert (await offered("/tool h"))[1] == ["Help"], "a tool with a command's name is reached as /tool NAME"
+    assert "/tool Help" in (await offered("/"))[1]
+    assert await offered("/git_push --b") == [10, ["--branch"]]
+    assert await offered("/git_push --branch ") == [19, []], "whatever comes is the branch"
+    assert await offered("/git_push --force ") == [18, ["--branch"]]
+    assert await offered("/t paint --colour r") == [18, ["red", "rose"]]
+    assert (await offered("/trace "))[1] == ["quiet", "summary", "normal", "debug"]
+    assert await offered("say /help") == [0, []]
+
+
+async def test_an_address_is_read_as_it_was_written(windows: Windows) -> None:
+    window = await windows.with_modules()
+    read = await window.run(
+        """async () => {
+          const { address, route } = await import("/router.js");
+          const odd = "a/b %#?é";
+          return [
+            route(address("tools", odd, "x/y"), ""),
+            route(address("sessions", ""), "now"),
+            route("", "now"), route("#/nonsense", "now"), route("#/s/x/evil", ""), route("", ""),
+            route("#/%E0%A4%A", "now"),
+          ].map((one) => [one.session, one.area, one.params]);
+        }"""
+    )
+    assert read == [
+        ["a/b %#?é", "tools", ["x/y"]],
+        ["now", "sessions", []],
+        ["now", "chat", []],
+        ["now", "chat", []],
+        ["x", "chat", []],
+        ["", "sessions", []],
+        ["now", "chat", []],
+    ]
+
+
+async def test_what_was_done_while_the_server_was_away(windows: Windows) -> None:
+    """Sent if it is still asked, told as too late if not, and nothing is ever done twice."""
+    window = await windows.with_modules()
+    told = await window.run(
+        """async () => {
+          const { Outbox } = await import("/outbox.js");
+          const questions = new Map(["open", "gone", "mine"].map((id) => [id, { state: "open" }]));
+          const store = { questions, prompt: { requestId: "p1" } };
+          const sent = [];
+          const outbox = new Outbox(store, (frame) => { sent.push(frame); return true; });
+          const answers = {};
+          const put = (name, type, data) => outbox.put(type, data).then((answer) => { answers[name] = answer; });
+          outbox.arrived();
+          put("mine", "approvalResponse", { requestId: "mine", approved: true });
+          put("ran", "manualToolInvoke", { toolName: "x", args: {} });
+          outbox.left();
+          put("open", "approvalResponse", { requestId: "open", approved: true });
+          put("gone", "approvalResponse", { requestId: "gone", approved: true });
+          put("stop", "interrupt", {});
+          put("said", "userInput", { requestId: "p0", content: "x" });
+          const before = sent.length;
+          questions.set("gone", { state: "resolved", resolved: { by: "terminal" } });
+          questions.set("mine", { state: "resolved", resolved: { by: "browser" } });
+          outbox.arrived();
+          for (const frame of sent.slice(before)) outbox.answered({ id: frame.id, ok: true });
+          await new Promise((done) => setTimeout(done, 0));
+          return [before, sent.slice(before).map((frame) => frame.type), answers];
+        }"""
+    )
+    before, after, answers = told
+    assert (before, after) == (2, ["approvalResponse", "interrupt"])
+    assert answers["open"]["ok"] and answers["stop"]["ok"] and answers["mine"]["ok"]
+    assert answers["gone"] == {"ok": False, "problem": "Too late: answered in terminal."}
+    assert not answers["ran"]["ok"] and "Look whether it was done" in answers["ran"]["problem"]
+    assert not answers["said"]["ok"]

@@ -1,0 +1,144 @@
+"""The page around the cards: signing in, talking, waiting, losing the server and finding it again."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from tests.ui.web.bench import NARROW, Windows, browsing, until
+from tests.ui.web.stage import calls
+
+from golem_forge import tool
+from golem_forge.tools.tool import Tool
+
+pytestmark = browsing
+
+_ITEMS = "() => [...document.querySelectorAll('.items > li')].map((one) => [one.dataset.kind, one.innerText])"
+
+
+def _asked(stage: Any) -> list[Any]:
+    return stage.seen("inputPrompt")  # type: ignore[no-any-return]
+
+
+async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -> None:
+    """The code leaves the address, the text box has the focus, a queued text goes out when its turn comes."""
+    running = asyncio.Event()
+    go_on = asyncio.Event()
+
+    @tool(needs_approval=False)
+    async def wait_here() -> str:
+        """Waits."""
+        running.set()
+        await go_on.wait()
+        return "waited"
+
+    stage = await staged([calls(("wait_here", {})), "One **bold** answer.", "Two."], tools=[wait_here])
+    window = await windows()
+    await window.open(stage.link())
+    await window.sees("live")
+    assert "#" not in window.page.url
+    assert await window.focused() == "Message"
+    await window.page.keyboard.type("first")
+    await window.press("Enter")
+    async with asyncio.timeout(10):
+        await running.wait()
+    await window.page.keyboard.type("second")
+    await window.press("Enter")
+    await window.sees("queued")
+    await window.page.keyboard.type("a draft")
+    assert len(stage.requests) == 1
+    go_on.set()
+    await window.sees("Two.")
+    await until(lambda: len(_asked(stage)) == 3, "the session waits again")
+    texts = [pair for pair in await window.run(_ITEMS) if pair[0] in ("message", "call")]
+    assert [kind for kind, _ in texts] == ["message", "call", "message", "message", "message"]
+    assert "first" in texts[0][1] and "second" in texts[3][1] and "Two." in texts[4][1]
+    assert await window.page.locator(".words strong").inner_text() == "bold"
+    await window.page.reload()
+    await window.sees("Two.")
+    assert [pair for pair in await window.run(_ITEMS) if pair[0] in ("message", "call")] == texts
+    assert await window.page.locator("textarea").input_value() == "a draft"
+
+
+async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> None:
+    """Cut in the middle of a question: the page says so, the answer given meanwhile counts, the card stays."""
+    ran: list[str] = []
+
+    @tool(needs_approval=True)
+    def push(branch: str) -> str:
+        """Pushes."""
+        ran.append(branch)
+        return f"pushed {branch}"
+
+    stage = await staged([calls(("push", {"branch": "main"})), "Done."], tools=[push])
+    window = await windows()
+    window.expects("WebSocket connection", "ERR_CONNECTION", "Failed to load resource")
+    await window.open(stage.link())
+    await window.sees("live")
+    await window.page.keyboard.type("go")
+    await window.press("Enter")
+    await window.sees("risk high")
+    assert await window.page.title() == "(1) Forge – main"
+    card = await window.page.query_selector(".items > li.waits")
+    with stage.unplugged():
+        await window.sees("The server is away")
+        await window.press("Alt+a")
+        await window.tab_to("Approve once")
+        await window.page.wait_for_selector("[data-ready=true]")
+        await window.press("Enter")
+        await window.sees("sending")
+        assert ran == []
+    await window.sees("Done.")
+    assert ran == ["main"]
+    assert card is not None and await card.evaluate("(node) => node.isConnected"), "another card was drawn"
+    await window.sees_not("The server is away")
+    assert await window.page.title() == "Forge – main"
+
+
+async def test_without_a_cookie_the_page_says_where_the_link_is(staged: Any, windows: Windows) -> None:
+    stage = await staged([])
+    window = await windows()
+    window.expects("401")
+    await window.open(stage.address + "/#code=nobody-knows-this")
+    await window.sees("This page is not signed in")
+    assert "nobody-knows" not in window.page.url
+    assert await window.accessible() == []
+    await window.open(stage.link())  # where the page is: only the fragment changes
+    await window.sees("live")
+    assert "#" not in window.page.url
+
+
+async def test_what_strangers_say_around_the_conversation(staged: Any, windows: Windows) -> None:
+    """Hidden characters in the title and in a text put into the box; names that make a page wider than it is; a
+    session that there is not."""
+    wide = Tool(
+        "wide",
+        "Takes one of these.",
+        input_schema={"type": "object", "properties": {"one": {"enum": ["W" * 3000, "b"]}}},
+        execute=lambda args, ctx: "",
+        mode="manual",
+    )
+    stage = await staged([], tools=[wide])
+    window = await windows(size=NARROW)
+    window.expects("404")
+    await window.open(stage.link())
+    await window.sees("live")
+    begun = {**stage.seen("sessionStarted")[0].wire, "worker": "ma\u202ein"}
+    stage.runtime.bus.emit("sessionStarted", begun)
+    stage.runtime.bus.emit("status", {"type": "info", "message": "do\u200b it", "code": "prefill"})
+    await window.sees("It holds characters that cannot be seen there.")
+    await until(lambda: _title_is(window, "Forge – ma\\u202ein"), "the title shows them")
+    session = stage.runtime.session_id
+    await window.run("(session) => { location.hash = `#/s/${session}/tools/wide` }", session)
+    box = window.page.get_by_label("One")
+    await box.wait_for()
+    assert (await box.bounding_box())["width"] < 320, "no choice pushes its field off the page"
+    await window.run("() => { location.hash = '#/s/nobody/chat' }")
+    await window.sees("There is no such session")
+    await window.sees("not connected")
+    await window.sees_not(re.compile("signed out", re.I))
+
+
+async def _title_is(window: Any, title: str) -> bool:
+    return bool(await window.page.title() == title)

@@ -1,0 +1,92 @@
+"""What is typed into a secret field reaches the tool and nobody else: no journal, no page, no model, under any name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from golem_forge import tool
+from golem_forge.workers.conversation import Conversation
+
+pytest_plugins = ("tests.ui.web.asking",)
+
+Phrase = Annotated[str, Field(json_schema_extra={"writeOnly": True})]
+
+
+class Account(BaseModel):
+    user: str
+    word: Annotated[str, Field(json_schema_extra={"format": "password"})]
+
+
+async def test_a_secret_field_is_recorded_and_shown_nowhere(sessions: Any) -> None:
+    got: list[Any] = []
+
+    @tool(mode="both", needs_approval=False)
+    def unlock(door: str, phrase: Phrase, api_key: str = "", account: Account | None = None) -> str:
+        """Opens."""
+        got.append((phrase, account.word if account else ""))
+        return "open"
+
+    @tool(mode="both", needs_approval=True)
+    def sign(phrase: Phrase) -> str:
+        """Signs."""
+        got.append(phrase)
+        return "signed"
+
+    asked = await sessions(tools=[unlock, sign])
+    page = await asked.served.page(session=asked.session)
+    await page.until("caught_up")
+    talking = asyncio.ensure_future(Conversation(asked.runtime).run())
+    await asked.until(lambda: bool(asked.said("inputPrompt")))
+    invoked = {"door": "front", "phrase": "canary-1", "account": {"user": "ada", "word": "canary-2"}}
+    await page.act("manualToolInvoke", toolName="unlock", args=invoked)
+    await asked.until(lambda: len(got) == 1)
+    await page.act("command", requestId="r", text="/unlock --door back --phrase canary-3")
+    await asked.until(lambda: len(got) == 2)
+    for typed in ("/tool UNLOCK --phrase canary", '/unlock --phrase "canary', "/unlock --phrasee canary"):
+        await page.act("command", requestId="r", text=typed)
+    await page.act("command", requestId="r", text="/help unlock")
+    asked.answer = {"approved": True, "args": {"phrase": "canary-4"}}
+    await page.act("manualToolInvoke", toolName="sign", args={"phrase": "canary-5"})
+    await asked.until(lambda: len(got) == 3)
+    await page.act("manualToolInvoke", toolName="unlock", args={"door": 5, "phrase": "canary-6"})
+    await asked.until(lambda: len(asked.said("toolResult")) == 4)
+    assert got == [("canary-1", "canary-2"), ("canary-3", ""), "canary-4"]
+    talking.cancel()
+    await asyncio.wait({talking})
+    journal = (asked.runtime.home.path / "sessions" / f"{asked.session}.jsonl").read_text()
+    assert "front" in journal and "/help unlock" in journal and "ada" in journal and "canary" not in journal
+    assert "canary" not in json.dumps(page.frames) and "canary" not in repr([event.wire for event in asked.events])
+    for path in ("events", "rules", "settings", "tools"):
+        assert "canary" not in json.dumps(await asked.get(path))
+
+
+async def test_an_edited_secret_is_not_told_to_the_model(sessions: Any) -> None:
+    @tool(needs_approval=True)
+    def sign(phrase: Phrase, place: str) -> str:
+        """Signs."""
+        return "signed"
+
+    asked = await sessions(tools=[sign], answer={"approved": True, "args": {"phrase": "canary-9", "place": "B"}})
+    outcome = await asked.call("sign", phrase="mine", place="A")
+    assert any('place "A"' in note for note in outcome.notes) and "canary" not in repr(outcome.notes)
+
+
+@pytest.mark.parametrize(
+    "args", [{"phrase": ["canary"]}, {"phrase": {"canary": 1}}, {"other": "x", "phrase": "canary"}]
+)
+async def test_one_that_fits_no_field_is_not_recorded_either(sessions: Any, args: dict[str, Any]) -> None:
+    @tool(mode="both", needs_approval=False)
+    def unlock(phrase: Phrase) -> str:
+        """Opens."""
+        return "open"
+
+    asked = await sessions(tools=[unlock])
+    asked.runtime.bus.emit("manualToolInvoke", {"toolName": "unlock", "args": args}, source="browser")
+    await asked.call("unlock", **args)
+    journal = (asked.runtime.home.path / "sessions" / f"{asked.session}.jsonl").read_text()
+    assert "unlock" in journal and "canary" not in journal

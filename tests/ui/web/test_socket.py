@@ -1,0 +1,460 @@
+"""The socket of a page: everything recorded once and in order, open questions again, streams whole, nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ui.web.onlooker import Page, served
+from tests.ui.web.stage import WORKSPACE, calls
+
+from golem_forge.events.bus import EventBus
+from golem_forge.events.journal_reader import events_after
+from golem_forge.ui.web.watching import page_queue, socket
+from golem_forge.ui.web.watching.audience import Audience
+from golem_forge.ui.web.watching.frames import Frame
+from golem_forge.workers.conversation import Conversation
+from golem_forge.workers.models.scripted import FunctionScript, Turn
+from golem_forge.workers.runtime import WorkerRuntime
+from golem_forge.workers.worker import Worker
+
+
+@pytest.fixture
+async def talk(tmp_path: Path, own_home: Path) -> AsyncIterator[Callable[..., Any]]:
+    """`await talk(turns, tools=[…])` gives a runtime that waits for input."""
+    opened: list[tuple[WorkerRuntime, asyncio.Task[Any]]] = []
+    (tmp_path / "project").mkdir()
+
+    async def make(turns: Sequence[Any], **options: Any) -> WorkerRuntime:
+        waiting = list(turns)
+        runtime = WorkerRuntime(
+            options.pop("worker", None) or Worker(name="main", toolsets={"filesystem": {}}, sandbox=WORKSPACE),
+            directory=tmp_path / "project",
+            model=FunctionScript(lambda request: waiting.pop(0) if waiting else "No more."),
+            default_mode="chat",
+            **options,
+        )
+        detach = runtime.ui.attach("terminal")
+        await runtime.initialize()
+        opened.append((runtime, asyncio.ensure_future(_run(runtime, detach))))
+        return runtime
+
+    yield make
+    for runtime, task in opened:
+        task.cancel()
+        await asyncio.wait({task})
+        await runtime.aclose()
+
+
+async def _run(runtime: WorkerRuntime, detach: Callable[[], None]) -> None:
+    try:
+        await Conversation(runtime).run()
+    finally:
+        detach()
+
+
+async def say(runtime: WorkerRuntime, text: str, source: str = "terminal") -> None:
+    """As soon as somebody listens."""
+    async with asyncio.timeout(5):
+        while True:
+            asked: list[Any] = []
+            runtime.ui.replay_open(asked.append)
+            prompts = [event for event in asked if event.type == "inputPrompt"]
+            if prompts:
+                break
+            await asyncio.sleep(0.005)
+    runtime.bus.emit("userInput", {"requestId": prompts[0].wire["requestId"], "content": text}, source=source)
+
+
+def journal_of(runtime: WorkerRuntime) -> list[dict[str, Any]]:
+    assert runtime.journal is not None
+    runtime.journal.flush()
+    return [event.to_dict() for event in events_after(runtime.journal.path)]
+
+
+async def idle(page: Page) -> None:
+    """The turn is over."""
+    await page.until("inputPrompt")
+
+
+async def test_a_page_sees_a_turn_as_it_is_recorded(talk: Callable[..., Any]) -> None:
+    runtime = await talk([calls(("read_file", {"path": "/workspace/none"}), say="I look."), "There is **none**."])
+    async with served(runtime) as house:
+        page = await house.page()
+        hello = await page.until("hello")
+        assert hello["session"] == {"id": runtime.session_id, "state": "live", "answerable": True}
+        assert hello["more"] is False
+        assert {shown["event"]["type"] for shown in hello["standing"]} >= {"sessionStarted", "manualToolsAvailable"}
+        caught_up = await page.until("caught_up")
+        assert caught_up["seq"] == hello["seq"] == page.last_seq
+        assert [frame["event"]["type"] for frame in page.frames if frame.get("again")] == ["inputPrompt"]
+        await say(runtime, "hello")
+        await idle(page)
+        recorded = journal_of(runtime)
+        assert page.recorded == [event["seq"] for event in recorded] == list(range(1, len(recorded) + 1))
+        types = [event["type"] for event in recorded]
+        assert [page.frames[-1]["event"]["type"], types.count("toolResult")] == ["inputPrompt", 1]
+        answer = page.events("message")[-1]["data"]["message"]["content"]
+        assert answer == "There is **none**." == page.text(page.events("streaming")[-1]["data"]["requestId"])
+
+
+async def test_who_resumes_gets_what_was_missed_exactly_once(talk: Callable[..., Any]) -> None:
+    runtime = await talk(["One.", "Two.", "Three."])
+    async with served(runtime) as house:
+        first = await house.page()
+        await first.until("caught_up")
+        await say(runtime, "1")
+        await idle(first)
+        await first.socket.close()
+        await say(runtime, "2")
+        await say(runtime, "3")
+        second = await house.page(after=first.last_seq)
+        hello = await second.until("hello")
+        assert hello["resumed"] is True
+        await idle(second)
+        await second.until("caught_up")
+        assert (
+            first.recorded + second.recorded
+            == [event["seq"] for event in journal_of(runtime)][: len(first.recorded + second.recorded)]
+        )
+        again = await house.page(after=10**9)
+        assert (await again.until("hello"))["resumed"] is False, "it has forgotten more than this page has"
+
+
+async def test_connecting_at_any_moment_of_a_busy_turn_loses_and_doubles_nothing(talk: Callable[..., Any]) -> None:
+    text = "".join(f"word{number} " for number in range(300))
+    turns = [
+        *(calls(("read_file", {"path": f"/workspace/{number}"}), say="x") for number in range(8)),
+        Turn(say=text, think="Hm. " * 20, chunks=150, pause=0.001),
+    ]
+    runtime = await talk(turns)
+    async with served(runtime) as house:
+        await say(runtime, "go")
+        pages = []
+        for _ in range(12):
+            pages.append(await house.page())
+            await asyncio.sleep(0.02)
+
+        async def follow(page: Page) -> None:
+            await page.until(lambda frame: frame["kind"] == "event" and _says(frame["event"], text))
+
+        await asyncio.gather(*(follow(page) for page in pages))
+        last = pages[0].last_seq
+        for page in pages:
+            numbers = [seq for seq in page.recorded if seq <= last]
+            assert numbers == list(range(numbers[0], last + 1)) == list(range(1, last + 1))
+            streamed = page.events("streaming")
+            for request in {event["data"]["requestId"] for event in streamed if event["data"]["channel"] == "text"}:
+                if page.text(request) != "x":
+                    assert page.text(request) == text
+
+
+def _says(event: dict[str, Any], text: str) -> bool:
+    return event["type"] == "message" and event["data"]["message"]["content"] == text
+
+
+async def test_a_stream_cut_in_the_middle_ends_with_the_text_of_the_journal(talk: Callable[..., Any]) -> None:
+    text = "".join(f"- item *{number}*\n" for number in range(200))
+    runtime = await talk([Turn(say=text, chunks=200, pause=0.002)])
+    async with served(runtime) as house:
+        page = await house.page()
+        await page.until("caught_up")
+        await say(runtime, "go")
+        await page.until(lambda frame: frame["kind"] == "event" and len(page.text(_request(frame))) > 300)
+        await page.socket.close()
+        again = await house.page(after=page.last_seq)
+        caught_up = await again.until("caught_up")
+        wholes = [event for event in again.events("streaming") if "whole" in event["data"]]
+        assert len(wholes) == 1 and caught_up["streams"] == [wholes[0]["data"]["requestId"]]
+        await again.until(lambda frame: frame["kind"] == "event" and _says(frame["event"], text))
+        streamed = again.events("streaming")
+        assert again.text(streamed[0]["data"]["requestId"]) == text
+        assert [event["data"]["done"] for event in streamed].count(True) == 1
+        assert len(streamed) < 150, "pieces that wait together are sent together"
+
+
+def _request(frame: dict[str, Any]) -> str:
+    return str(frame["event"]["data"].get("requestId")) if frame["event"]["type"] == "streaming" else ""
+
+
+async def test_open_questions_come_again_in_their_order_and_one_answer_counts(talk: Callable[..., Any]) -> None:
+    ran: list[str] = []
+
+    def stamp(name: str) -> str:
+        """Stamps."""
+        ran.append(name)
+        return name
+
+    turns = [calls(("stamp", {"name": "a"}), ("stamp", {"name": "b"})), "Done."]
+    runtime = await talk(turns, tools=[stamp], approval_mode="interactive")
+    async with served(runtime) as house:
+        first = await house.page()
+        await say(runtime, "go")
+        one = await first.until("approvalRequired")
+        two = await first.until("approvalRequired")
+        late = await house.page()
+        await late.until("caught_up")
+        again = [frame["event"]["data"]["requestId"] for frame in late.frames if frame.get("again")]
+        ids = [one["event"]["data"]["requestId"], two["event"]["data"]["requestId"]]
+        assert again == ids
+        wrong = await late.act("approvalResponse", requestId=ids[0], approved=True, choice="never offered")
+        assert wrong["ok"] is False and "was not offered" in wrong["problem"]
+        results = await asyncio.gather(
+            first.act("approvalResponse", requestId=ids[0], approved=True),
+            late.act("approvalResponse", requestId=ids[0], approved=True),
+        )
+        assert sorted(answer["ok"] for answer in results) == [False, True]
+        assert next(answer for answer in results if not answer["ok"])["problem"] == "Too late: answered in browser."
+        runtime.bus.emit("approvalResponse", {"requestId": ids[1], "approved": False}, source="terminal")
+        answer = await late.act("approvalResponse", requestId=ids[1], approved=True)
+        assert answer["problem"] == "Too late: answered in terminal."
+        await idle(late)
+        assert ran == ["a"]
+        assert [event["data"]["by"] for event in late.events("approvalResolved")] == ["browser", "terminal"]
+
+
+async def test_an_edit_that_does_not_fit_leaves_the_card_with_its_errors(talk: Callable[..., Any]) -> None:
+    ran: list[int] = []
+
+    def count(number: int) -> str:
+        """Counts."""
+        ran.append(number)
+        return "ok"
+
+    runtime = await talk([calls(("count", {"number": 1})), "Done."], tools=[count], approval_mode="interactive")
+    async with served(runtime) as house:
+        page = await house.page()
+        await say(runtime, "go")
+        card = await page.until("approvalRequired")
+        request = card["event"]["data"]["requestId"]
+        answer = await page.act("approvalResponse", requestId=request, approved=True, args={"number": "many"})
+        assert answer["ok"] is False and "number" in answer["fields"]
+        shown = page.events("approvalRequired")[-1]["data"]
+        assert shown["requestId"] == request and any(field.get("error") for field in shown["fields"])
+        assert (await page.act("approvalResponse", requestId=request, approved=True, args={"number": 5}))["ok"]
+        await idle(page)
+        assert ran == [5]
+
+
+async def test_a_page_that_does_not_read_is_let_go_and_the_session_is_not_held_up(
+    talk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "_SEND_LIMIT_S", 0.2)
+    runtime = await talk([])
+    async with served(runtime) as house:
+        slow = await house.page(max_queue=1, small=True)
+        await slow.until("caught_up")
+        for number in range(120):
+            runtime.bus.emit("status", {"type": "info", "message": f"{number} " + "x" * 65_000})
+        quick = await house.page()
+        await quick.until("caught_up")
+        async with asyncio.timeout(5):
+            while len(house.session.audience) > 1:
+                await asyncio.sleep(0.01)
+        await slow.closed()
+        assert slow.last_seq < runtime.bus.seq == quick.last_seq
+        again = await house.page(after=slow.last_seq)
+        await again.until("caught_up")
+        assert slow.recorded + again.recorded == list(range(1, runtime.bus.seq + 1))
+
+
+async def test_a_queue_that_overflows_ends_and_keeps_nothing() -> None:
+    queue = page_queue.PageQueue(most=10)
+    for number in range(11):
+        queue.put(f"{number}")
+    queue.put("later")
+    assert json.loads(str(await queue.next()))["kind"] == "bye"
+    with pytest.raises(page_queue.Ended) as ended:
+        await queue.next()
+    assert ended.value.code == page_queue.BEHIND == 4408
+
+
+async def test_a_few_long_events_are_too_many_for_a_page_that_does_not_read() -> None:
+    """Threat: a thousand results of megabytes each would be kept for it."""
+    bus, audience = EventBus("s"), Audience()
+    queue = audience.join()
+    bus.on("*", audience.take)
+    bus.emit("status", {"type": "info", "message": "x" * 50_000_000})
+    assert len(queue) == 1, "one alone is sent, however long it is"
+    for _ in range(3):
+        bus.emit("status", {"type": "info", "message": "short"})
+    assert isinstance(await queue.next(), Frame) and len(queue) == 3
+    for _ in range(100):
+        bus.emit("status", {"type": "info", "message": "x" * 1_000_000})
+    assert json.loads(str(await queue.next()))["kind"] == "bye"
+    with pytest.raises(page_queue.Ended) as ended:
+        await queue.next()
+    assert ended.value.code == page_queue.BEHIND
+
+
+async def test_what_a_page_sends_is_checked(talk: Callable[..., Any]) -> None:
+    runtime = await talk([])
+    async with served(runtime) as house:
+        page = await house.page()
+        await page.until("caught_up")
+        for text, words in (
+            ("no json", "JSON object"),
+            ("[" * 100_000, "JSON object"),
+            ("[1]", "JSON object"),
+            ('{"type": 5, "data": {}}', "`type`"),
+            ('{"type": "userInput", "data": 3}', "`type`"),
+        ):
+            await page.socket.send(text)
+            answer = await page.until("answer")
+            assert answer["ok"] is False and words in answer["problem"]
+        await page.socket.send(b"bytes")
+        assert (await page.until("answer"))["ok"] is False
+        await page.socket.send(json.dumps({"type": "ping"}))
+        assert (await page.until("pong")) == {"kind": "pong"}
+        assert (await page.act("sessionEnd", reason="completed"))["ok"] is False
+        assert journal_of(runtime)[-1]["type"] == "inputPrompt", "nothing of it reached the bus"
+
+
+async def test_a_session_that_is_not_there_or_a_number_that_is_none_is_told(talk: Callable[..., Any]) -> None:
+    runtime = await talk([])
+    async with served(runtime) as house:
+        gone = await house.page(session="nobody")
+        assert await gone.closed() == 4404 and gone.frames[0]["kind"] == "bye"
+        odd = await house.page(after=-1)
+        assert await odd.closed() == socket.WRONG
+
+
+async def test_closing_says_goodbye(talk: Callable[..., Any]) -> None:
+    runtime = await talk([])
+    async with served(runtime) as house:
+        page = await house.page()
+        await page.until("caught_up")
+        await house.session.close()
+        assert await page.closed() == 1001
+        assert page.frames[-1] == {"kind": "bye", "reason": "The session ended here."}
+        assert not runtime.ui.attached or runtime.ui.open_count == 1, "the terminal is still there"
+
+
+async def test_an_event_is_on_its_way_within_20_ms(talk: Callable[..., Any]) -> None:
+    runtime = await talk([])
+    async with served(runtime) as house:
+        page = await house.page()
+        await page.until("caught_up")
+        loop = asyncio.get_running_loop()
+        took = []
+        for number in range(20):
+            started = loop.time()
+            runtime.bus.emit("status", {"type": "info", "message": f"{number}"})
+            await page.until("status")
+            took.append(loop.time() - started)
+        assert sorted(took)[10] < 0.02
+
+
+async def test_two_pages_of_a_long_history_get_its_end_and_the_rest_in_pages(talk: Callable[..., Any]) -> None:
+    runtime = await talk([])
+    async with served(runtime) as house:
+        for number in range(450):
+            runtime.bus.emit("status", {"type": "info", "message": f"{number}"})
+        page = await house.page()
+        hello = await page.until("hello")
+        await page.until("caught_up")
+        assert hello["more"] is True and len(page.recorded) == 200
+        before = page.recorded[0]
+        path = f"/api/sessions/{runtime.session_id}/events"
+        earlier = (await house.ask("GET", path, params={"before": before})).json()
+        assert [shown["event"]["seq"] for shown in earlier["events"]] == list(range(before - 200, before))
+        assert earlier["more"] is True
+        one = (await house.ask("GET", f"{path}/{before}")).json()
+        assert one["event"] == journal_of(runtime)[before - 1]
+        assert (await house.ask("GET", f"{path}/999999")).status_code == 404
+        assert (await house.ask("GET", f"{path}/-1")).status_code == 404
+        assert (await house.ask("GET", path, params={"after": 1, "before": 2})).status_code == 422
+        assert (await house.ask("GET", path, params={"limit": 201})).status_code == 422
+
+
+async def test_a_session_without_a_journal_is_shown_from_memory(talk: Callable[..., Any]) -> None:
+    runtime = await talk(["Hello."], journal=False)
+    async with served(runtime) as house:
+        await say(runtime, "hi")
+        page = await house.page()
+        await page.until(lambda frame: frame["kind"] == "event" and _says(frame["event"], "Hello."))
+        again = await house.page(after=page.last_seq - 2)
+        await again.until("caught_up")
+        assert again.recorded[:2] == [page.last_seq - 1, page.last_seq]
+
+
+async def test_the_server_opened_in_the_middle_knows_what_was_before(talk: Callable[..., Any]) -> None:
+    runtime = await talk(["One."])
+    runtime.ui.update_plan([{"step": "think", "status": "in_progress"}])
+    await say(runtime, "hi")
+    async with asyncio.timeout(5):
+        while not any(
+            event["type"] == "message" and event["data"]["message"]["role"] == "assistant"
+            for event in journal_of(runtime)
+        ):
+            await asyncio.sleep(0.01)
+    async with served(runtime) as house:
+        page = await house.page()
+        hello = await page.until("hello")
+        await page.until("caught_up")
+        assert page.recorded[0] == 1
+        assert [shown["event"]["type"] for shown in hello["standing"]].count("planUpdated") == 1
+
+
+async def test_who_comes_before_the_session_began_sees_its_first_question(tmp_path: Path, own_home: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    runtime = WorkerRuntime(
+        Worker(name="main", sandbox=WORKSPACE),
+        directory=project,
+        model=FunctionScript(lambda request: "x"),
+        default_mode="chat",
+    )
+    async with served(runtime) as house:
+        page = await house.page()
+        await page.until("caught_up")
+        asking = asyncio.ensure_future(runtime.ui.request_form(_form()))
+        asked = await page.until("formRequired")
+        assert asked["event"]["seq"] == 0
+        assert (await page.act("formResponse", requestId=asked["event"]["data"]["requestId"], action="decline"))["ok"]
+        assert (await asking)["by"] == "browser"
+        await runtime.initialize()
+        started = await page.until("sessionStarted")
+        assert started["event"]["seq"] == 1
+        await runtime.aclose()
+
+
+def _form() -> dict[str, Any]:
+    return {"source": "x", "title": "x", "message": "x", "fields": [], "workerPath": []}
+
+
+async def test_a_secret_in_a_form_is_neither_shown_nor_logged(
+    talk: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    runtime = await talk([])
+    async with served(runtime) as house:
+        page = await house.page()
+        await page.until("caught_up")
+        asking = asyncio.ensure_future(runtime.ui.request_form(_form()))
+        request = (await page.until("formRequired"))["event"]["data"]["requestId"]
+        odd = await page.act("formResponse", requestId=request, action="accept", values="canary-5521")
+        assert odd["ok"] is False
+        assert (await page.act("formResponse", requestId=request, action="accept", values={"p": "canary-5521"}))["ok"]
+        assert (await asking)["values"] == {"p": "canary-5521"}
+        assert page.events("formResolved")
+        ours = "".join(record.getMessage() for record in caplog.records if not record.name.startswith("websockets"))
+        assert "canary-5521" not in json.dumps(page.frames) + ours + json.dumps(journal_of(runtime))
+        late = await page.act("formResponse", requestId=request, action="decline")
+        assert late["problem"] == "Too late: answered in browser."
+
+
+async def test_fifty_pages_see_the_same(talk: Callable[..., Any]) -> None:
+    runtime = await talk([Turn(say="word " * 100, chunks=100, pause=0.001)])
+    async with served(runtime) as house:
+        pages = await asyncio.gather(*(house.page() for _ in range(50)))
+        await asyncio.gather(*(page.until("caught_up") for page in pages))
+        await say(runtime, "go")
+        await asyncio.gather(*(idle(page) for page in pages))
+        assert {tuple(page.recorded) for page in pages} == {tuple(pages[0].recorded)}
+        request = pages[0].events("streaming")[0]["data"]["requestId"]
+        assert {page.text(request) for page in pages} == {"word " * 100}

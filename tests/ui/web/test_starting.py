@@ -1,0 +1,120 @@
+"""Sessions that `forge web` runs itself: started, asked for trust, resumed, ended, and refused as at a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.config.home import ForgeHome
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.events.journal_reader import events_after
+from golem_forge.events.session_files import is_held, journal_path
+from golem_forge.ui.web.api.operation import Refused
+from golem_forge.ui.web.house import House, Wish
+from golem_forge.ui.web.starting import OwnSessions
+from golem_forge.ui.web.watching.actions import take_action
+from golem_forge.ui.web.watching.session import SessionState
+
+SCRIPT = "turns:\n" + 4 * "  - {say: Hello there.}\n"
+
+
+@pytest.fixture
+async def own(tmp_path: Path) -> AsyncIterator[OwnSessions]:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "words.yaml").write_text(SCRIPT)
+    own = OwnSessions(ForgeHome(tmp_path / "home"), tmp_path)
+    yield own
+    await own.close()
+
+
+def wish(**more: Any) -> Wish:
+    return Wish(**{"directory": "project", "model": "scripted:words.yaml", **more})
+
+
+def said(own: OwnSessions, id: str) -> list[str]:
+    events = events_after(journal_path(own.house.home.path, id))
+    return [event.wire["message"]["content"] for event in events if event.type == "message"]
+
+
+async def until(happened: Any) -> None:
+    async with asyncio.timeout(10):
+        while not happened():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_session_is_started_answers_ends_and_is_resumed(own: OwnSessions) -> None:
+    id = await own.house.start(wish(input="Hi"))
+    assert own.house.current == id and own.house.live(id).state is SessionState.LIVE
+    await until(lambda: said(own, id) == ["Hi", "Hello there."])
+    await own.house.end(id)
+    assert own.house.live_sessions() == () and not is_held(journal_path(own.house.home.path, id))
+    closed = await own.house.find(id)
+    assert closed.state is SessionState.CLOSED
+    with pytest.raises(Refused, match="can only be looked at") as refused:
+        own.house.live(id)
+    assert refused.value.status == 409
+    assert await own.house.start(Wish(resume=id, input="Again")) == id
+    await until(lambda: said(own, id)[2:] == ["Again", "Hello there."])
+    assert await own.house.start(Wish(resume=id)) == id  # it runs here already: the page goes there
+
+
+async def test_the_question_whether_to_trust_is_there_to_be_answered(own: OwnSessions) -> None:
+    program = own.house.directory / "project"
+    (program / "forge.yaml").write_text("entry: main.worker\n")
+    (program / "tools.py").write_text('def one() -> str:\n    """One."""\n    return "1"\n')
+    toolsets = "toolsets: {custom: {module: ./tools.py, tools: [one]}}"
+    (program / "main.worker").write_text(f"---\nname: main\n{toolsets}\n---\nHi\n")
+    id = await own.house.start(wish())
+    session = own.house.live(id)
+    [question] = session.open_questions()
+    assert question.wire["type"] == "trust"
+    session.bus.emit("approvalResponse", {"requestId": question.wire["requestId"], "approved": True}, source="browser")
+    await until(lambda: session.standing.last("sessionStarted") is not None)
+    assert "one" in {tool.name for tool in session.runtime.get_tools()}  # type: ignore[union-attr]
+
+
+async def test_what_cannot_be_started_is_refused_and_leaves_nothing(own: OwnSessions) -> None:
+    with pytest.raises(ConfigError, match="no such directory"):
+        await own.house.start(wish(directory="nowhere"))
+    with pytest.raises(ForgeError):
+        await own.house.start(Wish(resume="nothere"))
+    assert own.house.live_sessions() == () and own._running == {}
+
+
+async def test_a_page_of_one_session_starts_no_other(tmp_path: Path) -> None:
+    house = House(ForgeHome(tmp_path / "home"), tmp_path)
+    assert not house.may_start
+    with pytest.raises(Refused, match="`forge web` serves a page that starts"):
+        await house.start(Wish())
+    for id in ("nothere", "../../etc/passwd", ""):
+        with pytest.raises(Refused) as refused:
+            await house.find(id)
+        assert refused.value.status == 404
+
+
+async def test_a_start_that_fails_after_its_question_says_why_on_the_page(
+    own: OwnSessions, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever asked for it has had the answer already, and nobody looks at the terminal."""
+    program = own.house.directory / "project"
+    (program / "forge.yaml").write_text("approval: {tools: {exec_command: preApproved}}\n")
+    session = own.house.live(await own.house.start(wish()))
+    heard: list[Any] = []
+    session.bus.on("*", heard.append)
+    [question] = session.open_questions()
+    with pytest.raises(Refused, match="just being started"):
+        take_action(session, "command", {"requestId": "r", "text": "/status"})
+    take_action(session, "approvalResponse", {"requestId": question.wire["requestId"], "approved": True})
+    await until(lambda: own.house.live_sessions() == ())
+    [told] = [event.wire for event in heard if event.type == "status"]
+    assert told["type"] == "error" and "preApproved has no effect" in told["message"]
+    [ended] = [event.wire for event in heard if event.type == "sessionEnd"]
+    assert ended["reason"] == "error"
+    gc.collect()
+    assert "never retrieved" not in caplog.text
