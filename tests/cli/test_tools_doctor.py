@@ -101,7 +101,7 @@ def test_watch_tells_of_a_fault_when_it_comes(shell):
         assert "x: untrusted" in watching.stdout.readline()
     finally:
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(10) == 130
+        assert watching.wait(30) == 130
 
 
 def _forge():

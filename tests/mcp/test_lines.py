@@ -175,7 +175,7 @@ async def test_a_flood_of_tiny_lines_leaves_others_their_turn(pipe: Pipe, line: 
         methods = await asyncio.wait_for(taken(lines), 20)
         assert methods[-1] == "n9"
 
-    assert await turns_while(flood) < 0.25
+    assert await turns_while(flood) < 0.75  # read at a stretch it would be seconds on a busy machine
 
 
 async def test_a_server_that_writes_faster_than_we_take_waits(pipe: Pipe) -> None:
