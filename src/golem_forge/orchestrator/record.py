@@ -56,7 +56,9 @@ class Recorder:
         """About to run: on disk when this returns. A call that never waited is written as one record."""
         call, tool, journal, seq = travel.call, travel.tool, self._journal, 0
         if journal is not None:
-            args, decision = tool.without_secrets(travel.arguments.plain), travel.decision
+            args, decision = travel.arguments.plain, travel.decision
+            if tool.secret_fields:
+                args = tool.without_secrets(args)
             assert decision is not None
             if travel.proposed:
                 journal.decide(call.id, decision)
@@ -176,7 +178,8 @@ class Recorder:
 
 def _for_others(travel: Travel, args: Any) -> Any:
     """Also of a call that came to nothing: `args` may be anything then."""
-    return args if travel.tool is None else travel.tool.without_secrets(args)
+    tool = travel.tool
+    return args if tool is None or not tool.secret_fields else tool.without_secrets(args)
 
 
 def _said(travel: Travel, shown: Callable[[Any], Any]) -> dict[str, Any] | None:
