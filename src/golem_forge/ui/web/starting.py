@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.core.errors import ConfigError, ForgeError
-from golem_forge.events.envelope import Event
 from golem_forge.events.failures import described
 from golem_forge.ui.web.api.operation import Refused
 from golem_forge.ui.web.house import House, Wish
@@ -66,7 +65,7 @@ class OwnSessions:
         session = LiveSession(runtime, runtime.bus, self.house.home.path, directory)
         await session.open()
         shown = asyncio.Event()
-        forget = runtime.bus.on("approvalRequired", lambda event: _note(event, shown))
+        forget = runtime.bus.on("approvalRequired", lambda _: shown.set())
         task = asyncio.get_running_loop().create_task(self._run(session, runtime, wish.input, shown))
         self._running[session] = task
         await self.house.admit(session)
@@ -131,10 +130,6 @@ def _tell(runtime: WorkerRuntime, error: Exception) -> None:
         words = "The session could not start; the log of the process that serves this page says why."
     runtime.ui.show_status(type="error", message=words, code="START_FAILED")
     runtime.ui.end_session("error", words)
-
-
-def _note(event: Event, shown: asyncio.Event) -> None:
-    shown.set()
 
 
 def _stopped(runtime: WorkerRuntime, last: RunResult | None) -> RunResult | None:

@@ -157,7 +157,9 @@ def cyclic() -> dict[str, Any]:
     "value", ["s", {"a": 1}, {"kind": "x"}, cyclic(), 10**400, b"\xff", float("nan"), object(), {1, 2}]
 )
 def test_u20_whatever_a_tool_returns_is_shown(value: Any) -> None:
-    json.dumps(of_tool(value), allow_nan=False)
+    made = of_tool(value)
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    assert made["form"] in {"text", "tree"}
 
 
 ANY = st.recursive(
@@ -254,7 +256,9 @@ def test_what_fits_is_given_as_it_is() -> None:
 @given(ANY, st.integers(50, 3_000))
 def test_whatever_is_bounded_fits_and_is_json(value: Any, total: int) -> None:
     small, _ = bounded(value, Limits(text=40, items=5, nodes=100, total=total))
-    json.dumps(small, allow_nan=False).encode()
+    written = json.dumps(small, allow_nan=False, ensure_ascii=False)
+    assert len(written) <= total + 100  # the marks of what was left out come on top
+    assert json.loads(written) == small
 
 
 def test_lists_that_hold_each_other_are_small_in_memory_and_endless_to_write_down() -> None:
