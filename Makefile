@@ -52,7 +52,7 @@ demo: $(VENV)/.stamp
 test: $(VENV)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(MAKE) lint
-	@$(VENV)/bin/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest -n 4 --dist worksteal $(PYTEST_ARGS) </dev/null
 
 foreign: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/foreign_programs.py

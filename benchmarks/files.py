@@ -16,7 +16,7 @@ from benchmarks.harness import Block, Pace, race_blocks, race_calls
 from benchmarks.ours import session_in
 from benchmarks.rows import Row, at_most, row
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox.walls.walls import ripgrep
+from golem_forge.sandbox.walls.backend import ripgrep
 from golem_forge.workers.session import Session
 
 FILES = 5_000

@@ -1,5 +1,5 @@
 """Calls of a tool on an MCP server: through a session (policy, journal, a listener) and through the pool alone, beside
-the bare client of the official SDK, which does none of that.
+the bare client of the official SDK, which checks the result and does none of the rest.
 
 The server is the same program for everybody, written with the SDK as most are; ours runs inside walls. Over stdio each
 client has a process of its own, over HTTP all of them talk to one.

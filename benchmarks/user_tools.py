@@ -28,7 +28,8 @@ from golem_forge.config.home import ForgeHome
 from golem_forge.custom.building.toolchains import Toolchains
 from golem_forge.custom.entry import TOOL_DIR
 from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.sandbox.walls.walled_child import WalledChild
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.workers.session import Session, open_session
 
 BY_HAND = "the same job by hand"

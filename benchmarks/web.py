@@ -30,9 +30,9 @@ from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.rows import Row, at_most, below, row
 from golem_forge.config.home import ForgeHome
 from golem_forge.events.bus import EventBus
+from golem_forge.ui.web.door.listening import Reach
+from golem_forge.ui.web.door.login import Login
 from golem_forge.ui.web.house import House
-from golem_forge.ui.web.listening import Reach
-from golem_forge.ui.web.login import Login
 from golem_forge.ui.web.serving import WebServer
 from golem_forge.ui.web.watching.live import LiveSession
 

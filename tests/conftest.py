@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,8 +51,16 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def tried_walls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return known_walls.tried(tmp_path_factory.mktemp("walls"))
+def meeting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that all processes of this run have, for what one of them makes for all; see `ready.alone`."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def tried_walls(meeting: Path) -> Path:
+    with ready.alone(meeting):
+        return known_walls.tried(meeting)
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +70,10 @@ def walls_are_known(tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def ready_forge(tried_walls: Path) -> Iterator[ready.ReadyForge]:
+def ready_forge(meeting: Path, tried_walls: Path) -> Iterator[ready.ReadyForge]:
     """`ready_forge("log", "verify", cwd=…, env=…)` is `subprocess.run` of `forge log verify`, without its imports; see
     ready."""
-    with ready.serving(tried_walls) as forge:
+    with ready.serving(meeting, tried_walls) as forge:
         yield forge
 
 

@@ -26,7 +26,7 @@ def now() -> int:
     return len(os.listdir(_HERE))
 
 
-def no_more_than(before: int, within: float = 5.0) -> bool:
+def no_more_than(before: int, within: float = 15.0) -> bool:
     """Whether there are `before` again, or fewer, without any help of the collector."""
     end = time.monotonic() + within
     while now() > before:

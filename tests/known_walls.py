@@ -1,4 +1,4 @@
-"""What this machine's walls hold is tried once for all tests of a process, not by every one that has a home of its own.
+"""What this machine's walls hold is tried once for all tests of a run, not by every one that has a home of its own.
 
 A try is two real sets of walls and most of a second. Its result is kept in FORGE_HOME, and nearly every test has a
 FORGE_HOME of its own; there the result of the one real try is put, which is what another try would have put there too.
@@ -23,11 +23,13 @@ asyncio.run(probe_patiently(cache=pathlib.Path(sys.argv[1])))
 
 
 def tried(folder: Path) -> Path:
-    """The file with the result of a real try, which is made by a process in which nothing is replaced."""
+    """The file with the result of a real try, which is made by a process in which nothing is replaced; or of the try
+    that somebody else made there."""
     from golem_forge.sandbox.walls.probe import CACHE_FILE
 
-    subprocess.run([sys.executable, "-c", _TRY, str(folder)], stdin=subprocess.DEVNULL, check=True, timeout=50)
-    return folder / CACHE_FILE
+    if not (file := folder / CACHE_FILE).exists():
+        subprocess.run([sys.executable, "-c", _TRY, str(folder)], stdin=subprocess.DEVNULL, check=True, timeout=50)
+    return file
 
 
 def told(known: Path, replace: Callable[[Any, str, Any], None] = setattr) -> None:

@@ -36,6 +36,9 @@ _SERVER = Path(ready_call.__file__).with_name("ready_forge.py")
 
 _A_PIPE_HOLDS = 1000
 
+_STARTED: list[subprocess.Popen[bytes]] = []
+"""Kept, or Python would complain that nobody waited for it."""
+
 
 class ReadyForge:
     def __init__(self, place: str) -> None:
@@ -272,8 +275,9 @@ class Expecting(pexpect.spawn):  # type: ignore[misc]
 
 def _command(place: str, name: str) -> str:
     file = Path(place).with_name(name)
-    file.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {ready_call.__file__} {place} {name} "$@"\n')
-    file.chmod(0o755)
+    if not file.exists():
+        file.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {ready_call.__file__} {place} {name} "$@"\n')
+        file.chmod(0o755)
     return str(file)
 
 
@@ -333,20 +337,39 @@ def _read(streams: tuple[int, ...], within: float) -> list[bytes] | None:
 
 
 @contextlib.contextmanager
-def serving(walls: Path | None) -> Iterator[ReadyForge]:
-    """`walls`: see known_walls; None: each command tries them, as the real one does."""
-    with tempfile.TemporaryDirectory(prefix="forge-") as short:  # the address of a socket has little room
-        place = os.path.join(short, "ready")
-        known = [] if walls is None else [str(walls)]
-        server = subprocess.Popen(
-            [sys.executable, str(_SERVER), place, *known],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-        )
-        try:
-            assert server.stdout is not None
-            assert server.stdout.readline() == b"ready\n"
-            yield ReadyForge(place)
-        finally:
-            server.kill()
-            server.communicate()
+def serving(meeting: Path, walls: Path | None) -> Iterator[ReadyForge]:
+    """One for all processes that come to the same directory, `meeting`: the first starts it, it ends when the last has
+    gone, however that was. `walls`: see known_walls; None: each command tries them, as the real one does."""
+    named = meeting / "ready.place"
+    with open(meeting / "ready.people", "a") as people:
+        fcntl.flock(people, fcntl.LOCK_SH)
+        with alone(meeting):
+            if not named.exists():
+                named.write_text(_start(people.name, walls))
+            forge = ReadyForge(named.read_text())
+        yield forge
+
+
+@contextlib.contextmanager
+def alone(meeting: Path) -> Iterator[None]:
+    """One process after the other."""
+    with open(meeting / "alone", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _start(people: str, walls: Path | None) -> str:
+    """Where it listens, in a directory that it removes itself."""
+    place = os.path.join(tempfile.mkdtemp(prefix="forge-"), "ready")  # the address of a socket has little room
+    known = "" if walls is None else str(walls)
+    server = subprocess.Popen(
+        [sys.executable, str(_SERVER), place, known, people],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # a Ctrl+C is for the tests, who end in order and still need it
+    )
+    assert server.stdout is not None
+    with server.stdout:
+        assert server.stdout.readline() == b"ready\n"
+    _STARTED.append(server)
+    return place

@@ -33,7 +33,8 @@ presses Ctrl+C."""
 CLOSING = """
 That was all. To go on by yourself: copy examples/repair, put a real model into
 its forge.yaml, then `forge trust` and `forge run` there. `forge tools new NAME`
-makes a tool of your own, `forge mcp add` brings in a server."""
+makes a tool of your own, `forge mcp add` brings in a server. All of it is
+.venv/bin/forge of this directory."""
 
 
 def main() -> int:

@@ -180,7 +180,7 @@ def terminal() -> Iterator[Callable[..., Any]]:
         screen.close()
 
 
-def until(condition: Callable[[], Any], what: str, within: float = 15.0) -> Any:
+def until(condition: Callable[[], Any], what: str, within: float = 30.0) -> Any:
     """Polls; gives the first thing that is not empty."""
     end = time.monotonic() + within
     while not (found := condition()):
@@ -199,7 +199,7 @@ def marker() -> Iterator[str]:
     """Part of a command line; whatever still holds it when the test is over was left behind."""
     value = f"forge-test-{uuid.uuid4().hex}"
     yield value
-    assert marked(value, 10) == [], "a process outlived its test"
+    assert marked(value, 20) == [], "a process outlived its test"
 
 
 def marked(marker: str, within: float) -> list[str]:

@@ -23,6 +23,7 @@ from typing import Any
 
 from tests import known_walls
 from tests.acceptance.user_tools import Cards, Said
+from tests.deadlines import ROOM
 from tests.mcp import foreign
 
 from golem_forge import open_session
@@ -207,7 +208,7 @@ class McpBench:
         """Processes that carry the mark: servers, and whatever they started."""
         return carrying(self.mark)
 
-    def nobody_left(self, within: float = 3.0) -> bool:
+    def nobody_left(self, within: float = 1 + ROOM) -> bool:
         end = time.monotonic() + within
         while self.left():
             if time.monotonic() > end:
@@ -219,7 +220,7 @@ class McpBench:
         for process in self.started:
             if process.poll() is None:
                 process.kill()
-            process.communicate(timeout=10)
+            process.communicate(timeout=30)
 
 
 @dataclass
@@ -283,7 +284,7 @@ def state(session: Any, server: str) -> str:
     return pool_of(session).status(server).state.value
 
 
-async def settled(session: Any, *servers: str, within: float = 20.0) -> None:
+async def settled(session: Any, *servers: str, within: float = 30.0) -> None:
     """Each of them answers, or it says why not."""
     async with asyncio.timeout(within):
         for server in servers or pool_of(session).names():
@@ -297,7 +298,7 @@ def offered(session: Any) -> list[str]:
     return sorted(tool.name for tool in session.catalog.list(source="mcp"))
 
 
-async def until(true: Callable[[], Any], what: str = "", within: float = 10.0) -> Any:
+async def until(true: Callable[[], Any], what: str = "", within: float = 20.0) -> Any:
     """Polls; gives the first thing that is not empty."""
     end = time.monotonic() + within
     while not (found := true()):

@@ -15,7 +15,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,15 +142,22 @@ class HttpServer:
         return {"url": self.url, "token": self.token(token), "era": era, "calls": list(calls), **more}
 
     @contextlib.asynccontextmanager
-    async def client(self, era: str, token: str = "laptop", **how: Any) -> AsyncIterator[Any]:
-        """The Python SDK's, in this process."""
+    async def client(
+        self, era: str, token: str = "laptop", listening: asyncio.Event | None = None, **how: Any
+    ) -> AsyncIterator[Any]:
+        """The Python SDK's, in this process. `listening`: set as soon as its stream for notifications is open."""
         import httpx2
         from mcp.client.client import Client
         from mcp.client.streamable_http import streamable_http_client
 
         headers = {"Authorization": f"Bearer {self.token(token)}"}
+
+        async def opened(response: Any) -> None:
+            if listening is not None and response.request.method == "GET":
+                listening.set()
+
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=20) as http,
+            httpx2.AsyncClient(headers=headers, timeout=30, event_hooks={"response": [opened]}) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=era, **how) as client,
         ):
             yield client
@@ -210,7 +216,7 @@ class Wire:
             "Host": f"127.0.0.1:{self.port}",
         }
         given = {**usual, **{name.replace("_", "-"): value for name, value in headers.items()}}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.putrequest(method, path, skip_host=True)
             data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -293,10 +299,10 @@ class StdioServer:
     def call(self, name: str, args: dict[str, Any], **params: Any) -> int:
         return self.request("tools/call", name=name, arguments=args, **params)
 
-    async def answer_to(self, ident: int, within: float = 20.0) -> dict[str, Any]:
+    async def answer_to(self, ident: int, within: float = 50.0) -> dict[str, Any]:
         return await self.message(lambda each: each.get("id") == ident and "method" not in each, within)
 
-    async def message(self, wanted: Any, within: float = 20.0) -> dict[str, Any]:
+    async def message(self, wanted: Any, within: float = 50.0) -> dict[str, Any]:
         async with asyncio.timeout(within):
             while True:
                 for each in self.received:
@@ -305,13 +311,11 @@ class StdioServer:
                 self._news.clear()
                 await self._news.wait()
 
-    async def end(self) -> float:
-        """Closes stdin; how long it took to exit."""
+    async def end(self) -> None:
+        """Closes stdin, and waits for its exit."""
         assert self.process.stdin is not None
-        began = time.monotonic()
         self.process.stdin.close()
-        await asyncio.wait_for(self.process.wait(), 10)
-        return time.monotonic() - began
+        await asyncio.wait_for(self.process.wait(), 30)
 
 
 # ---- clients of others
@@ -356,6 +360,14 @@ def inspect(bench: McpBench, *words: str) -> dict[str, Any]:
 
 def alive(process: int) -> bool:
     return _state(process)[0] not in "ZX"
+
+
+def words_of(process: int) -> str:
+    """The words it was started with; none of one that is not there."""
+    try:
+        return Path("/proc", str(process), "cmdline").read_text(errors="replace").replace("\0", " ")
+    except OSError:
+        return ""
 
 
 def _state(process: int) -> tuple[str, int]:

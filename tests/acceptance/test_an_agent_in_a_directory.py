@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests import known_walls
 from tests.acceptance.conftest import marked
+from tests.deadlines import ROOM, within
 
 from golem_forge import open_session
 from golem_forge.config.home import forge_home
@@ -119,7 +120,7 @@ async def test_a_canary_in_the_environment_reaches_nobody(
         number = (await run(session, "sleep 0.3; python3 says.py", tty=True, yield_time_ms=0)).result.value[
             "session_id"
         ]
-        seen.append((await session.call("write_stdin", {"session_id": number, "yield_time_ms": 3000})).text)
+        seen.append((await session.call("write_stdin", {"session_id": number, "yield_time_ms": 20000})).text)
     kept = [file.read_bytes() for file in forge_home().path.rglob("*") if file.is_file()]
     assert any("[secret" in text for text in seen), "the program itself said it, and it was taken out"
     assert not [text for text in seen if CANARY in text]
@@ -147,28 +148,29 @@ async def test_forge_is_killed_and_nothing_stays(project: Path, marker: str, scr
         f": {marker}; echo up > up; {script}",
     ]
     forge = await asyncio.create_subprocess_exec(*command, cwd=project, stdout=asyncio.subprocess.DEVNULL)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 40
     while not (project / "up").exists():
         assert time.monotonic() < end
         await asyncio.sleep(0.02)
     forge.send_signal(signal.SIGKILL)
     await forge.wait()
-    assert marked(marker, 1) == []
+    assert marked(marker, 1 + ROOM) == []
 
 
 async def test_an_interrupt_ends_the_whole_tree_and_keeps_what_was_said(project: Path, marker: str) -> None:
     async with open_session(project, approval="approve_all") as session:
         await run(session, "true")  # the walls were tried before
-        cmd = f": {marker}; echo so far; setsid sleep 600 & trap '' TERM; sleep 600; sleep 600"
+        cmd = f": {marker}; echo so far; setsid sleep 600 & trap '' TERM; touch up; sleep 600; sleep 600"
         call = asyncio.create_task(run(session, cmd))
-        await asyncio.sleep(0.7)
-        began = time.monotonic()
-        session.interrupt()
-        outcome = await call
-        assert time.monotonic() - began < 1
+        async with asyncio.timeout(30):
+            while not (project / "up").exists():
+                await asyncio.sleep(0.02)
+        with within(1):
+            session.interrupt()
+            outcome = await call
         assert outcome.status == "interrupted"
         assert "so far" in outcome.text
-        assert marked(marker, 1) == []
+        assert marked(marker, 1 + ROOM) == []
 
 
 async def test_t24_sixty_four_sessions_at_once_and_none_is_left(project: Path, marker: str) -> None:
@@ -225,7 +227,7 @@ def test_s37_a_project_cannot_switch_the_walls_off(project: Path, ready_forge: A
     (project / "forge.yaml").write_text("sandbox: {walls: off}\n")
     assert ready_forge("trust", "--yes", cwd=project, env=os.environ).returncode == 0
     command = ("call", "exec_command", "--cmd", "echo $FORGE_WALLS", "--approval", "approve_all")
-    ran = ready_forge(*command, cwd=project, env=os.environ, timeout=30)
+    ran = ready_forge(*command, cwd=project, env=os.environ, timeout=50)
     assert "full" in ran.stdout
     assert "sandbox.walls" in ran.stderr
 
@@ -243,7 +245,7 @@ async def test_t27_a_patch_typed_as_a_command_is_asked_for_once_as_a_patch(proje
 
 
 def test_a_person_looks_inside_with_their_own_shell(project: Path, ready_forge: Any) -> None:
-    forge = partial(ready_forge, cwd=project, env=os.environ, timeout=30)
+    forge = partial(ready_forge, cwd=project, env=os.environ, timeout=50)
     ran = forge("sandbox", "exec", "--", "sh", "-c", "cat; pwd; exit 7", stdin="piped\n")
     assert (ran.returncode, ran.stdout) == (7, "piped\n/workspace\n")
     assert forge("sandbox", "exec", "--timeout", "0.5", "--", "sleep", "60").returncode == 124
@@ -269,7 +271,7 @@ async def test_s38_approved_hosts_and_no_others(project: Path) -> None:
     fetch = (
         "import sys, urllib.request as u\n"
         "for url in sys.argv[1:]:\n"
-        "    try: print(u.urlopen(url, timeout=5).read().decode())\n"
+        "    try: print(u.urlopen(url, timeout=20).read().decode())\n"
         "    except Exception as e: print(getattr(e, 'code', type(e).__name__))\n"
         "sys.exit(3)\n"
     )

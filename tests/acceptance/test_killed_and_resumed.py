@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.conftest import marked
+from tests.deadlines import ROOM
 
 MAIN = """\
 ---
@@ -102,7 +103,7 @@ def test_w43_killed_while_the_model_speaks(program: Any, marker: str) -> None:
     second = program.forge("run", "--resume", "last", "-m", "scripted:next.yaml", "-i", "go on")
     assert (second.code, second.out) == (1, "") and "session is in use" in second.err
     kill(process)
-    assert marked(marker, 1) == []
+    assert marked(marker, 1 + ROOM) == []
     program.write(**{"main.worker": MAIN.replace("Do it.", "Do it well.")})
     ran = go_on(program)
     assert "used in their new form: main.worker" in ran.err
@@ -123,7 +124,7 @@ def test_killed_while_an_approval_is_open(program: Any, marker: str, terminal: C
         screen.wait_for("why asked")
         screen.process.kill(signal.SIGKILL)
         screen.wait_end()
-    assert marked(marker, 1) == []
+    assert marked(marker, 1 + ROOM) == []
     go_on(program)
     [call] = program.calls()
     assert (call.starts, call.status, call.error) == (0, "interrupted", NEVER_RAN)
@@ -148,7 +149,7 @@ def test_w42_killed_while_a_tool_of_a_sub_worker_runs(
     process = program.start("run", "-m", "scripted:s.yaml", "-i", "begin")
     until(lambda: 2 in effects(program) and marked(f": {marker}", 0), "the effect of the slow tool")
     kill(process)
-    assert marked(marker, 1) == [], "the hosts and what they started went with it"
+    assert marked(marker, 1 + ROOM) == [], "the hosts and what they started went with it"
     with wire.WireServer([wire.WireTurn(say="I went on.")]) as server:
         (program.home / "config.yaml").write_text(
             f"models: {{openai-compatible: {{base_url: '{server.base_url('openai')}'}}}}\n"
@@ -204,7 +205,7 @@ def test_killed_again_and_again_while_the_journal_is_written(desk: Callable[...,
     results = [each["id"] for message in program.history() for each in message.get("results", ())]
     asked = [each["id"] for message in program.history() for each in message.get("calls", ())]
     assert sorted(results) == sorted(asked), "every call has one result"
-    assert marked(marker, 1) == []
+    assert marked(marker, 1 + ROOM) == []
 
 
 def _patch(number: int) -> str:
@@ -216,14 +217,14 @@ def _patched(patch: str) -> int:
 
 
 def _wait_for_effect(process: subprocess.Popen[str], program: Any, number: int) -> None:
-    end = time.monotonic() + 15
+    end = time.monotonic() + 40
     while number not in effects(program):
         assert process.poll() is None and time.monotonic() < end, process.communicate()
         time.sleep(0.005)
 
 
 def _wait_until_it_resumes(process: subprocess.Popen[str], program: Any) -> None:
-    size, end = program.journals[0].stat().st_size, time.monotonic() + 15
+    size, end = program.journals[0].stat().st_size, time.monotonic() + 40
     while program.journals[0].stat().st_size == size:
         assert process.poll() is None and time.monotonic() < end, process.communicate()
         time.sleep(0.001)

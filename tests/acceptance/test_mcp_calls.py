@@ -7,13 +7,14 @@ import base64
 import json
 import re
 import subprocess
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tests.acceptance.mcp_bench import Forms, McpBench, offered, pool_of, settled, until
+from tests.deadlines import LONG, within
 from tests.mcp import foreign
+from tests.mcp.loop_time import LoopTime
 from tests.ui.terminal.screen import CTRL_C, CTRL_D, Terminal
 
 from golem_forge.core.call import ToolCall
@@ -39,37 +40,42 @@ def begin(bench: McpBench, **servers: Mapping[str, Any]) -> None:
 
 async def test_case_14_progress_keeps_a_call_alive_and_silence_ends_it(mcp_bench: McpBench) -> None:
     """Longer than `idle_timeout` with progress: success, and it is shown. Without: `timeout` naming the idle limit.
-    `total_timeout` ends it whatever it says. (Seconds as 20, 5 and 8 in the case: 4, 2 and 3 here.)"""
+    `total_timeout` ends it whatever it says. (Seconds as 20, 5 and 8 in the case: 4, 3 and 3 here; whoever is cut off
+    would have taken a minute.)"""
     trusted = {"trust": "trusted"}  # its readers run side by side
     begin(
         mcp_bench,
-        patient=everything(mcp_bench, idle_timeout=2, **trusted),
+        patient=everything(mcp_bench, idle_timeout=3, **trusted),
         hurried=everything(mcp_bench, total_timeout=3, **trusted),
     )
     calls = [
         ToolCall(f"patient__{SLOW}", {"duration": 4, "steps": 16}),
-        ToolCall(f"patient__{SLOW}", {"duration": 4, "steps": 1}),
-        ToolCall(f"hurried__{SLOW}", {"duration": 10, "steps": 40}),
+        ToolCall(f"patient__{SLOW}", {"duration": LONG, "steps": 1}),
+        ToolCall(f"hurried__{SLOW}", {"duration": LONG, "steps": 240}),
     ]
     progress: list[Any] = []
     async with mcp_bench.session() as session:
         await settled(session)
         session.bus.on("toolProgress", lambda event: progress.append(event.data))
-        kept_busy, silent, too_long = await session.batch(calls, mode="parallel")
+        with within(4):
+            kept_busy, silent, too_long = await session.batch(calls, mode="parallel")
         shown = [(told.progress, told.total) for told in progress if told.tool_call_id == calls[0].id]
         assert kept_busy.ok and "completed" in kept_busy.text, kept_busy.error
         assert shown == [(step, 16) for step in range(1, 17)]
-        assert (silent.status, silent.error) == ("timeout", "no progress from patient for 2 seconds")
-        assert 1900 < silent.duration_ms < 3500
+        assert (silent.status, silent.error) == ("timeout", "no progress from patient for 3 seconds")
+        assert silent.duration_ms > 2900
         assert (too_long.status, too_long.error) == ("timeout", "hurried did not finish within 3 seconds")
-        assert 2900 < too_long.duration_ms < 4500
+        assert too_long.duration_ms > 2900
         assert any(told.tool_call_id == calls[2].id for told in progress), "it was not silent"
         for server in ("patient", "hurried"):
             assert (await session.call(f"{server}__echo", {"message": "still"})).text == "Echo: still"
 
 
-async def test_case_14_the_time_a_person_takes_counts_for_neither_clock(mcp_bench: McpBench) -> None:
-    begin(mcp_bench, asker=mcp_bench.ours("asker.py", "legacy", idle_timeout=0.5, total_timeout=0.7))
+async def test_case_14_the_time_a_person_takes_counts_for_neither_clock(
+    mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop_time = LoopTime(monkeypatch)
+    begin(mcp_bench, asker=mcp_bench.ours("asker.py", "legacy", idle_timeout=20, total_timeout=30))
     async with mcp_bench.session(person=False, approval_callback=mcp_bench.cards) as session:
         await settled(session)
         leave = session.tree.ui.attach("person")
@@ -77,7 +83,8 @@ async def test_case_14_the_time_a_person_takes_counts_for_neither_clock(mcp_benc
 
         def later(event: Any) -> None:
             answer = {"requestId": event.data.request_id, "action": "accept", "values": {"city": "Rome"}}
-            asyncio.get_running_loop().call_later(1.2, answers.emit, "formResponse", answer)
+            loop_time.skip(100)
+            asyncio.get_running_loop().call_later(0.1, answers.emit, "formResponse", answer)
 
         answers.on("formRequired", later)
         schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -93,14 +100,14 @@ async def test_case_15_an_interrupt_ends_the_call_and_not_the_connection(mcp_ben
     async with mcp_bench.session() as session:
         await settled(session)
         pid = (await session.call("echo__pid")).text
-        running = asyncio.create_task(session.call("echo__sleep", {"seconds": 20, "progress": True}))
+        running = asyncio.create_task(session.call("echo__sleep", {"seconds": LONG, "progress": True}))
         told: list[Any] = []
         session.bus.on("toolProgress", told.append)
         await until(lambda: told, "progress")
-        start = time.monotonic()
-        session.interrupt()
-        outcome = await running
-        assert (outcome.status, time.monotonic() - start < 1.0) == ("interrupted", True)
+        with within(1):
+            session.interrupt()
+            outcome = await running
+        assert outcome.status == "interrupted"
         session.reset()
         assert (await session.call("echo__pid")).text == pid
         assert mcp_bench.starts() == 1
@@ -126,7 +133,7 @@ def journal(bench: McpBench) -> list[dict[str, Any]]:
 def test_case_15_ctrl_c_at_a_terminal(mcp_bench: McpBench) -> None:
     """The same for whoever sits before `forge run`: the turn ends, the conversation and the server go on."""
     begin(mcp_bench, every=everything(mcp_bench, approval={"default": "preApproved"}))
-    slow = {"tool": f"every__{SLOW}", "args": {"duration": 20, "steps": 40}}
+    slow = {"tool": f"every__{SLOW}", "args": {"duration": LONG, "steps": 120}}
     turns = [
         {"calls": [slow]},
         {"calls": [{"tool": "every__echo", "args": {"message": "again"}}]},
@@ -137,8 +144,9 @@ def test_case_15_ctrl_c_at_a_terminal(mcp_bench: McpBench) -> None:
         screen.enter("go")
         screen.wait_for(re.compile("Long Running Operation Tool  [0-9.]+ s · [0-9]+ %"), 20)
         [server] = [each for each in mcp_bench.left() if "mcp-server-everything" in each and "bwrap" not in each]
-        screen.send(CTRL_C)
-        assert screen.wait_for(re.compile("(?i)interrupted")) < 1.0
+        with within(1):
+            screen.send(CTRL_C)
+            screen.wait_for(re.compile("(?i)interrupted"), LONG)
         screen.enter("once more")
         screen.wait_for("Well done.", 20)
         assert server in mcp_bench.left(), "the same process serves the next call"

@@ -198,7 +198,7 @@ async def test_case_4_one_changed_argument_asks_again_with_a_diff(mcp_bench: Mcp
         mcp_bench.yaml({"echo": mcp_bench.ours("echo.py", "--two")})
         gone = await session.call("echo__pid", {})
         assert gone.status in ("tool_not_found", "approval_denied") and "waits for approval" in gone.text
-        assert mcp_bench.nobody_left(1.0), "the old process"
+        assert mcp_bench.nobody_left(), "the old process"
         await until(lambda: len(of_servers(mcp_bench.cards)) == 2, "it asks again")
         changed = of_servers(mcp_bench.cards)[-1]
         assert "-argument: --one" in changed.diff and "+argument: --two" in changed.diff, changed.diff
@@ -293,7 +293,7 @@ async def test_case_12_what_a_server_keeps_survives_its_end(mcp_bench: McpBench)
     async with mcp_bench.session() as session:
         await settled(session)
         assert (await session.call("memory__create_entities", {"entities": [ada]})).ok
-        await until(lambda: not mcp_bench.left(), "close_after ends it", within=5)
+        await until(lambda: not mcp_bench.left(), "close_after ends it")
         assert state(session, "memory") == "known"
         again: Any = await session.call("memory__search_nodes", {"query": "Ada"})
         assert again.ok and "likes engines" in again.text

@@ -24,6 +24,7 @@ from tests.acceptance.mcp_serving import (
     children_of,
     http_server,
     serving_bench,
+    words_of,
 )
 
 FORM = {
@@ -37,6 +38,19 @@ async def outer(x: int, *, ctx) -> str:
     """Has the server asked on its behalf."""
     return (await ctx.call("asker__ask", {ASK!r})).text
 '''
+_PATIENCE = """
+two, first_is_done = threading.Barrier(2), threading.Event()
+
+def one_after_another(params, ident):
+    if two.wait(30) == 0:
+        try:
+            return call(params, ident)
+        finally:
+            first_is_done.set()
+    first_is_done.wait(30)
+    first_is_done.clear()
+    return call(params, ident)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +62,15 @@ def server(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path, ready_fo
 
 
 def _with_askers(bench: McpBench) -> None:
-    """`asker` asks at once; `patient` says that it only reads, and asks after a second."""
+    """`asker` asks at once; `patient` says that it only reads, and asks when two calls wait for it."""
     text = (PROGRAMS / "asker.py").read_text()
     only_reads = text.replace(
         '"description": "Asks.",', '"description": "Asks.", "annotations": {"readOnlyHint": True},'
     )
     (bench.workspace / "patient.py").write_text(
-        only_reads.replace("    wanted = {", "    time.sleep(1)\n    wanted = {", 1)
+        only_reads.replace("return call(params, ident)", "return one_after_another(params, ident)").replace(
+            "def answer(", f"{_PATIENCE}\n\ndef answer(", 1
+        )
     )
     how: dict[str, Any] = {"trust": "trusted", "network": False, "approval": {"default": "preApproved"}}
     asker = bench.ours("asker.py", "legacy", **how)
@@ -93,7 +109,7 @@ async def two(server: HttpServer, era: str) -> AsyncIterator[tuple[Any, Person, 
 
 
 async def said(client: Any, tool: str, **args: Any) -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return str((await client.call_tool(tool, args)).content[0].text)
 
 
@@ -110,13 +126,10 @@ async def test_a_servers_question_goes_to_the_client_whose_call_it_is(server: Ht
 async def test_a_question_that_could_be_eithers_is_nobodys(server: HttpServer, era: str) -> None:
     """Calls of two clients wait for one server, which asks without saying for which of them."""
     async with two(server, era) as (hers, ada, his, bob):
-        calls = [asyncio.create_task(said(hers, "patient__ask", **ASK))]
-        await asyncio.sleep(0.5)
-        calls.append(asyncio.create_task(said(his, "patient__ask", **ASK)))
-        first, second = await asyncio.gather(*calls)
-        assert "Bob" not in first and "Ada" not in second
-        assert "several clients" in first
-        assert ada.asked == [] and len(bob.asked) <= 1
+        to_her, to_him = await asyncio.gather(said(hers, "patient__ask", **ASK), said(his, "patient__ask", **ASK))
+        assert "Bob" not in to_her and "Ada" not in to_him
+        assert "several clients" in to_her + to_him
+        assert len(ada.asked) + len(bob.asked) <= 1, "the second question is the second call's, once the first is over"
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -137,15 +150,16 @@ async def test_a_running_command_is_its_clients_alone(server: HttpServer, era: s
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_what_a_client_left_running_ends_when_it_leaves(server: HttpServer, era: str) -> None:
-    """A connection that closes, or a token that is revoked."""
-    before = set(children_of(server.process.pid))
+    """A connection that closes, or a token that is revoked. What everybody shares, a server say, may start meanwhile:
+    it stays."""
+    left = f"sleep 300; echo left by {era}"
     async with server.client(era, f"guest-{era}", elicitation_callback=Person("Eve")) as client:
-        assert "Running: session" in await said(client, "exec_command", cmd="sleep 300", yield_time_ms=300)
-        started = set(children_of(server.process.pid)) - before
+        assert "Running: session" in await said(client, "exec_command", cmd=left, yield_time_ms=300)
+        started = [child for child in children_of(server.process.pid) if left in words_of(child)]
         assert started
     if era == MODERN:
         assert all(alive(each) for each in started)  # the next request may come over another connection
         assert server.bench.forge("mcp", "token", "revoke", f"guest-{era}").code == 0
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(20):
         while any(alive(each) for each in started):
             await asyncio.sleep(0.05)

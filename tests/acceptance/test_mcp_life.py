@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests import descriptors
 from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled, state, until
+from tests.deadlines import LONG, within
 from tests.mcp import foreign
 from tests.mcp.test_pool_http import Office
 
@@ -70,7 +71,7 @@ async def test_case_5_one_server_that_cannot_start_affects_no_other(
         assert NO_SERVER in pool_of(session).status("broken").error
         asked = await session.call("broken__anything", {})
         assert asked.status == "tool_not_found" and NO_SERVER in asked.text
-        await until(lambda: state(session, "dying") == "failed", "it gives up", within=15)
+        await until(lambda: state(session, "dying") == "failed", "it gives up", within=30)
         for _ in range(5):
             await session.call("dying__act", {})
         status = pool_of(session).status("dying")
@@ -117,6 +118,7 @@ async def test_case_7_a_manifest_is_used_by_its_age(mcp_bench: McpBench, age: fl
         if starts:
             await settled(session)
             assert "echo__echo" in offered(session)
+        await until(lambda: mcp_bench.starts() >= starts, "it starts")
         await asyncio.sleep(0.2)
         assert mcp_bench.starts() == starts
     found = mcp_bench.cache.load(mcp_bench.program().mcp.servers["echo"], time.time())
@@ -154,15 +156,14 @@ async def test_case_8_any_task_may_end_what_another_began(mcp_bench: McpBench) -
     stack, session = opened
     assert state(session, "slow") == "connecting"
     await until(lambda: server_pids(mcp_bench, "hostile.py"), "it is being connected to")
-    begun = time.monotonic()
-    await asyncio.create_task(stack.aclose())
-    assert time.monotonic() - begun < 1.5
-    assert mcp_bench.nobody_left(0.5)
+    with within(1):
+        await asyncio.create_task(stack.aclose())
+    assert mcp_bench.nobody_left()
 
     for after in (0.0, 0.01, 0.05, 0.15):  # closed at every point of the way
         async with mcp_bench.session():
             await asyncio.sleep(after)
-        assert mcp_bench.nobody_left(0.5), after
+        assert mcp_bench.nobody_left(), after
     assert problems == []
 
 
@@ -176,16 +177,15 @@ async def test_case_9_killed_during_a_call(mcp_bench: McpBench) -> None:
         [before] = server_pids(mcp_bench, "mcp-server-everything")
         heard: list[Any] = []
         session.bus.on("toolProgress", heard.append)
-        slow = {"duration": 10, "steps": 100}
+        slow = {"duration": LONG, "steps": 600}
         call = asyncio.create_task(session.call("everything__trigger-long-running-operation", slow))
         await until(
             lambda: session.bus and len(session.servers.pool._owners["everything"].turns.flights()) == 1, "sent"
         )
-        await asyncio.sleep(0.3)
-        os.kill(before, signal.SIGKILL)
-        killed = time.monotonic()
-        lost = await call
-        assert time.monotonic() - killed < 1.0
+        await until(lambda: heard, "it works on it")
+        with within(1):
+            os.kill(before, signal.SIGKILL)
+            lost = await call
         assert lost.status == "execution_failed"
         assert lost.text.endswith("connection to everything was lost; the call may have run")
         again = await session.call("everything__echo", {"message": "back"})
@@ -233,7 +233,7 @@ sandbox: {zones: [{name: workspace, mode: rw}]}
 ---
 Do it.
 """
-WAITS = {"tool": "plain__sleep", "args": {"seconds": 50}}
+WAITS = {"tool": "plain__sleep", "args": {"seconds": LONG}}
 
 
 def three_kinds(bench: McpBench) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def twice(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "turn", "within"),
+    ("end", "turn", "seconds"),
     [
         (ends_by_itself, {"say": "Done."}, 6.0),
         (twice, {"calls": [WAITS]}, 3.0),
@@ -279,7 +279,7 @@ def twice(process: subprocess.Popen[str]) -> None:
     ],
     ids=["normal-exit", "ctrl-c", "sigterm", "sigkill"],
 )
-def test_case_13_nobody_is_left_however_forge_ends(mcp_bench: McpBench, end: Any, turn: Any, within: float) -> None:
+def test_case_13_nobody_is_left_however_forge_ends(mcp_bench: McpBench, end: Any, turn: Any, seconds: float) -> None:
     mcp_bench.yaml(three_kinds(mcp_bench))
     (mcp_bench.workspace / "main.worker").write_text(MAIN)
     turns = [{"calls": [{"tool": "plain__echo", "args": {"text": "hi"}}]}, {**turn, "pause": 0.5}]
@@ -287,17 +287,16 @@ def test_case_13_nobody_is_left_however_forge_ends(mcp_bench: McpBench, end: Any
     mcp_bench.trust()
     mcp_bench.approve()
     process = mcp_bench.start("run", "-m", "scripted:turns.yaml", "-i", "go", "--approval", "approve_all")
-    limit = time.monotonic() + 15
+    limit = time.monotonic() + 30
     while not all_run(mcp_bench):
         assert process.poll() is None and time.monotonic() < limit, (process.poll(), mcp_bench.left())
         time.sleep(0.02)
     if end is not ends_by_itself:
         time.sleep(0.5)  # into the call that waits
-    end(process)
-    ended = time.monotonic()
-    process.wait(10)
-    assert mcp_bench.nobody_left(within), mcp_bench.left()
-    assert time.monotonic() - ended < within
+    with within(seconds):
+        end(process)
+        process.wait(LONG)
+        assert mcp_bench.nobody_left(), mcp_bench.left()
 
 
 async def test_case_13_a_config_edit_leaves_nobody_of_the_old(mcp_bench: McpBench) -> None:
@@ -335,7 +334,7 @@ async def test_case_13_fifty_reconnects_leave_one_process(mcp_bench: McpBench) -
         assert len(server_pids(mcp_bench, "echo.py")) == 1
         assert len(server_pids(mcp_bench, "hostile.py")) == 1
         assert (await session.call("plain__echo", {"text": "still"})).text == "still"
-    assert mcp_bench.nobody_left(0.5)
+    assert mcp_bench.nobody_left()
     assert descriptors.no_more_than(before + 5), "pipes and directories are closed too"
     assert Path(mcp_bench.workspace / "children").read_text().count("\n") == 12
 
@@ -344,9 +343,10 @@ async def test_case_13_the_end_of_a_session_takes_less_than_a_second(mcp_bench: 
     """However many servers there are: they end together."""
     mcp_bench.yaml(three_kinds(mcp_bench))
     mcp_bench.approve()
-    async with mcp_bench.session() as session:
+    async with contextlib.AsyncExitStack() as stack:
+        session = await stack.enter_async_context(mcp_bench.session())
         await settled(session)
         await until(lambda: all_run(mcp_bench), "all of them run")
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 1.5, "under a second, with room for a busy machine"
+        with within(1):
+            await stack.aclose()
     assert mcp_bench.left() == []

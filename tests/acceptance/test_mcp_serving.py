@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +35,7 @@ from tests.acceptance.mcp_serving import (
     serving_bench,
     user_tool,
 )
+from tests.deadlines import within
 
 OF_EACH_SOURCE = {"read_file", "greet", "echo__echo"}
 """Native, the person's own, proxied."""
@@ -209,25 +209,26 @@ async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
     server: HttpServer, bench: McpBench
 ) -> None:
     """Creating and activating a user tool while a client is connected → list_changed within 2 s, new tool listed."""
-    heard = asyncio.Event()
+    heard, listening = asyncio.Event(), asyncio.Event()
 
-    async def listening(message: Any) -> None:
+    async def hear(message: Any) -> None:
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             heard.set()
 
     async with (
-        server.client(LEGACY, message_handler=listening) as old,
+        server.client(LEGACY, listening=listening, message_handler=hear) as old,
         server.client(MODERN) as new,
         new.listen(tools_list_changed=True) as stream,
     ):
         assert "later" not in {tool.name for tool in (await old.list_tools()).tools}
         changes = asyncio.create_task(anext(aiter(stream)))
+        await asyncio.wait_for(listening.wait(), 30)
         user_tool(bench, "later")
         await asyncio.sleep(1)
         assert not heard.is_set() and not changes.done(), "a tool that nobody activated is nobody's business"
         said = await asyncio.to_thread(bench.forge, "tools", "activate", "later", "--yes")
         assert said.code == 0, said.err
-        async with asyncio.timeout(2):
+        with within(2):
             await heard.wait()
             await changes
         for client in (old, new):
@@ -242,32 +243,35 @@ async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
 async def test_case_39_progress_and_cancel_of_a_foreign_client(server: HttpServer, era: str, marker: str) -> None:
     """Progress and cancel from a foreign client: progress received; after cancel no child process."""
     ends = f"sleep 300 & sleep 300; : {marker}"
+    enough, seen_to_end = (server.bench.workspace / f"{word}-{era}" for word in ("enough", "seen-to-end"))
+    waits = f"until [ -e {seen_to_end.name} ]; do sleep 0.05; done; echo waited"
     orders = server.orders(
         ["echo__sleep", {"seconds": 0.5, "progress": True}],
-        ["exec_command", {"cmd": ends, "yield_time_ms": 30_000}, 1500],
-        ["echo__sleep", {"seconds": 2.5}],
+        ["exec_command", {"cmd": ends, "yield_time_ms": 30_000}, str(enough)],
+        ["exec_command", {"cmd": waits, "yield_time_ms": 30_000}],
         era=era,
         answer=YES,
     )
     client = asyncio.create_task(asyncio.to_thread(follow, "typescript", orders))
-    await until(lambda: running(marker), "the command runs", within=20)
-    await until(lambda: not running(marker), "the command is ended", within=5)
+    await until(lambda: running(marker), "the command runs", within=30)
+    enough.touch()
+    await until(lambda: not running(marker), "the command is ended")
     assert not client.done(), "it ended because it was cancelled, not because the client left"
+    seen_to_end.touch()
     [seen] = await client
     slept, cancelled, after = seen["results"]
     assert slept["text"] == "slept" and "step 1" in slept["progress"]
-    assert cancelled["cancelled"] and "error" in cancelled and after["text"] == "slept"
+    assert cancelled["cancelled"] and "error" in cancelled and "waited" in after["text"]
 
 
 async def test_case_39_a_cancelled_request_gets_no_response(bench: McpBench, marker: str) -> None:
     """After cancel: no child process and no response."""
     async with StdioServer(bench, "--approval", "approve_all") as server:
         call = server.call("exec_command", {"cmd": f"sleep 300; : {marker}", "yield_time_ms": 30_000})
-        await until(lambda: running(marker), "the command runs", within=20)
-        server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
-        began = time.monotonic()
-        await until(lambda: not running(marker), "the command is ended", within=5)
-        assert time.monotonic() - began < 2
+        await until(lambda: running(marker), "the command runs", within=30)
+        with within(1):
+            server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
+            await until(lambda: not running(marker), "the command is ended", within=30)
         assert "result" in await server.answer_to(server.call("double", {"x": 21}))
         assert not [each for each in server.received if each.get("id") == call]
 
@@ -294,16 +298,14 @@ async def test_case_42_the_end_of_stdin_ends_calls_and_children_at_once(bench: M
         server.call(
             "exec_command", {"cmd": f"trap '' TERM; sleep 300 & sleep 300; : {marker}", "yield_time_ms": 30_000}
         )
-        await until(lambda: running(marker), "the command runs", within=20)
+        await until(lambda: running(marker), "the command runs", within=30)
         children = children_of(server.process.pid)
         assert len(children) >= 3
-        if how == "SIGTERM":
-            began = time.monotonic()
-            server.process.send_signal(signal.SIGTERM)
-            await asyncio.wait_for(server.process.wait(), 10)
-            took = time.monotonic() - began
-        else:
-            took = await server.end()
+        with within(1):
+            if how == "SIGTERM":
+                server.process.send_signal(signal.SIGTERM)
+                await server.process.wait()
+            else:
+                await server.end()
         assert server.process.returncode == 0
-        assert took < 1.5  # 1 s, where the machine has nothing else to do
         assert not running(marker) and not [child for child in children if alive(child)]

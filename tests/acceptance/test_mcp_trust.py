@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled, until
+from tests.deadlines import within
 
 from golem_forge.tools.tool import SourceKind
 
@@ -266,7 +267,7 @@ async def changed(session: Any, true: Callable[[], Any], what: str) -> None:
         await session.look()
         return bool(true())
 
-    end = time.monotonic() + 10
+    end = time.monotonic() + 20
     while not await look():
         assert time.monotonic() < end, what
         await asyncio.sleep(0.02)
@@ -287,9 +288,8 @@ async def test_case_27_a_changed_definition_is_out_until_a_person_agrees(mcp_ben
         shelf.put(MOVED, entry("stable"))
         await changed(session, lambda: "moving__mover" not in offered(session), "the changed tool is still offered")
 
-        start = time.monotonic()
-        meanwhile = await session.call("moving__mover", {"path": "a"})
-        assert time.monotonic() - start < 1.0
+        with within(1):
+            meanwhile = await session.call("moving__mover", {"path": "a"})
         assert meanwhile.status == "tool_not_found" and "drift" in meanwhile.error
         assert (await session.call("moving__stable")).ok, "the rest of the server works"
         await session.call("moving__mover", {"path": "b"})

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.user_tools import Bench, card_text, parameter, run
+from tests.deadlines import LONG, ever_longer, within
 
 from golem_forge.custom.book.statistics import statistics
 
@@ -342,25 +343,32 @@ async def test_c28_how_it_ended_and_both_streams(bench: Bench) -> None:
 
 async def test_c29_time_is_kept(bench: Bench, marker: str) -> None:
     bench.tool("sleepy", f"echo before; (trap '' TERM; sleep 60; : {marker}) & sleep 60; : {marker}\n", timeout=1)
-    bench.tool("half", "echo before; sleep 60\n", timeout=0.5)
+    bench.tool("half", "echo before; sleep 60\n", timeout=0.8)
+    bench.tool("patient", "echo before; sleep 60\n", timeout=LONG)
     bench.python("snake", "import time\nprint('before', flush=True)\ntime.sleep(60)\n")
-    bench.tool("quick", "echo done\n", timeout=5)
+    bench.tool("quick", "echo done\n", timeout=30)
     async with bench.session() as session:
         assert (await run(session, "quick")).ok  # the walls are known from here on
 
-        async def within(name: str, said: str, **more: Any) -> None:
-            began = time.monotonic()
-            outcome = await run(session, name, **more)
-            assert time.monotonic() - began < 2, name
-            assert outcome.status == "timeout" and outcome.text.splitlines()[0] == said
-            assert outcome.result.value["stdout"] == "before\n"
+        async def kept(name: str, seconds: float, **more: Any) -> str:
+            with within(seconds + 1):
+                outcome = await run(session, name, **more)
+            assert outcome.status == "timeout"
+            assert outcome.text.splitlines()[0] == f"tool '{name}' timed out after {seconds} seconds"
+            said: str = outcome.result.value["stdout"]
+            assert said in ("", "before\n")
+            return said
 
-        await within("sleepy", "tool 'sleepy' timed out after 1 seconds")
-        await within("half", "tool 'half' timed out after 0.5 seconds")
-        await within("snake", "tool 'snake' timed out after 0.5 seconds", timeout=0.5)
-        await within("sleepy", "tool 'sleepy' timed out after 0.3 seconds", timeout=0.3)
-        await within("half", "tool 'half' timed out after 0.5 seconds", timeout=0)
-        await within("half", "tool 'half' timed out after 0.5 seconds", timeout=-1)
+        for name in ("patient", "snake"):
+            for seconds in ever_longer(1):
+                if said := await kept(name, seconds, timeout=seconds):
+                    break
+            assert said == "before\n"
+        await kept("sleepy", 1)
+        await kept("half", 0.8)
+        await kept("sleepy", 0.7, timeout=0.7)
+        await kept("half", 0.8, timeout=0)
+        await kept("half", 0.8, timeout=-1)
         for seconds in (3601, 1e9, float("inf"), float("nan"), "5", True):
             outcome = await run(session, "quick", timeout=seconds)
             assert outcome.status == "input_invalid" and "timeout" in outcome.text, seconds
@@ -370,12 +378,13 @@ async def test_c29_time_is_kept(bench: Bench, marker: str) -> None:
 async def test_c29_an_interrupted_run_ends_at_once_and_keeps_what_it_said(bench: Bench, marker: str) -> None:
     bench.tool("sleepy", f"echo before; sleep 60; : {marker}\n", parameters=[parameter("quick", "boolean")])
     async with bench.session() as session:
+        said = asyncio.Event()
+        session.bus.on("toolOutput", lambda event: said.set())
         call = asyncio.create_task(run(session, "sleepy"))
-        await asyncio.sleep(0.7)
-        began = time.monotonic()
-        session.interrupt()
-        outcome = await call
-        assert time.monotonic() - began < 1
+        await asyncio.wait_for(said.wait(), 30)
+        with within(1):
+            session.interrupt()
+            outcome = await call
         assert outcome.status == "interrupted" and outcome.result.value["stdout"] == "before\n"
 
 
@@ -457,7 +466,7 @@ async def test_c30_without_a_zone_it_starts_in_a_place_of_its_own(bench: Bench) 
 async def test_c31_output_is_bounded_and_kept_whole(bench: Bench) -> None:
     size = 20 * 1024 * 1024
     bench.tool("long", f"yes 0123456789 | head -c {size}\n")
-    bench.tool("endless", "yes 0123456789\n", timeout=20)
+    bench.tool("endless", "yes 0123456789\n", timeout=LONG)
     bench.tool("bytes", r"printf '\377\376A'" + "\n")
     bench.python("noisy", "import sys\nsys.stdout.write('o' * 50000)\nsys.stderr.write('e' * 50000)\n")
     async with bench.session() as session:
@@ -477,9 +486,7 @@ async def test_c31_output_is_bounded_and_kept_whole(bench: Bench) -> None:
         [kept] = [path for path in (bench.home / "output").rglob("*") if path.is_file() and path.stat().st_size == size]
         assert kept.stat().st_mode & 0o077 == 0
 
-        began = time.monotonic()
         endless = await run(session, "endless")
-        assert time.monotonic() - began < 18, "before its time is over"
         assert (endless.status, endless.code) == ("execution_failed", "OUTPUT_LIMIT")
         assert len(endless.text) < 40_000 and "0123456789" in endless.text and endless.output_handle
 

@@ -25,6 +25,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG, ever_longer, within
 
 from golem_forge.sandbox.walls.backend import find_bwrap
 
@@ -54,8 +55,8 @@ def digest(bench: Bench, name: str) -> str:
 
 
 async def test_c53_what_happened_is_counted_and_still_known_after_a_restart(bench: Bench) -> None:
-    source = 'case "$1" in --how=fail) exit 3;; --how=hang) sleep 30;; *) echo fine;; esac\n'
-    bench.tool("x", source, parameters=[parameter("how")], timeout=1.5)
+    source = 'case "$1" in --how=fail) exit 3;; --how=hang) sleep 60;; *) echo fine;; esac\n'
+    bench.tool("x", source, parameters=[parameter("how")])
     durations: list[float] = []
     async with bench.session() as session:
         for how, expected in (("a", "success"), ("b", "success"), ("fail", "execution_failed")):
@@ -65,7 +66,10 @@ async def test_c53_what_happened_is_counted_and_still_known_after_a_restart(benc
     async with bench.session() as session:
         for how, expected in (("hang", "timeout"), ("c", "success")):
             before = time.time()
-            outcome = await session.call("x", {"how": how})
+            if how == "hang":
+                outcome = await run(session, "x", {"how": how}, timeout=1)
+            else:
+                outcome = await session.call("x", {"how": how})
             assert outcome.status == expected
             durations.append(outcome.duration_ms)
     said = bench.forge("tools", "stats", "--json")
@@ -185,11 +189,11 @@ async def test_c55_what_a_tool_calls_carries_its_call(bench: Bench) -> None:
 
 
 async def test_c55_a_writer_that_calls_a_writer_does_not_wait_for_itself(bench: Bench) -> None:
-    caller(bench, "a", "call b", calls=["b"], zones={"workspace": "rw"}, timeout=10)
+    caller(bench, "a", "call b", calls=["b"], zones={"workspace": "rw"}, timeout=50)
     bench.tool("b", 'echo b > "$FORGE_WORKSPACE/b.txt"\n', zones={"workspace": "rw"})
     async with bench.session(approval="approve_all") as session:
         assert (await run(session, "b")).ok
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(40):
             assert (await run(session, "a")).text == "[0]\n"
     assert (bench.workspace / "b.txt").read_text() == "b\n"
 
@@ -276,15 +280,18 @@ async def test_c57_the_sixth_of_a_chain_is_refused_and_the_others_are_whole(benc
 
 
 async def test_c57_a_call_ends_with_its_caller(bench: Bench, marker: str) -> None:
-    caller(bench, "a", "call b", calls=["b"], timeout=1)
-    bench.tool("b", f"sleep 30 # {marker}\nexec sleep 31\n")
+    caller(bench, "a", "call b", calls=["b"], timeout=LONG)
+    bench.tool("b", f"sleep 60 # {marker}\nexec sleep 61\n", timeout=LONG)
     assert bench.forge_here("tools", "activate", "a", "b", "--yes").code == 0
     async with bench.session(approval="approve_all") as session:
         seen: list[Any] = []
         session.bus.on("toolResult", lambda event: seen.append((event.data.tool_name, str(event.data.status))))
-        began = time.monotonic()
-        outcome = await session.call("a", {})
-        assert time.monotonic() - began < 4
+        for seconds in ever_longer(2.5):
+            with within(seconds + 1.5):
+                outcome = await run(session, "a", timeout=seconds)
+            if len(seen) > 1:
+                break
+            seen.clear()  # it ended before it could call anybody
         assert outcome.status == "timeout" or "[124]" in outcome.text, "it may just have the time to say so"
         assert [name for name, _ in seen] == ["b", "a"] and seen[0][1] in ("timeout", "interrupted")
 

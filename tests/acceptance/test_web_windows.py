@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from tests.ui.web.bench import browsing, until
-from tests.ui.web.person import APPROVE, DENY, Person
+from tests.ui.web.person import APPROVE, DENY, EDITED, Person
 from tests.ui.web.stage import calls
 
 from golem_forge import tool
 from golem_forge.workers.models.scripted import Turn
 
-pytestmark = [browsing, pytest.mark.timeout(120)]
+pytestmark = [browsing, pytest.mark.timeout(240)]
 
 
 AWAY = re.compile("The server is away")
@@ -144,7 +144,7 @@ async def test_the_connection_is_cut_while_it_streams(staged: Any, windows: Any)
 
 async def test_the_server_goes_and_comes_again(staged: Any, windows: Any) -> None:
     did = Counting()
-    stage = await staged(["Hello.", calls(("deploy", {"where": "after"})), "Done."], tools=[did.tool()])
+    stage = await staged(["Hello.", calls(("deploy", {"where": "before"})), "Done."], tools=[did.tool()])
     stage.runtime.ui.attach("terminal")  # without anybody else who can answer, the session would end with its page
     window = await windows()
     window.expects("ERR_", "WebSocket", "401")
@@ -152,21 +152,25 @@ async def test_the_server_goes_and_comes_again(staged: Any, windows: Any) -> Non
     await me.enter(stage.link())
     await me.say("hello")
     await window.sees("Hello.")
+    await me.say("deploy")
+    await me.sees_card("before")
+    await me.edit()
+    field = me.card.get_by_label(re.compile("^where", re.I))
+    await field.fill("typed before")
     port = await stage.stop_server()
     await window.sees(AWAY)
     await stage.serve(port)
-    await window.sees(re.compile("link|/web"))
+    await window.sees(re.compile("/web"))
     await window.picture("login-again")
     await window.open(stage.link())
     await window.sees(re.compile("^live$"))
-    await window.sees("Hello.")
+    await window.sees_not(re.compile("/web"))
     shown = await me.page.get_by_role("main").inner_text()
     assert shown.count("Hello.") == 1
-    await me.say("deploy")
-    await me.sees_card("after")
-    await me.answer()
+    assert await field.input_value() == "typed before", "what was typed into a card is still there"
+    await me.answer(EDITED)
     await window.sees("Done.")
-    assert did == ["after"]
+    assert did == ["typed before"]
 
 
 SCRIPT = {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from golem_forge._version import __version__
+from golem_forge.sandbox.walls.probe_causes import TOO_SLOW
 
 
 @pytest.fixture
@@ -20,8 +21,17 @@ def shell(shell):
 
 @pytest.fixture
 def trying(shell):
-    """The command as it is: it tries the walls each time."""
-    return dataclasses.replace(shell, forge=shell.forge.func)
+    """The command as it is: it tries the walls each time, and is run again where the machine was too busy for that."""
+    tries = dataclasses.replace(shell, forge=shell.forge.func)
+
+    def run(*words):
+        for _ in range(5):
+            ended = tries(*words)
+            if TOO_SLOW.cause not in ended.out:
+                break
+        return ended
+
+    return run
 
 
 def findings(ended, about):

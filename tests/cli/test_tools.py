@@ -131,3 +131,11 @@ def test_help_names_the_exit_codes(shell):
     for words in (["--help"], ["list", "--help"], ["show", "-h"]):
         ended = shell("tools", *words)
         assert ended.code == 0 and "4 no such tool" in ended.out
+
+
+def test_in_a_program_its_worker_has_a_choice_of_its_own_and_that_is_said(shell):
+    shell.write("main.worker", "---\nname: main\ntoolsets: {plan: }\n---\nPlan.\n")
+    listed, shown, called = shell("tools", "list"), shell("tools", "show", "x"), shell("call", "read_file")
+    assert "read_file" in listed.out and "forge run --dry-run" in listed.err
+    assert (shown.code, "forge run --dry-run" in shown.err) == (4, True)
+    assert (called.code, "forge run --dry-run" in called.err) == (4, True)

@@ -61,6 +61,21 @@ def test_a19_one_changed_byte_ends_it_and_the_diff_shows_it(home: ForgeHome, roo
     assert store.trusted(root)
 
 
+def test_what_becomes_code_by_another_line_end_is_shown_as_a_change(home: ForgeHome, root: Path) -> None:
+    """Python takes a form feed for a blank, so the first line is all comment; another change stands beside it."""
+    note, module = root / ".forge" / "note", root / ".forge" / "tools.py"
+    module.write_text("# see below\x0cevil()\nx = 1\n")
+    note.write_text("link to /etc/passwd")
+    (store := TrustStore(home)).give(root)
+    module.write_text("# see below\nevil()\nx = 2\n")
+    note.unlink()
+    note.symlink_to("/etc/passwd")
+    (root / ".forge" / "a\n-blocked").write_text("new\n")
+    rows = store.changes(root).split("\n")
+    assert {"-# see below\x0cevil()", "+evil()", "# It was a text and is a link now."} < set(rows)
+    assert "+++ b/.forge/a\\n-blocked" in rows and "-blocked" not in rows
+
+
 def test_files_that_come_or_go_end_it(home: ForgeHome, root: Path) -> None:
     store = TrustStore(home)
     store.give(root)

@@ -5,7 +5,10 @@ again. Nothing else is shared: each command has its own process, directory, envi
 (or, as `python FILE …`, the program in a file), and ends with its threads joined, its exit functions run and its
 streams flushed. It does not wait for the disk: see disks.
 
-    ready_forge.py SOCKET [WALLS]    imports, prints `ready`, then forks for whoever asks; WALLS: see known_walls
+    ready_forge.py SOCKET [WALLS [PEOPLE]]    imports, prints `ready`, then forks for whoever asks
+
+WALLS: see known_walls. It ends, and takes the directory of its socket with it, when nobody holds a lock on the file
+PEOPLE any more: those who do may be killed at any time.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -36,10 +40,11 @@ from ready_call import A_DESCRIPTOR, LENGTH
 
 _ELSEWHERE = (".inside.client", ".inside.shown", ".__main__")
 """Programs that run inside the walls, and entry points."""
+LOOKS_UP_S = 1.0
 _THEIRS = ("pydantic.main", "pydantic.fields", "jsonschema_rs", "ruamel.yaml", "sqlite3", "asyncio", "subprocess")
 
 
-def serve(place: str, walls: str = "") -> None:
+def serve(place: str, walls: str = "", people: str = "") -> None:
     """Returns in the process that is to be a command; its words are then in `sys.argv`."""
     _import_all()
     _beside("disks").need_no_waiting()
@@ -51,11 +56,11 @@ def serve(place: str, walls: str = "") -> None:
         desk.bind(place)
         desk.listen(16)
         print("ready", flush=True)
-        wire = _wait_on_people(desk)
+        wire = _wait_on_people(desk, people)
     _become(wire)
 
 
-def _wait_on_people(desk: socket.socket) -> socket.socket:
+def _wait_on_people(desk: socket.socket, people: str) -> socket.socket:
     """Forks for each, and says how each command ended. Returns in a command, with the wire of whoever asked for it."""
     ended, tells = os.pipe()
     for end in (ended, tells):
@@ -64,7 +69,10 @@ def _wait_on_people(desk: socket.socket) -> socket.socket:
     signal.set_wakeup_fd(tells)
     running: dict[int, socket.socket] = {}
     while True:
-        ready, _, _ = select.select([desk, ended], [], [])
+        ready, _, _ = select.select([desk, ended], [], [], LOOKS_UP_S)
+        if not ready and people and _is_nobody_left(people):
+            shutil.rmtree(os.path.dirname(desk.getsockname()), ignore_errors=True)
+            os._exit(0)
         if ended in ready:
             os.read(ended, 4096)
             _tell_ended(running)
@@ -83,6 +91,17 @@ def _wait_on_people(desk: socket.socket) -> socket.socket:
     os.close(ended)
     os.close(tells)
     return wire
+
+
+def _is_nobody_left(people: str) -> bool:
+    try:
+        with open(people) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        pass
+    return True
 
 
 def _tell_ended(running: dict[int, socket.socket]) -> None:

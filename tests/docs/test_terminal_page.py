@@ -49,7 +49,7 @@ def _pattern(line: str) -> re.Pattern[str]:
     return re.compile("[^\n]*".join(re.escape(part) for part in line.split("…")))
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_the_page_shows_what_a_terminal_shows(tmp_path: Path, ready_forge: Any) -> None:
     home, project = tmp_path / "home", tmp_path / "home" / "notes"
     project.mkdir(parents=True)

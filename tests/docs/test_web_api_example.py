@@ -30,7 +30,7 @@ async def test_the_ui_of_the_page_talks_to_a_session(staged: Any, said_calls: An
     )
     ending = asyncio.ensure_future(_end_when_over(stage))
     try:
-        out, err = await asyncio.wait_for(ran.communicate(), 20)
+        out, err = await asyncio.wait_for(ran.communicate(), 50)
     finally:
         ending.cancel()
         if ran.returncode is None:

@@ -18,9 +18,10 @@ import pytest
 from golem_forge.events.call_states import CallStates
 from golem_forge.events.decision_record import full_decision
 from golem_forge.events.envelope import Event
-from golem_forge.events.journal import MAX_VALUE, Journal
+from golem_forge.events.journal import Journal
 from golem_forge.events.journal_errors import JournalError, SessionExists, SessionInUse, SessionNotFound
 from golem_forge.events.journal_reader import events_after, read, verify
+from golem_forge.events.record_text import MAX_VALUE
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.session_files import open_locked
 
@@ -398,7 +399,7 @@ def test_an_error_is_redacted_before_it_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_writer_whose_file_is_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.events.journal._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("golem_forge.events.journal_file._LOOK_EVERY_S", 0.0)
     first = Journal.create(tmp_path, "s1")
     first.begin("c1", "t", {}, ALLOWED)
     first.path.unlink()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.mcp.spec import ServerSpec
@@ -22,6 +23,8 @@ from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.backend import find_bwrap
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import Mode, ZoneSpec
+
+from .loop_time import LoopTime
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = os.path.realpath(sys.executable)
@@ -67,6 +70,11 @@ class Ground:
 
     def hooks(self, **more: Any) -> Hooks:
         return Hooks(**({"walls_for": self.walls} | more))
+
+
+@pytest_asyncio.fixture
+async def loop_time(monkeypatch: pytest.MonkeyPatch) -> LoopTime:
+    return LoopTime(monkeypatch)
 
 
 @pytest.fixture

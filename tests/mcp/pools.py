@@ -118,7 +118,7 @@ def naming(word: str) -> list[str]:
     return found
 
 
-async def until(true: Callable[[], Any], within: float = 5.0) -> None:
+async def until(true: Callable[[], Any], within: float = 20.0) -> None:
     end = time.monotonic() + within
     while not true():
         assert time.monotonic() < end, "it did not become true in time"

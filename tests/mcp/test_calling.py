@@ -7,10 +7,12 @@ import resource
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG, within
 
 from golem_forge.config.mcp.spec import ServerSpec
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
+from golem_forge.mcp.client.calling.clocks import Clocks
 from golem_forge.mcp.client.calling.flight import Flight
 from golem_forge.mcp.client.connecting.link import Link, Lost, Unprocessed
 from golem_forge.mcp.client.state import State
@@ -27,45 +29,60 @@ def hostile(ground: Ground, mode: str, *args: str, **keys: Any) -> ServerSpec:
     return ground.spec("bad", "hostile.py", mode, *args, env={"HOSTILE_NOTES": "/workspace"}, **keys)
 
 
+def calls_sent(ground: Ground) -> int:
+    return sum(message["method"] == "tools/call" for message in logged(ground))
+
+
 # Limits
 
 
 async def test_silence_ends_in_a_timeout_that_names_the_idle_limit_and_the_server_is_told(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "silent", idle_timeout=0.3)) as rig:
         await rig.pool.settled("bad")
-        finished, took = await timed(rig.call("bad", "act"))
+        with within(0.3):
+            finished, took = await timed(rig.call("bad", "act"))
         assert finished.status is Status.TIMEOUT
         assert finished.error == "no progress from bad for 0.3 seconds"
-        assert 0.3 <= took < 1.2
+        assert took >= 0.3
         await until(lambda: notes(ground, "cancelled"))
 
 
-async def test_progress_is_shown_and_keeps_a_long_call_alive(ground: Ground) -> None:
+async def test_progress_is_shown_and_starts_the_idle_clock_anew(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[tuple[float, float | None, str]] = []
+    touched: list[Clocks] = []
+    touch = Clocks.touch
+    monkeypatch.setattr(Clocks, "touch", lambda clocks: (touched.append(clocks), touch(clocks)))
     ctx = ToolContext(progress=lambda *said: seen.append(said))
-    async with pooled(ground, ground.spec(idle_timeout=0.8)) as rig:
-        finished = await rig.call("echo", "sleep", ctx, seconds=1.4, progress=True)
+    async with pooled(ground, ground.spec()) as rig:
+        finished = await rig.call("echo", "sleep", ctx, seconds=0.7, progress=True)
         assert finished.status is Status.SUCCESS
-        assert len(seen) >= 6
+        assert 1 <= len(seen) <= len(touched)
         assert seen[0] == (1.0, None, "step 1")
+        assert len(touched) >= 5
 
 
 async def test_progress_does_not_move_the_total_limit(ground: Ground) -> None:
-    async with pooled(ground, ground.spec(idle_timeout=0.4, total_timeout=0.8)) as rig:
-        finished, took = await timed(rig.call("echo", "sleep", seconds=5, progress=True))
+    async with pooled(ground, ground.spec(total_timeout=0.8)) as rig:
+        await rig.pool.settled("echo")
+        with within(0.8):
+            finished = await rig.call("echo", "sleep", seconds=LONG, progress=True)
         assert finished.status is Status.TIMEOUT
         assert finished.error == "echo did not finish within 0.8 seconds"
-        assert took < 2.5
 
 
 async def test_eight_at_a_time_the_rest_waits_its_turn(ground: Ground) -> None:
-    async with pooled(ground, ground.spec(env=LOG)) as rig:
-        await rig.pool.settled("echo")
-        tool = rig.tool("echo", "sleep")
-        calls = [asyncio.create_task(rig.pool.call(tool, {"seconds": 0.5}, ToolContext())) for _ in range(12)]
-        await asyncio.sleep(0.3)
-        assert sum(message["method"] == "tools/call" for message in logged(ground)) == 8
-        results = await asyncio.gather(*calls)
+    async with pooled(ground, hostile(ground, "silent"), ground.spec()) as rig:
+        await rig.pool.settled("bad")
+        tool = rig.tool("bad", "act")
+        calls = [asyncio.create_task(rig.pool.call(tool, {}, ToolContext())) for _ in range(12)]
+        await until(lambda: len(notes(ground, "ran")) >= 8)
+        await asyncio.sleep(0.2)
+        assert len(notes(ground, "ran")) == 8
+        for call in calls:
+            call.cancel()
+        results = await asyncio.gather(*(rig.call("echo", "sleep", seconds=0.05) for _ in range(12)))
         assert [finished.result.text for finished in results] == ["slept"] * 12
 
 
@@ -98,14 +115,14 @@ async def test_a_flood_of_notices_costs_no_memory_and_the_answer_still_comes(gro
 @pytest.mark.parametrize("mode", ["silent", "late"])
 async def test_an_interrupt_ends_the_call_at_once_and_the_connection_stays(ground: Ground, mode: str) -> None:
     signal = InterruptSignal()
-    async with pooled(ground, hostile(ground, mode, idle_timeout=2)) as rig:
+    async with pooled(ground, hostile(ground, mode, idle_timeout=LONG)) as rig:
         await rig.pool.settled("bad")
         calling = asyncio.create_task(rig.call("bad", "act", ToolContext(cancel=signal)))
         await until(lambda: notes(ground, "ran"))
         signal.interrupt()
-        finished, took = await timed(calling)
+        with within(1):
+            finished = await calling
         assert finished.status is Status.INTERRUPTED
-        assert took < 0.7
         await until(lambda: notes(ground, "cancelled"))
         if mode == "late":
             assert (await rig.call("bad", "act", quick=True)).result.text == "quick"
@@ -120,7 +137,7 @@ async def test_an_interrupted_context_sends_nothing(ground: Ground) -> None:
     async with pooled(ground, ground.spec(env=LOG)) as rig:
         finished = await rig.call("echo", "echo", ToolContext(cancel=signal), text="x")
         assert finished.status is Status.INTERRUPTED
-        assert not any(message["method"] == "tools/call" for message in logged(ground))
+        assert calls_sent(ground) == 0
 
 
 async def test_a_cancelled_task_tells_the_server_and_frees_its_turn(ground: Ground) -> None:
@@ -148,11 +165,11 @@ async def test_a_server_that_reads_nothing_cannot_hold_an_interrupted_caller(gro
         calls = [asyncio.create_task(rig.pool.call(tool, big, ToolContext(cancel=signal))) for _ in range(4)]
         await asyncio.sleep(0.3)
         signal.interrupt()
-        results, took = await timed(asyncio.gather(*calls))
-        assert took < 0.9
+        with within(1):
+            results = await asyncio.gather(*calls)
         assert {finished.status for finished in results} == {Status.INTERRUPTED}
-        _, took = await timed(rig.pool.aclose())
-        assert took < 1.0
+        with within(1):
+            await rig.pool.aclose()
 
 
 async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(ground: Ground) -> None:
@@ -161,7 +178,7 @@ async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(
         await rig.pool.settled("echo")
         tool = rig.tool("echo", "echo")
         again = asyncio.create_task(rig.pool.reconnect("echo"))
-        await asyncio.sleep(0.01)
+        await until(lambda: rig.pool.status("echo").state is State.CONNECTING)
         signal = InterruptSignal()
         calling = asyncio.create_task(rig.pool.call(tool, {"text": "x"}, ToolContext(cancel=signal)))
         await asyncio.sleep(0.01)
@@ -177,8 +194,8 @@ async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(
 async def test_killed_during_a_call_it_may_have_run_and_is_not_repeated(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "dies")) as rig:
         await rig.pool.settled("bad")
-        finished, took = await timed(rig.call("bad", "act"))
-        assert took < 1.0
+        with within(1):
+            finished = await rig.call("bad", "act")
         assert finished.status is Status.EXECUTION_FAILED
         assert finished.error.startswith("connection to bad was lost; the call may have run")
         assert (await rig.call("bad", "quick")).result.text == "quick ran"
@@ -190,8 +207,8 @@ async def test_a_server_that_closed_its_output_and_lives_on_has_its_limits_too(g
     async with pooled(ground, hostile(ground, "closes", idle_timeout=0.3)) as rig:
         finished = await rig.call("bad", "act")
         assert finished.status is Status.TIMEOUT or "may have run" in finished.error
-        _, took = await timed(rig.pool.aclose())
-        assert took < 1.0
+        with within(1):
+            await rig.pool.aclose()
         assert notes(ground, "ran") == ["act"]
 
 
@@ -203,23 +220,24 @@ async def test_a_line_without_end_ends_the_connection(ground: Ground) -> None:
 
 
 async def test_a_reconnect_during_a_call_ends_it_with_may_have_run(ground: Ground) -> None:
-    async with pooled(ground, ground.spec()) as rig:
+    async with pooled(ground, ground.spec(env=LOG)) as rig:
         await rig.pool.settled("echo")
-        calling = asyncio.create_task(rig.call("echo", "sleep", seconds=5))
-        await asyncio.sleep(0.2)
+        calling = asyncio.create_task(rig.call("echo", "sleep", seconds=LONG))
+        await until(lambda: calls_sent(ground) == 1)
         await rig.pool.reconnect("echo")
-        finished = await asyncio.wait_for(calling, 1)
+        with within(1):
+            finished = await calling
         assert finished.error.startswith("connection to echo was lost; the call may have run")
 
 
 async def test_closing_the_pool_ends_every_call(ground: Ground) -> None:
-    async with pooled(ground, ground.spec()) as rig:
+    async with pooled(ground, ground.spec(env=LOG)) as rig:
         await rig.pool.settled("echo")
-        calls = [asyncio.create_task(rig.call("echo", "sleep", seconds=5)) for _ in range(10)]
-        await asyncio.sleep(0.2)
-        _, took = await timed(rig.pool.aclose())
-        assert took < 1.0
-        results = await asyncio.wait_for(asyncio.gather(*calls), 1)
+        calls = [asyncio.create_task(rig.call("echo", "sleep", seconds=LONG)) for _ in range(10)]
+        await until(lambda: calls_sent(ground) == 8)
+        with within(1):
+            await rig.pool.aclose()
+            results = await asyncio.gather(*calls)
         assert {finished.status for finished in results} == {Status.EXECUTION_FAILED}
         assert sum("may have run" in finished.error for finished in results) == 8
 
@@ -301,7 +319,7 @@ async def test_structured_content_that_fits_is_a_success(ground: Ground) -> None
 
 
 async def test_results_that_are_not_mcp_are_failures_or_kept_and_never_raise(ground: Ground) -> None:
-    async with pooled(ground, hostile(ground, "misshapen", idle_timeout=1)) as rig:
+    async with pooled(ground, hostile(ground, "misshapen")) as rig:
         expected = {
             "nothing": Status.EXECUTION_FAILED,
             "content_text": Status.EXECUTION_FAILED,

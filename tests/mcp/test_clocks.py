@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import time
+
+import pytest
 
 from golem_forge.mcp.client.calling.clocks import Clocks, Limit
 
+from .loop_time import LoopTime
+
+
+@pytest.fixture(autouse=True)
+async def clock(loop_time: LoopTime) -> LoopTime:
+    loop_time.never_wait()
+    return loop_time
+
 
 async def rung(clocks_made: list[Clocks], idle: float, total: float) -> asyncio.Future[tuple[Limit, float]]:
-    start = time.monotonic()
-    future: asyncio.Future[tuple[Limit, float]] = asyncio.get_running_loop().create_future()
-    clocks = Clocks(idle, total, lambda limit: future.set_result((limit, time.monotonic() - start)))
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    future: asyncio.Future[tuple[Limit, float]] = loop.create_future()
+    clocks = Clocks(idle, total, lambda limit: future.set_result((limit, loop.time() - start)))
     clocks_made.append(clocks)
     clocks.start()
     return future
@@ -21,7 +31,7 @@ async def test_silence_reaches_the_idle_limit() -> None:
     made: list[Clocks] = []
     limit, after = await (await rung(made, 0.1, 5))
     assert limit is Limit.IDLE
-    assert 0.1 <= after < 0.5
+    assert after == pytest.approx(0.1)
 
 
 async def test_progress_moves_the_idle_limit_and_never_the_total_one() -> None:
@@ -32,7 +42,7 @@ async def test_progress_moves_the_idle_limit_and_never_the_total_one() -> None:
         await asyncio.sleep(0.03)
     limit, after = future.result()
     assert limit is Limit.TOTAL
-    assert 0.35 <= after < 0.8
+    assert after == pytest.approx(0.35)
 
 
 async def test_both_stand_still_while_a_person_is_asked() -> None:
@@ -46,7 +56,7 @@ async def test_both_stand_still_while_a_person_is_asked() -> None:
         assert not future.done()
     limit, after = await future
     assert limit is Limit.IDLE
-    assert 0.5 <= after < 0.9
+    assert after == pytest.approx(0.5)
 
 
 async def test_the_total_goes_on_where_it_stood() -> None:
@@ -57,7 +67,7 @@ async def test_the_total_goes_on_where_it_stood() -> None:
         await asyncio.sleep(0.3)
     limit, after = await future
     assert limit is Limit.TOTAL
-    assert 0.5 <= after < 0.75
+    assert after == pytest.approx(0.5)
 
 
 async def test_progress_during_a_pause_does_not_put_the_idle_clock_into_the_future() -> None:
@@ -67,7 +77,7 @@ async def test_progress_during_a_pause_does_not_put_the_idle_clock_into_the_futu
         await asyncio.sleep(0.6)
         made[0].touch()
     _, after = await future
-    assert 0.7 <= after < 1.25  # in the future it would ring 0.6 s later
+    assert after == pytest.approx(0.7), "in the future it would ring 0.6 s later"
 
 
 async def test_after_the_end_nothing_rings() -> None:

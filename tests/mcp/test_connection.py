@@ -18,6 +18,7 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.tools.mcp_results import to_mcp
 
 from .conftest import Ground
+from .loop_time import LoopTime
 from .pools import logged, pooled, until
 
 LOG = {"MODERN_LOG": "/workspace/log", "ECHO_LOG": "/workspace/log"}
@@ -78,7 +79,7 @@ async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(
         rig.pool.begin()
         with pytest.raises(ForgeError, match=r"is not connected after 0\.2 seconds"):
             await rig.pool.settled("bad")
-        await until(lambda: rig.pool.status("bad").state is State.FAILED, 6)
+        await until(lambda: rig.pool.status("bad").state is State.FAILED)
         assert rig.pool.status("bad").error == "no answer within 0.2 seconds"
 
 
@@ -93,7 +94,7 @@ async def test_a_connection_that_cannot_be_is_told_in_words(
     monkeypatch.setattr(backoff, "ATTEMPTS", 2)
     async with pooled(ground, ground.spec("bad", "hostile.py", mode, connect_timeout=within)) as rig:
         rig.pool.begin()
-        await until(lambda: rig.pool.status("bad").state is State.FAILED, 20)
+        await until(lambda: rig.pool.status("bad").state is State.FAILED)
         assert words in rig.pool.status("bad").error
 
 
@@ -118,12 +119,13 @@ async def test_a_question_inside_a_result_is_answered_and_the_call_repeated(grou
         assert len({m["id"] for m in logged(ground) if m["method"] == "tools/call"}) == 3
 
 
-async def test_the_clocks_stand_still_while_the_person_thinks(ground: Ground) -> None:
+async def test_the_clocks_stand_still_while_the_person_thinks(ground: Ground, loop_time: LoopTime) -> None:
     async def slowly(form: Form, ctx: ToolContext) -> FormAnswer:
-        await asyncio.sleep(1.0)
+        loop_time.skip(100)
+        await asyncio.sleep(0.1)
         return await accept(form, ctx)
 
-    spec = modern(ground, idle_timeout=0.8, total_timeout=0.8)
+    spec = modern(ground, idle_timeout=20, total_timeout=20)
     async with pooled(ground, spec, ask_form=slowly) as rig:
         assert (await rig.call("new", "ask")).status is Status.SUCCESS
 
@@ -156,7 +158,7 @@ async def test_changes_are_heard_in_the_listen_stream(ground: Ground) -> None:
         await rig.pool.settled("new")
         await until(lambda: any(m["method"] == "subscriptions/listen" for m in logged(ground)))
         await rig.call("new", "grow")
-        await until(lambda: rig.pool.status("new").tools == 8, 3)
+        await until(lambda: rig.pool.status("new").tools == 8)
 
 
 async def test_a_lost_stream_is_opened_again_and_everything_listed_anew(
@@ -167,8 +169,8 @@ async def test_a_lost_stream_is_opened_again_and_everything_listed_anew(
         await rig.pool.settled("new")
         await until(lambda: any(m["method"] == "subscriptions/listen" for m in logged(ground)))
         await rig.call("new", "drop")
-        await until(lambda: sum(m["method"] == "subscriptions/listen" for m in logged(ground)) == 2, 3)
-        await until(lambda: sum(m["method"] == "tools/list" for m in logged(ground)) == 2, 3)
+        await until(lambda: sum(m["method"] == "subscriptions/listen" for m in logged(ground)) == 2)
+        await until(lambda: sum(m["method"] == "tools/list" for m in logged(ground)) == 2)
 
 
 # Lists

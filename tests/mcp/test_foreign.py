@@ -33,9 +33,11 @@ def test_node_is_new_enough() -> None:
     assert int(said.removeprefix("v").split(".")[0]) >= 22
 
 
-def test_the_clients_can_be_imported() -> None:
-    done = subprocess.run([*foreign.python(), "-c", "import mcp, fastmcp.client, pydantic_ai.mcp"], capture_output=True)
-    assert done.returncode == 0, done.stderr
+def test_the_clients_are_installed() -> None:
+    """To import them takes seconds; tests/acceptance/test_mcp_serving.py does, and calls tools with each."""
+    look = "from importlib.util import find_spec; print(*map(bool, map(find_spec, ('mcp', 'fastmcp', 'pydantic_ai'))))"
+    done = subprocess.run([*foreign.python(), "-c", look], capture_output=True, text=True)
+    assert done.stdout.split() == ["True"] * 3, done.stderr
 
 
 @pytest.mark.parametrize("name", SERVERS)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG, within
 
 from golem_forge.config.mcp.expanding import Expanded
 from golem_forge.config.mcp.spec import ServerSpec
@@ -27,6 +28,8 @@ from golem_forge.mcp.client.transport.errors import (
     Unreachable,
 )
 from golem_forge.mcp.client.transport.http import HttpTransport, http_transport
+
+from .pools import until
 
 TOKEN = "canary-token-8812"
 MIB = 1 << 20
@@ -122,7 +125,7 @@ async def ask(dispatcher: sdk.JSONRPCDispatcher[Any], method: str = "x") -> tupl
     """What came of it: a result, or the error; and what is known."""
     with tracked() as delivery:
         try:
-            return await asyncio.wait_for(dispatcher.send_raw_request(method, {"n": 1}, {}), 8), delivery
+            return await asyncio.wait_for(dispatcher.send_raw_request(method, {"n": 1}, {}), 20), delivery
         except sdk.MCPError as error:
             return error, delivery
 
@@ -206,7 +209,6 @@ async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Any) -> Non
 async def test_nobody_there_means_not_sent() -> None:
     async with serving(fine) as raw:
         pass
-    began = time.monotonic()
     way = transport(raw.url)
     async with dialogue(way) as dispatcher:
         for _ in range(2):  # one failure does not end the connection
@@ -214,7 +216,6 @@ async def test_nobody_there_means_not_sent() -> None:
             assert isinstance(error, sdk.MCPError) and "cannot be reached" in str(error)
             assert isinstance(delivery.failure, Unreachable) and delivery.unprocessed
         assert isinstance(way.failure, Unreachable)
-    assert time.monotonic() - began < 3
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden"])
@@ -411,28 +412,32 @@ async def test_a_json_rpc_error_at_any_status_is_the_servers_answer() -> None:
 
 async def test_a_server_that_never_answers_can_be_left_at_once() -> None:
     async def silent(got: Got, writer: Writer) -> None:
-        await asyncio.sleep(30)
+        await asyncio.sleep(LONG)
 
-    async with serving(silent) as raw:
-        began = time.monotonic()
-        async with dialogue(transport(raw.url)) as way:
-            with tracked() as delivery, sdk.anyio.move_on_after(0.2):
-                await way.send_raw_request("x", {}, {})
-        assert time.monotonic() - began < 1
+    async with serving(silent) as raw, contextlib.AsyncExitStack() as stack:
+        way = await stack.enter_async_context(dialogue(transport(raw.url)))
+        with tracked() as delivery:
+            asking = asyncio.create_task(way.send_raw_request("x", {}, {}))
+            await until(lambda: raw.got)
+        with within(1):
+            asking.cancel()
+            await asyncio.wait({asking})
+            await stack.aclose()
+    assert asking.cancelled()
     assert delivery.sent == 1 and not delivery.unprocessed
 
 
 async def test_a_goodbye_that_is_not_answered_is_not_waited_for() -> None:
     async def rude(got: Got, writer: Writer) -> None:
         if got.method == "DELETE":
-            await asyncio.sleep(30)
+            await asyncio.sleep(LONG)
         await fine(got, writer)
 
-    async with serving(rude) as raw:
-        async with dialogue(transport(raw.url)) as way:
-            await ask(way, "initialize")
-            began = time.monotonic()
-        assert time.monotonic() - began < 1
+    async with serving(rude) as raw, contextlib.AsyncExitStack() as stack:
+        way = await stack.enter_async_context(dialogue(transport(raw.url)))
+        await ask(way, "initialize")
+        with within(1):
+            await stack.aclose()
     assert [one.method for one in raw.got] == ["POST", "DELETE"]
 
 
@@ -445,9 +450,12 @@ async def test_a_stream_that_asks_to_be_opened_again_at_once_is_not_obeyed() -> 
 
     async with serving(hangs_up) as raw, dialogue(transport(raw.url)) as way:
         await ask(way, "initialize")
+        began = time.monotonic()
         await way.notify("notifications/initialized", {})
+        await until(lambda: [one for one in raw.got if one.method == "GET"])
         await asyncio.sleep(1.3)
-    assert 1 <= len([one for one in raw.got if one.method == "GET"]) <= 3
+        opened = len([one for one in raw.got if one.method == "GET"])
+    assert opened <= time.monotonic() - began + 2, "once a second"
 
 
 async def test_an_address_with_a_token_in_it_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -479,8 +487,8 @@ async def test_the_sessions_stream_brings_what_the_server_says_by_itself() -> No
         ):
             await write.send(sdk.SessionMessage(message))
             if message.method == "initialize":
-                await asyncio.wait_for(read.receive(), 5)
-        heard = await asyncio.wait_for(read.receive(), 5)
+                await asyncio.wait_for(read.receive(), 20)
+        heard = await asyncio.wait_for(read.receive(), 20)
     assert heard.message.method == "notifications/hello"  # type: ignore[union-attr]
 
 
@@ -488,16 +496,19 @@ async def test_the_sessions_stream_brings_what_the_server_says_by_itself() -> No
 
 
 @contextlib.asynccontextmanager
-async def good(port: int = 0) -> AsyncIterator[int]:
+async def good(port: int = 0, arrived: asyncio.Event | None = None) -> AsyncIterator[int]:
     """The SDK's own server with one tool that counts its calls; gives the port."""
     import uvicorn
     from mcp.server import Server
+
+    arrived = arrived or asyncio.Event()
 
     async def tools(context: Any, params: Any) -> sdk.types.ListToolsResult:
         schema = {"type": "object"}
         return sdk.types.ListToolsResult(tools=[sdk.types.Tool(name="slow", input_schema=schema)])
 
     async def call(context: Any, params: Any) -> sdk.types.CallToolResult:
+        arrived.set()
         await asyncio.sleep(float((params.arguments or {}).get("seconds", 0)))
         return sdk.types.CallToolResult(content=[sdk.types.TextContent(type="text", text="done")])
 
@@ -512,7 +523,7 @@ async def good(port: int = 0) -> AsyncIterator[int]:
         yield socket.getsockname()[1]
     finally:
         server.should_exit = server.force_exit = True
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, 20)
         socket.close()
 
 
@@ -549,19 +560,20 @@ async def test_a_server_that_was_restarted_says_so_and_nothing_ran() -> None:
 async def test_a_server_that_goes_during_a_call_may_have_run_it(mode: Any) -> None:
     from mcp import Client
 
-    async with good() as port, contextlib.AsyncExitStack() as stack:
+    arrived = asyncio.Event()
+    async with good(arrived=arrived) as port, contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(transport(f"http://127.0.0.1:{port}/mcp"), mode=mode))
 
         async def call() -> Delivery:
             with tracked() as delivery, pytest.raises(sdk.MCPError):
-                await client.call_tool("slow", {"seconds": 20})
+                await client.call_tool("slow", {"seconds": LONG})
             return delivery
 
         calling = asyncio.create_task(call())
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(arrived.wait(), 20)
         for connection in asyncio_transports():
             connection.abort()
-        delivery = await asyncio.wait_for(calling, 3)
+        delivery = await asyncio.wait_for(calling, 20)
         assert isinstance(delivery.failure, ConnectionLost) and not delivery.unprocessed
 
 

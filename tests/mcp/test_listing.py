@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golem_forge.core.canonical import digest
+from golem_forge.mcp.client.definitions import listing as judging
 from golem_forge.mcp.client.definitions.definition import HeldTool, Reason
 from golem_forge.mcp.client.definitions.listing import check_entries
+from golem_forge.tools import jsonschema
 
 OBJECT = {"type": "object"}
 TAG, BIDI, ESCAPE, C1 = "\U000e0041", "\u202e", "\x1b", "\x9b"
@@ -294,20 +296,16 @@ def test_whatever_comes_is_a_tool_or_is_held(entries: list[Any]) -> None:
         assert tool.description.strip() and tool.input_schema["type"] == "object"
 
 
-def test_five_thousand_schemas_are_judged_quickly_and_known_ones_at_once() -> None:
-    from time import process_time
-
+def test_five_thousand_schemas_are_judged_once_each_and_known_ones_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def schema(number: int) -> dict[str, Any]:
         properties = {f"path{number}": {"type": "string", "description": "Where"}, "limit": {"type": "integer"}}
         return {"type": "object", "properties": properties, "required": [f"path{number}"]}
 
-    check_entries("s", [entry()])
+    judged: list[Any] = []
+    check = jsonschema.SchemaCheck
+    monkeypatch.setattr(jsonschema, "SchemaCheck", lambda schema: (judged.append(schema), check(schema))[1])
+    monkeypatch.setattr(judging, "_judged", {})
     entries = [entry(f"t{n}", inputSchema=schema(n)) for n in range(5000)]
-    start = process_time()
-    assert len(check_entries("s", entries).tools) == 5000
-    first = process_time() - start
-    start = process_time()
-    assert len(check_entries("s", entries).tools) == 5000
-    again = process_time() - start
-    assert first < 3  # a slow machine under load; 0.4 s on an idle one
-    assert again < first * 0.75
+    for _ in range(2):
+        assert len(check_entries("s", entries).tools) == 5000
+        assert len(judged) == 5000

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.finished import Finished
@@ -17,7 +18,7 @@ from golem_forge.mcp.client.connecting import backoff
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
-from .pools import Rig, living, marked, notes, pooled, timed
+from .pools import Rig, living, marked, notes, pooled, until
 
 EXPECTED = {Status.SUCCESS, Status.EXECUTION_FAILED, Status.INTERRUPTED, Status.TIMEOUT}
 
@@ -90,14 +91,13 @@ async def test_in_any_order_every_call_has_one_end_and_nothing_is_left(
             await asyncio.wait([work], timeout=0.6)
         else:
             await asyncio.wait_for(work, 30)
-        _, took = await timed(rig.pool.aclose())
-        assert took < 1.0
+        with within(1):
+            await rig.pool.aclose()
         assert living(ground) == []
-        await asyncio.wait_for(work, 10)
+        await asyncio.wait_for(work, 20)
     assert len(chaos.results) >= 36
     for result in chaos.results:
         assert isinstance(result, Finished | ForgeError | asyncio.CancelledError), result
         assert not isinstance(result, Finished) or result.status in EXPECTED
     assert len(notes(ground, "ran")) <= len(chaos.results)
-    await asyncio.sleep(0.05)
-    assert asyncio.all_tasks() - tasks_before == set()
+    await until(lambda: asyncio.all_tasks() <= tasks_before)

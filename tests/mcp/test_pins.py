@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import pytest
@@ -171,12 +171,11 @@ def test_a_text_cannot_pass_for_a_key() -> None:
     assert not any(line[1:].strip().startswith('"annotations"') for line in diff.splitlines())
 
 
-def test_diffs_of_enormous_definitions_are_bounded_in_size_and_time() -> None:
+def test_diffs_of_enormous_definitions_are_bounded_in_size_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difflib, "SequenceMatcher", None)  # its work is the square of what differs
     before = {"inputSchema": {"enum": [number % 311 for number in range(15_000)]}}
     after = {"inputSchema": {"enum": [(number * number * 7 + number) % 311 for number in range(15_000)]}}
-    start = process_time()
     diff = definition_diff(before, after)
-    assert process_time() - start < 2
     assert len(diff.encode()) <= MAX_DIFF_BYTES
 
 

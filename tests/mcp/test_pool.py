@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from tests.deadlines import LONG, within
 
 from golem_forge.config.mcp.spec import ServerSpec
 from golem_forge.core.errors import ForgeError
@@ -20,7 +21,7 @@ from golem_forge.mcp.client.state import State
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
-from .pools import living, logged, marked, naming, no_more_writing, notes, pooled, starts, timed, until
+from .pools import living, logged, marked, naming, no_more_writing, notes, pooled, starts, until
 
 LOG = {"ECHO_LOG": "/workspace/log"}
 NOTES = {"HOSTILE_NOTES": "/workspace"}
@@ -112,6 +113,7 @@ async def test_a_manifest_by_its_age(ground: Ground, age: float, state: State, r
         assert rig.states("echo")[0] is state
         if runs:
             await rig.pool.settled("echo")
+        await until(lambda: starts(ground) >= runs)
         await asyncio.sleep(0.1)
         assert starts(ground) == runs
 
@@ -144,7 +146,7 @@ async def test_one_failing_server_affects_no_other(ground: Ground) -> None:
 async def test_five_attempts_then_failed_with_the_last_lines_of_stderr_and_then_a_rest(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "dies-start")) as rig:
         rig.pool.begin()
-        await until(lambda: rig.pool.status("bad").state is State.FAILED, 10)
+        await until(lambda: rig.pool.status("bad").state is State.FAILED)
         assert len(notes(ground, "started")) == 5
         backoffs = [status for status in rig.told if status.state is State.BACKOFF]
         assert len(backoffs) == 4
@@ -169,7 +171,7 @@ async def test_after_the_rest_the_next_use_tries_again(ground: Ground, monkeypat
     monkeypatch.setattr(backoff, "ATTEMPTS", 1)
     async with pooled(ground, hostile(ground, "dies-start")) as rig:
         rig.pool.begin()
-        await until(lambda: rig.pool.status("bad").state is State.FAILED, 10)
+        await until(lambda: rig.pool.status("bad").state is State.FAILED)
         await asyncio.sleep(0.35)
         with pytest.raises(ForgeError):
             await rig.pool.settled("bad")
@@ -214,13 +216,14 @@ async def test_a_required_server_that_cannot_connect_is_named_with_the_cause(gro
             await rig.pool.required_ready()
 
 
-async def test_a_required_server_that_says_nothing_delays_by_connect_timeout_at_most(ground: Ground) -> None:
+async def test_a_required_server_that_says_nothing_delays_by_connect_timeout_at_most(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", LONG)  # what a second attempt would have to wait for
     async with pooled(ground, hostile(ground, "silent-start", required=True, connect_timeout=0.6)) as rig:
         rig.pool.begin()
-        start = time.monotonic()
-        with pytest.raises(ForgeError, match="'bad'"):
+        with within(0.6), pytest.raises(ForgeError, match="'bad'"):
             await rig.pool.required_ready()
-        assert time.monotonic() - start < 1.5
 
 
 # Approval
@@ -339,15 +342,15 @@ async def test_opened_in_one_task_and_closed_in_another(ground: Ground) -> None:
             await rig.pool.settled("echo")
 
 
-@pytest.mark.parametrize("after", [0.0, 0.02, 0.1, 0.3])
-async def test_closed_while_connecting(ground: Ground, after: float) -> None:
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.1, None])
+async def test_closed_while_connecting(ground: Ground, after: float | None) -> None:
+    """So many seconds after it began, or once its process runs."""
     async with pooled(ground, hostile(ground, "silent-start")) as rig:
         rig.pool.begin()
         waiting = asyncio.create_task(rig.pool.settled("bad"))
-        await asyncio.sleep(after)
-        assert living(ground) or after < 0.3
-        _, took = await timed(rig.pool.aclose())
-        assert took < 1.0
+        await (until(lambda: living(ground)) if after is None else asyncio.sleep(after))
+        with within(1):
+            await rig.pool.aclose()
         with pytest.raises(ForgeError, match="was closed"):
             await waiting
         assert living(ground) == []
@@ -381,8 +384,8 @@ async def test_all_servers_end_together_within_a_second_however_stubborn(ground:
     async with pooled(ground, *stubborn, ground.spec("good")) as rig:
         await asyncio.gather(*(rig.pool.settled(name) for name in rig.pool.names()))
         assert living(ground)
-        _, took = await timed(rig.pool.aclose())
-        assert took < 1.0
+        with within(1):
+            await rig.pool.aclose()
         assert living(ground) == []
         assert naming("hostile-child-/workspace") == []
 
@@ -393,12 +396,12 @@ async def test_all_servers_end_together_within_a_second_however_stubborn(ground:
 async def test_an_unused_server_is_ended_and_the_next_call_starts_it(ground: Ground) -> None:
     async with pooled(ground, echo(ground, close_after=0.3)) as rig:
         await rig.call("echo", "echo", text="x")
-        assert living(ground)
-        await until(lambda: rig.pool.status("echo").state is State.KNOWN, 3)
+        assert starts(ground) == 1
+        await until(lambda: rig.pool.status("echo").state is State.KNOWN)
         await until(lambda: living(ground) == [])
         assert rig.pool.listing("echo") is not None
         assert (await rig.call("echo", "echo", text="again")).result.text == "again"
-        assert starts(ground) == 2
+        assert starts(ground) >= 2
 
 
 async def test_a_call_that_takes_longer_than_close_after_is_not_cut_off(ground: Ground) -> None:
@@ -423,17 +426,16 @@ async def test_a_changed_list_is_fetched_after_half_a_second_of_quiet(ground: Gr
     async with pooled(ground, hostile(ground, "drift", "1")) as rig:
         await rig.pool.settled("bad")
         assert rig.pool.status("bad").tools == 3
-        before = rig.pool.version
+        before, began = rig.pool.version, time.monotonic()
         await rig.call("bad", "set_phase", phase=2)
-        await asyncio.sleep(0.2)
-        assert rig.pool.version == before
-        await until(lambda: rig.pool.version > before, 2)
+        await until(lambda: rig.pool.version > before)
+        assert time.monotonic() - began >= 0.5
         listing = rig.pool.listing("bad")
         assert listing is not None
         assert {tool.name for tool in listing.tools} == {"stable", "set_phase", "newcomer"}
         assert [held.name for held in listing.held] == ["mover"]
         await rig.call("bad", "set_phase", phase=1)
-        await until(lambda: rig.pool.status("bad").tools == 3 and not rig.pool.listing("bad").held, 2)  # type: ignore[union-attr]
+        await until(lambda: rig.pool.status("bad").tools == 3 and not rig.pool.listing("bad").held)  # type: ignore[union-attr]
 
 
 async def test_a_pin_made_in_another_session_counts_here(ground: Ground) -> None:
@@ -441,7 +443,7 @@ async def test_a_pin_made_in_another_session_counts_here(ground: Ground) -> None
         await rig.pool.settled("bad")
         await rig.pool.reconnect("bad")
         await rig.call("bad", "set_phase", phase=2)
-        await until(lambda: rig.pool.listing("bad").held, 3)  # type: ignore[union-attr]
+        await until(lambda: rig.pool.listing("bad").held)  # type: ignore[union-attr]
         before = rig.pool.version
         held = rig.pool.listing("bad").held[0]  # type: ignore[union-attr]
         assert held.tool is not None
@@ -457,7 +459,7 @@ async def test_an_unknown_tool_makes_the_list_be_fetched_again(ground: Ground) -
         finished = await rig.pool.call(gone, {}, ToolContext())
         assert finished.status is Status.EXECUTION_FAILED
         assert finished.error == "echo answered with error -32602: Unknown tool: gone"
-        await until(lambda: sum(m.get("method") == "tools/list" for m in logged(ground)) == 2, 2)
+        await until(lambda: sum(m.get("method") == "tools/list" for m in logged(ground)) == 2)
 
 
 async def test_resources_and_prompts_come_as_they_are(ground: Ground) -> None:

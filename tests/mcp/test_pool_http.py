@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG, within
 
 from golem_forge.config.mcp.spec import Auth, Login, ServerSpec
 from golem_forge.core.errors import ForgeError
@@ -20,7 +21,7 @@ from golem_forge.mcp.client.state import State
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
-from .pools import pooled, timed, until
+from .pools import pooled, until
 
 BOTH = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 
@@ -78,7 +79,7 @@ class Office:
             self.ran.append(params.name)
             try:
                 if params.name == "wait":
-                    await asyncio.sleep(20)
+                    await asyncio.sleep(LONG)
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
@@ -160,10 +161,10 @@ async def test_an_interrupt_ends_the_servers_work_and_the_connection_stays(
         await until(lambda: office.ran)
         await asyncio.sleep(0.1)
         signal.interrupt()
-        finished, took = await timed(calling)
+        with within(1):
+            finished = await calling
         assert finished.status is Status.INTERRUPTED
-        assert took < 0.7
-        await until(lambda: office.cancelled == 1, 2)
+        await until(lambda: office.cancelled == 1)
         assert (await rig.call("web", "act")).status is Status.SUCCESS
         assert State.BACKOFF not in rig.states("web")
 
@@ -176,7 +177,7 @@ async def test_a_server_that_dies_during_a_call_may_have_run_it(ground: Ground, 
             calling = asyncio.create_task(rig.call("web", "wait"))
             await until(lambda: office.ran)
             await asyncio.sleep(0.1)
-        finished = await asyncio.wait_for(calling, 5)
+        finished = await asyncio.wait_for(calling, 20)
         assert finished.error == "connection to web was lost; the call may have run"
         assert office.ran == ["wait"]
 
@@ -200,8 +201,8 @@ async def test_closing_over_http_is_quick_also_when_the_server_is_gone(ground: G
     async with pooled(ground, office.spec(protocol="legacy")) as rig:
         async with office.open():
             await rig.call("web", "act")
-        _, took = await timed(rig.pool.aclose())
-        assert took < 1.0
+        with within(1):
+            await rig.pool.aclose()
 
 
 async def test_a_secret_header_said_back_in_a_description_reaches_no_model(ground: Ground, office: Office) -> None:

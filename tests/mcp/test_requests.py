@@ -15,6 +15,7 @@ from golem_forge.mcp.client.hooks import Form, FormAnswer, SamplingAnswer, Sampl
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
+from .loop_time import LoopTime
 from .pools import Rig, pooled, until
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -114,12 +115,13 @@ async def test_without_a_call_questions_are_errors_and_roots_are_answered(ground
     assert roots["roots"] and not asked
 
 
-async def test_the_clocks_stand_still_while_a_person_thinks(ground: Ground) -> None:
+async def test_the_clocks_stand_still_while_a_person_thinks(ground: Ground, loop_time: LoopTime) -> None:
     async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
-        await asyncio.sleep(1.2)
+        loop_time.skip(100)
+        await asyncio.sleep(0.1)
         return FormAnswer(action="decline")
 
-    spec = asker(ground, idle_timeout=0.6, total_timeout=0.9)
+    spec = asker(ground, idle_timeout=20, total_timeout=30)
     async with pooled(ground, spec, ask_form=ask) as rig:
         assert await answers(rig, "elicitation/create", ONE_FIELD) == [{"action": "decline"}]
 
@@ -142,7 +144,7 @@ async def test_an_interrupt_withdraws_the_question(ground: Ground, era: str) -> 
         await rig.pool.settled("asker")
         question = {"mode": "form", **ONE_FIELD}
         call = asyncio.create_task(answers(rig, "elicitation/create", question, ToolContext(cancel=signal)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await open_.wait()
             signal.interrupt()
             assert "interrupted" in await call
@@ -159,7 +161,7 @@ async def test_a_question_does_not_outlive_its_call(ground: Ground) -> None:
             withdrawn.set()
         return FormAnswer()
 
-    async with pooled(ground, asker(ground), ask_form=ask) as rig, asyncio.timeout(10):
+    async with pooled(ground, asker(ground), ask_form=ask) as rig, asyncio.timeout(20):
         said = await answers(rig, "elicitation/create", ONE_FIELD, answer_first=True)
         assert said == "was not waited for"
         await withdrawn.wait()

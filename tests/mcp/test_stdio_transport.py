@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import ROOM, within
 
 from golem_forge.config.mcp.expanding import Expanded, expand_spec
 from golem_forge.events.redaction import Redactor
@@ -71,7 +72,7 @@ class Puppet:
 
     async def do(self, act: str, **params: Any) -> Any:
         ident = await self.send(act, **params)
-        message = (await asyncio.wait_for(self.read.receive(), 10)).message  # type: ignore[union-attr]
+        message = (await asyncio.wait_for(self.read.receive(), 30)).message  # type: ignore[union-attr]
         assert message.id == ident
         if isinstance(message, sdk.JSONRPCError):
             raise OSError(message.error.code, message.error.message)
@@ -80,12 +81,11 @@ class Puppet:
     async def end_of_output(self) -> None:
         with contextlib.suppress(sdk.anyio.EndOfStream):
             while True:
-                await asyncio.wait_for(self.read.receive(), 5)
+                await asyncio.wait_for(self.read.receive(), 20)
 
     async def ended_within(self, seconds: float) -> None:
-        began = time.monotonic()
-        await self.transport.__aexit__(None, None, None)
-        assert time.monotonic() - began < seconds
+        with within(seconds):
+            await self.transport.__aexit__(None, None, None)
         assert left(self.mark) == []
 
 
@@ -297,7 +297,7 @@ async def test_stderr_is_a_redacted_end(stage: Stage) -> None:
     async with stage.puppet() as puppet:
         await puppet.do("complain", text="x" * 1000 + "\n", times=1000)
         await puppet.do("complain", text="the token is canary-value-123 \x1b]0;evil\x07\n", times=30)
-        await asyncio.sleep(0.05)
+        await until(lambda: all("the token is" in line for line in puppet.transport.stderr_tail()))
         lines = puppet.transport.stderr_tail()
         assert len(puppet.transport._child.tail.text()) <= 64 << 10  # type: ignore[union-attr]
     assert len(lines) == 20
@@ -309,7 +309,8 @@ async def test_its_end_is_told_in_words(stage: Stage) -> None:
         await puppet.do("complain", text="I give up\n")
         await puppet.send("leave", code=3)
         await puppet.end_of_output()
-        await asyncio.wait_for(puppet.transport.gone.wait(), 1)
+        with within(1):
+            await puppet.transport.gone.wait()
         assert puppet.transport.why_ended() == "the server ended with exit code 3"
         assert puppet.transport.stderr_tail() == ("I give up",)
 
@@ -320,7 +321,8 @@ async def test_a_line_without_an_end_ends_it(stage: Stage) -> None:
         await puppet.end_of_output()
         assert isinstance(puppet.transport.failure, LineTooLong)
         assert "16 MiB" in puppet.transport.why_ended()
-        await asyncio.wait_for(puppet.transport.gone.wait(), 1)
+        with within(1):
+            await puppet.transport.gone.wait()
     assert left(puppet.mark) == []
 
 
@@ -382,9 +384,9 @@ async def test_a_request_that_was_half_written_may_have_run_and_one_behind_it_no
     given_up.cancel()
     assert not half.done() and not behind.done()
     os.kill(puppet.transport.pid, signal.SIGKILL)
-    delivery, error = await asyncio.wait_for(half, 2)
+    delivery, error = await asyncio.wait_for(half, 20)
     assert not delivery.unprocessed and isinstance(error, sdk.anyio.BrokenResourceError)
-    delivery, error = await asyncio.wait_for(behind, 2)
+    delivery, error = await asyncio.wait_for(behind, 20)
     assert delivery.unprocessed and isinstance(error, NotSent)
     with pytest.raises(asyncio.CancelledError):
         await given_up
@@ -395,7 +397,7 @@ async def test_large_messages_go_both_ways_and_in_order(puppet: Puppet) -> None:
         await puppet.send("write", path="/dev/null", text="ä" * number * 20_000)
 
     await asyncio.gather(*(ask(number) for number in range(12)))
-    got = [(await asyncio.wait_for(puppet.read.receive(), 10)).message.id for _ in range(12)]  # type: ignore[union-attr]
+    got = [(await asyncio.wait_for(puppet.read.receive(), 20)).message.id for _ in range(12)]  # type: ignore[union-attr]
     assert got == sorted(got)
     await puppet.do("write", path="~/big", text="x" * 3_000_000)
     assert len(await puppet.do("read", path="~/big")) == 3_000_000
@@ -407,19 +409,20 @@ async def test_a_line_begun_is_written_to_its_end_though_nobody_waits(puppet: Pu
     await asyncio.sleep(0.1)
     sending.cancel()
     assert (await puppet.read.receive()).message.id == 1  # type: ignore[union-attr]
-    assert (await asyncio.wait_for(puppet.read.receive(), 5)).message.id == 2  # type: ignore[union-attr]
+    assert (await asyncio.wait_for(puppet.read.receive(), 20)).message.id == 2  # type: ignore[union-attr]
     assert await puppet.do("world")
 
 
-async def test_a_request_given_up_before_its_first_byte_never_arrives(puppet: Puppet) -> None:
-    await puppet.send("deaf", seconds=0.3)
+async def test_a_request_given_up_before_its_first_byte_never_arrives(stage: Stage, puppet: Puppet) -> None:
+    await puppet.send("deaf", until="/workspace/hear")
     filling = asyncio.create_task(puppet.send("write", path="/dev/null", text="x" * (1 << 20)))
     await asyncio.sleep(0.05)
     given_up = asyncio.create_task(puppet.send("world"))
     await asyncio.sleep(0.05)
     given_up.cancel()
+    (stage.ground.workspace / "hear").touch()
     await filling
-    heard = [(await asyncio.wait_for(puppet.read.receive(), 5)).message.id for _ in range(2)]  # type: ignore[union-attr]
+    heard = [(await asyncio.wait_for(puppet.read.receive(), 20)).message.id for _ in range(2)]  # type: ignore[union-attr]
     assert heard == [1, 2]
     assert await puppet.do("world")  # and its answer is the next one
 
@@ -459,8 +462,9 @@ async def test_when_its_main_process_goes_those_it_left_go_too(stage: Stage) -> 
     async with stage.puppet() as puppet:
         await puppet.do("breed")
         await puppet.send("leave", code=0)
-        await asyncio.wait_for(puppet.end_of_output(), 1)
-        await asyncio.wait_for(puppet.transport.gone.wait(), 1)
+        with within(1):
+            await puppet.end_of_output()
+            await puppet.transport.gone.wait()
         assert left(puppet.mark) == []
 
 
@@ -476,7 +480,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody(stage: Stage, after_ms: i
     await asyncio.sleep(after_ms / 1000)
     using.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(using, 2)
+        await asyncio.wait_for(using, 20)
     await until_gone(made.mark, 1.0)
 
 
@@ -490,14 +494,12 @@ async def test_whoever_is_cancelled_while_leaving_does_not_stop_the_end(stage: S
     with pytest.raises(asyncio.CancelledError):
         await leaving
     await until_gone(puppet.mark, 1.0)
-    began = time.monotonic()
-    with sdk.anyio.move_on_after(0.01):
+    with within(0.5), sdk.anyio.move_on_after(0.01):
         await puppet.transport.__aexit__(None, None, None)
-    assert time.monotonic() - began < 0.5
 
 
 async def until_gone(mark: str, seconds: float) -> None:
-    until = time.monotonic() + seconds
+    until = time.monotonic() + seconds + ROOM
     while found := left(mark):
         assert time.monotonic() < until, found
         await asyncio.sleep(0.02)
@@ -531,7 +533,7 @@ async def test_when_forge_is_killed_nobody_is_left(tmp_path: Path, level: Level)
     )
     try:
         assert forge.stdout is not None
-        mark = (await asyncio.wait_for(asyncio.to_thread(forge.stdout.readline), 30)).strip()
+        mark = (await asyncio.wait_for(asyncio.to_thread(forge.stdout.readline), 50)).strip()
         assert mark and len(left(mark)) >= 3
     finally:
         forge.kill()
@@ -554,7 +556,7 @@ async def test_many_starts_leave_no_descriptor(stage: Stage) -> None:
     for sandbox in stage.ground.sandboxes[1:]:
         sandbox.close()
     gc.collect()  # the zones' handles, which go with their walls
-    assert len(os.listdir("/proc/self/fd")) <= before
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 async def test_a_command_from_the_persons_own_path_works(stage: Stage, tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field, SecretStr, field_validator
 from tests import descriptors
+from tests.deadlines import within
 
 from golem_forge import Tool, ToolCall, ToolContext, ToolResult, open_session, tool
 from golem_forge.config.home import forge_home
@@ -28,8 +29,9 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-async def within(seconds: float, work: Any) -> Any:
-    return await asyncio.wait_for(work, seconds)
+async def answered(work: Any) -> Any:
+    """Nobody hangs."""
+    return await asyncio.wait_for(work, 30)
 
 
 @tool(needs_approval=False)
@@ -47,9 +49,9 @@ async def test_an_interrupt_in_the_tick_of_admission_does_not_close_the_gate_for
         if delay == 0.05:
             await first
         path.signal.interrupt()
-        await within(3, asyncio.gather(first, *queued))
+        await answered(asyncio.gather(first, *queued))
         path.signal.reset()
-        assert (await within(3, path.call(ToolCall("nap", {})))).ok
+        assert (await answered(path.call(ToolCall("nap", {})))).ok
 
 
 async def test_cancelling_one_in_the_queue_leaves_the_gate_usable(make_path: Any) -> None:
@@ -58,11 +60,11 @@ async def test_cancelling_one_in_the_queue_leaves_the_gate_usable(make_path: Any
     second = asyncio.ensure_future(path.call(ToolCall("nap", {})))
     await asyncio.sleep(0.01)
     first.add_done_callback(lambda _: second.cancel())
-    outcome = await within(3, first)
+    outcome = await answered(first)
     assert outcome.ok
     with pytest.raises(asyncio.CancelledError):
-        await within(3, second)
-    assert (await within(3, path.call(ToolCall("nap", {})))).ok
+        await answered(second)
+    assert (await answered(path.call(ToolCall("nap", {})))).ok
 
 
 async def test_an_interrupt_between_the_answer_and_the_run_is_seen(make_path: Any) -> None:
@@ -78,7 +80,7 @@ async def test_an_interrupt_between_the_answer_and_the_run_is_seen(make_path: An
         return {"approved": True}
 
     path = make_path(act, ask=answer)
-    outcome = await within(3, path.call(ToolCall("act", {})))
+    outcome = await answered(path.call(ToolCall("act", {})))
     assert (outcome.status, runs) == ("interrupted", [])
 
 
@@ -92,9 +94,8 @@ async def test_an_interrupt_from_another_thread_wakes_a_waiting_prompt(make_path
 
     path = make_path(act, ask=never)
     threading.Timer(0.2, path.signal.interrupt).start()
-    before = time.monotonic()
-    assert (await within(5, path.call(ToolCall("act", {})))).status == "interrupted"
-    assert time.monotonic() - before < 2
+    with within(1.2):
+        assert (await answered(path.call(ToolCall("act", {})))).status == "interrupted"
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), TimeoutError(), KeyboardInterrupt(), SystemExit(1)])
@@ -107,9 +108,9 @@ async def test_whatever_a_callback_raises_denies_and_nobody_hangs(make_path: Any
         raise AssertionError("ran")
 
     path = make_path(act, nap, ask=broken)
-    outcome = await within(3, path.call(ToolCall("act", {})))
+    outcome = await answered(path.call(ToolCall("act", {})))
     assert (outcome.status, outcome.executed) == ("approval_denied", False)
-    assert (await within(3, path.call(ToolCall("nap", {})))).ok
+    assert (await answered(path.call(ToolCall("nap", {})))).ok
 
 
 async def test_a_validator_that_breaks_on_an_edit_does_not_hang_the_call(make_path: Any, asked: Any) -> None:
@@ -123,7 +124,7 @@ async def test_a_validator_that_breaks_on_an_edit_does_not_hang_the_call(make_pa
 
     act = Tool("act", "Acts.", input_schema=Input, execute=lambda args: "ran")
     path = make_path(act, ask=asked({"approved": True, "args": {"n": 2}}, {"approved": True}))
-    assert (await within(3, path.call(ToolCall("act", {"n": 1})))).ok
+    assert (await answered(path.call(ToolCall("act", {"n": 1})))).ok
 
 
 async def test_a_tool_that_lets_a_cancellation_escape_is_one_failed_call(make_path: Any) -> None:
@@ -135,7 +136,7 @@ async def test_a_tool_that_lets_a_cancellation_escape_is_one_failed_call(make_pa
         return "never"
 
     path = make_path(careless, nap)
-    outcomes = await within(3, path.batch([ToolCall("careless", {}), ToolCall("nap", {})]))
+    outcomes = await answered(path.batch([ToolCall("careless", {}), ToolCall("nap", {})]))
     assert [o.status for o in outcomes] == ["execution_failed", "success"]
 
 
@@ -210,16 +211,19 @@ def test_closures_of_one_factory_are_different_tools() -> None:
 async def test_a_write_shown_with_another_diff_is_another_card(project: Path) -> None:
     (project / "f").write_text("scratch\n")
     shown: list[str] = []
+    once, twice = asyncio.Event(), asyncio.Event()
 
     async def answer(request: Any) -> dict[str, bool]:
         shown.append(request.diff)
-        await asyncio.sleep(0.3 if len(shown) == 1 else 0)
+        (once if len(shown) == 1 else twice).set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(twice.wait(), 10)
         return {"approved": len(shown) == 1}
 
     async with open_session(project, approval_callback=answer) as session:
         args = {"path": "f", "content": "X\n"}
         one = asyncio.ensure_future(session.call("write_file", args))
-        await asyncio.sleep(0.1)
+        await answered(once.wait())
         (project / "f").write_text("precious\n")
         two = asyncio.ensure_future(session.call("write_file", args))
         outcomes = await asyncio.gather(one, two)
@@ -355,7 +359,7 @@ async def test_blocking_calls_on_the_loop_are_refused(make_path: Any) -> None:
     async def freeze(*, ctx: ToolContext) -> str:
         return ctx.call_blocking("nap", {}).text
 
-    outcome = await within(3, make_path(nap, freeze).call(ToolCall("freeze", {})))
+    outcome = await answered(make_path(nap, freeze).call(ToolCall("freeze", {})))
     assert outcome.status == "execution_failed"
     assert "await ctx.call" in outcome.error
 
@@ -491,3 +495,24 @@ async def test_a_nested_call_is_looked_at_again_after_the_wait_too(project: Path
     async with open_session(project, tools=[outer], approval_callback=replace_then_approve) as session:
         assert (await session.call("outer", {})).text == "PATH_CHANGED"
     assert (project / "a.txt").read_text() == "somebody else's"
+
+
+async def test_what_is_blocked_while_a_person_looks_does_not_run_on_their_yes(project: Path) -> None:
+    runs: list[str] = []
+
+    @tool
+    def deploy() -> str:
+        runs.append("ran")
+        return "done"
+
+    async def block_then_agree(_: Any) -> dict[str, bool]:
+        rules = forge_home().rules
+        rules.parent.mkdir(parents=True, exist_ok=True)
+        rules.write_text("rules:\n  - {tool: deploy, verdict: blocked, reason: not today}\n")
+        await asyncio.sleep(0.1)
+        return {"approved": True}
+
+    async with open_session(project, tools=[deploy], approval_callback=block_then_agree) as session:
+        outcome = await answered(session.call("deploy", {}))
+    assert (outcome.status, runs) == ("policy_denied", [])
+    assert "not today" in outcome.error and outcome.decision is not None and outcome.decision.verdict == "blocked"

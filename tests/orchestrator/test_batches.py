@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG, within
 
 from golem_forge import Tool, ToolCall, tool
 from golem_forge.core.errors import ForgeError
@@ -15,10 +16,13 @@ from golem_forge.tools.plan import Plan
 events: list[tuple[str, str, float]] = []
 
 
-def recording(name: str, *, read_only: bool, fails: bool = False, seconds: float = 0.05) -> Any:
+def recording(name: str, *, read_only: bool, fails: bool = False, seconds: float = 0.05, in_pairs: bool = False) -> Any:
     async def body(tag: str = "") -> str:
         events.append((name + tag, "start", time.monotonic()))
         await asyncio.sleep(seconds)
+        async with asyncio.timeout(15):  # of a pair, each goes on once the other runs too
+            while in_pairs and len([who for who, kind, _ in events if kind == "start" and name in who]) % 2:
+                await asyncio.sleep(0.01)
         events.append((name + tag, "end", time.monotonic()))
         if fails:
             raise ValueError("no")
@@ -47,7 +51,7 @@ def calls(*names: str) -> list[ToolCall]:
 
 
 async def test_readers_overlap_and_a_writer_is_alone(make_path: Any) -> None:
-    path = make_path(recording("read", read_only=True), recording("write", read_only=False))
+    path = make_path(recording("read", read_only=True, in_pairs=True), recording("write", read_only=False))
     outcomes = await path.batch(calls("read:1", "read:2", "write:3", "read:4", "read:5"))
     assert [o.text for o in outcomes] == ["read:1", "read:2", "write:3", "read:4", "read:5"]
     assert overlap("read:1", "read:2") and overlap("read:4", "read:5")
@@ -82,11 +86,17 @@ async def test_fail_fast_reports_running_calls_as_what_they_were(make_path: Any)
 
 
 async def test_an_interrupt_settles_the_whole_batch(make_path: Any) -> None:
-    path = make_path(recording("write", read_only=False, seconds=5))
-    asyncio.get_running_loop().call_later(0.1, path.signal.interrupt)
-    before = time.monotonic()
-    outcomes = await path.batch(calls("write:1", "write:2", "write:3"))
-    assert time.monotonic() - before < 1.2
+    path = make_path(recording("write", read_only=False, seconds=LONG))
+
+    async def interrupt_once_it_runs() -> None:
+        while not events:
+            await asyncio.sleep(0.01)
+        path.signal.interrupt()
+
+    interrupting = asyncio.ensure_future(interrupt_once_it_runs())
+    with within(1.2):
+        outcomes = await path.batch(calls("write:1", "write:2", "write:3"))
+    await interrupting
     assert [o.status for o in outcomes] == ["interrupted"] * 3
     assert [o.executed for o in outcomes] == [True, False, False]
     assert {who for who, *_ in events} == {"write:1"}
@@ -148,6 +158,7 @@ async def test_a_plan_that_fails_while_the_call_before_it_ends_is_made_again(mak
         is_there = made.is_set()
         looked.set()
         if not is_there:
+            await made.wait()
             await asyncio.sleep(0.1)  # the other ends meanwhile
             raise ForgeError("not there")
         return Plan(run=lambda: "taken")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG, within
 
 from golem_forge import ToolCall, ToolContext, tool
 
@@ -23,28 +24,25 @@ async def nothing_is_waited_for() -> AsyncIterator[None]:
     over.set()
 
 
-async def timed(path: Any, name: str) -> tuple[Any, float]:
-    before = time.monotonic()
-    outcome = await path.call(ToolCall(name, {}))
-    return outcome, time.monotonic() - before
+async def call(path: Any, name: str) -> Any:
+    return await path.call(ToolCall(name, {}))
 
 
 @tool(needs_approval=False, timeout=0.2)
 async def sleeps() -> str:
-    await asyncio.sleep(30)
+    await asyncio.sleep(LONG)
     return "late"
 
 
 @tool(needs_approval=False, timeout=0.2)
 def blocks() -> str:
-    over.wait(3)
+    over.wait(LONG)
     return "late"
 
 
 @tool(needs_approval=False, timeout=0.2)
 async def ignores_cancel() -> str:
-    end = time.monotonic() + 2.5
-    while time.monotonic() < end and not over.is_set():
+    while not over.is_set():
         try:
             await asyncio.sleep(1)
         except asyncio.CancelledError:
@@ -55,54 +53,56 @@ async def ignores_cancel() -> str:
 @pytest.mark.parametrize("name", ["sleeps", "blocks", "ignores_cancel"])
 async def test_a_timeout_returns_within_a_second(make_path: Any, name: str) -> None:
     path = make_path(sleeps, blocks, ignores_cancel)
-    outcome, took = await timed(path, name)
+    with within(1.2):
+        outcome = await call(path, name)
     assert outcome.status == "timeout"
     assert "timed out after 0.2 s" in outcome.error
-    assert took < 1.2
     assert asyncio.current_task().cancelling() == 0, "the caller's task is unharmed"  # type: ignore[union-attr]
 
 
 async def test_what_was_left_behind_is_said(make_path: Any) -> None:
     path = make_path(blocks, ignores_cancel)
-    assert "left to finish alone" in (await timed(path, "blocks"))[0].error
-    assert "left behind" in (await timed(path, "ignores_cancel"))[0].error
+    assert "left to finish alone" in (await call(path, "blocks")).error
+    assert "left behind" in (await call(path, "ignores_cancel")).error
 
 
 @pytest.mark.parametrize("name", ["sleeps", "blocks", "ignores_cancel"])
 async def test_an_interrupt_returns_within_a_second(make_path: Any, name: str) -> None:
     path = make_path(sleeps, blocks, ignores_cancel)
     for one in path.catalog:
-        one.timeout = 20
+        one.timeout = LONG
     try:
         asyncio.get_running_loop().call_later(0.1, path.signal.interrupt)
-        outcome, took = await timed(path, name)
+        with within(1.2):
+            outcome = await call(path, name)
     finally:
         for one in path.catalog:
             one.timeout = 0.2
     assert outcome.status == "interrupted"
-    assert took < 1.2
     path.signal.reset()
 
 
 async def test_an_idle_timeout_is_reset_by_progress(make_path: Any) -> None:
     @tool(needs_approval=False, idle_timeout=0.3)
     async def busy(*, ctx: ToolContext) -> str:
-        for step in range(5):
-            await asyncio.sleep(0.15)
-            ctx.report_progress(step)
+        end = time.monotonic() + 0.7
+        while time.monotonic() < end:
+            # No clock of ours in between: it has its turn before the idle clock, however late the machine is.
+            ctx.report_progress(1)
+            await asyncio.sleep(0)
         return "done"
 
     @tool(needs_approval=False, idle_timeout=0.3)
     async def silent() -> str:
-        await asyncio.sleep(30)
+        await asyncio.sleep(LONG)
         return "late"
 
     path = make_path(busy, silent)
-    assert (await timed(path, "busy"))[0].status == "success"
-    outcome, took = await timed(path, "silent")
+    assert (await call(path, "busy")).status == "success"
+    with within(1.3):
+        outcome = await call(path, "silent")
     assert outcome.status == "timeout"
     assert "no progress for 0.3 s" in outcome.error
-    assert took < 1.3
 
 
 async def test_after_an_interrupt_nothing_starts_until_it_is_reset(make_path: Any) -> None:
@@ -116,26 +116,27 @@ async def test_after_an_interrupt_nothing_starts_until_it_is_reset(make_path: An
 
     path = make_path(count)
     path.signal.interrupt()
-    assert (await timed(path, "count"))[0].status == "interrupted"
+    assert (await call(path, "count")).status == "interrupted"
     assert runs == 0
     path.signal.reset()
-    assert (await timed(path, "count"))[0].status == "success"
+    assert (await call(path, "count")).status == "success"
 
 
 async def test_cancelling_the_caller_cancels_the_call_and_is_passed_on(make_path: Any) -> None:
-    ended = asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
     @tool(needs_approval=False)
     async def waits() -> str:
+        begun.set()
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(LONG)
         finally:
             ended.set()
         return "late"
 
     path = make_path(waits)
     task = asyncio.ensure_future(path.call(ToolCall("waits", {})))
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(begun.wait(), 20)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -143,16 +144,16 @@ async def test_cancelling_the_caller_cancels_the_call_and_is_passed_on(make_path
 
 
 async def test_a_tools_own_timeout_inside_works(make_path: Any) -> None:
-    @tool(needs_approval=False, timeout=5)
+    @tool(needs_approval=False, timeout=LONG)
     async def inner_timeout() -> str:
         try:
             async with asyncio.timeout(0.05):
-                await asyncio.sleep(10)
+                await asyncio.sleep(LONG)
         except TimeoutError:
             return "own timeout"
         return "late"
 
-    outcome, _ = await timed(make_path(inner_timeout), "inner_timeout")
+    outcome = await call(make_path(inner_timeout), "inner_timeout")
     assert outcome.text == "own timeout"
 
 
@@ -163,7 +164,7 @@ async def test_a_tool_that_interrupts_its_own_session_ends_cleanly(make_path: An
         return "said"
 
     path = make_path(stops)
-    outcome, _ = await timed(path, "stops")
+    outcome = await call(path, "stops")
     assert outcome.status in ("success", "interrupted")
     path.signal.reset()
     await asyncio.sleep(0.05)  # nothing may hit a later await of this task
@@ -179,7 +180,7 @@ async def test_sync_tools_run_off_the_loop_and_keep_their_context(make_path: Any
         return f"{threading.current_thread().name} {marker.get()}"
 
     marker.set("here")
-    outcome, _ = await timed(make_path(thread_name), "thread_name")
+    outcome = await call(make_path(thread_name), "thread_name")
     assert outcome.text == "forge-tool here"
 
 
@@ -192,12 +193,12 @@ async def test_too_many_stuck_threads_is_an_outcome_not_a_hang(make_path: Any, m
 
     @tool(needs_approval=False, timeout=0.1, read_only=True)
     def stuck() -> str:
-        release.wait(10)
+        release.wait(LONG)
         return "late"
 
     path = make_path(stuck)
-    first, _ = await timed(path, "stuck")
-    second, _ = await timed(path, "stuck")
+    first = await call(path, "stuck")
+    second = await call(path, "stuck")
     release.set()
     assert first.status == "timeout"
     assert second.status == "execution_failed"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from golem_forge import Caller, Tool, ToolCall, ToolContext, open_session, tool
+from golem_forge.tools.plan import Plan
 
 
 async def test_a_callback_that_changes_its_request_changes_nothing_else(make_path: Any) -> None:
@@ -293,3 +296,49 @@ async def test_the_forge_home_is_for_its_owner_alone(own_home: Path, tmp_path: P
         "state": "0o700",
         "tools": "0o700",
     }
+
+
+async def test_what_a_call_held_is_let_go_with_its_outcome_not_by_the_collector(make_path: Any) -> None:
+    """Each call left a circle behind: with many calls, memory that only grew till the collector came."""
+
+    class Held:
+        pass
+
+    seen: list[Any] = []
+
+    async def plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
+        held = Held()
+        seen.append(weakref.ref(held))
+
+        async def run() -> str:
+            return f"{ctx.call_id and held and 'ran'}"
+
+        return Plan(run=run, effects=())
+
+    path = make_path(Tool("holds", "Holds.", input_schema={"type": "object"}, planner=plan, needs_approval=False))
+    gc.disable()
+    try:
+        outcome = await path.call(ToolCall("holds", {}))
+        assert outcome.text == "ran"
+        del outcome
+        await asyncio.sleep(0)
+        assert [held() for held in seen] == [None]
+    finally:
+        gc.enable()
+
+
+async def test_a_tool_that_calls_after_its_end_is_refused_and_told_why(make_path: Any) -> None:
+    kept: list[ToolContext] = []
+
+    @tool(needs_approval=False)
+    async def early(*, ctx: ToolContext) -> str:
+        kept.append(ctx)
+        return "ok"
+
+    path = make_path(early)
+    first = await path.call(ToolCall("early", {}))
+    late = await kept[0].call("early", {})
+    assert first.ok
+    assert (late.status, late.error) == ("policy_denied", "'early' has ended and can call no more tools.")
+    assert late.call.parent_id == first.call.id
+    assert len(kept) == 1

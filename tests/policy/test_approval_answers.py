@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG, within
 
 from golem_forge import ToolCall, tool
 from golem_forge.policy.fingerprint import args_key, fingerprint
@@ -119,6 +120,12 @@ async def test_a37_a_grant_belongs_to_its_worker(own_home: Any, asked: Any) -> N
     assert [request.worker_path[-1]["name"] for request in ask] == ["a", "b"]
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
 class Slow:
     """A person who answers when told to."""
 
@@ -132,11 +139,7 @@ class Slow:
         return await self.answers[request.id]
 
     async def shown(self, count: int) -> None:
-        for _ in range(200):
-            if len(self.requests) >= count:
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError(f"only {len(self.requests)} requests")
+        await until(lambda: len(self.requests) >= count)
 
     def answer(self, index: int, **answer: Any) -> None:
         self.answers[self.requests[index].id].set_result(answer)
@@ -147,9 +150,8 @@ async def test_a38_identical_concurrent_calls_share_one_prompt(make_path: Any) -
     path = make_path(deploy, ask=person.__call__)
     waiting = asyncio.gather(*(call(path, n=1) for _ in range(3)))
     await person.shown(1)
-    await asyncio.sleep(0.05)
+    await until(lambda: person.requests[0].waiting == 3)
     assert len(person.requests) == 1
-    assert person.requests[0].waiting == 3
     person.answer(0, approved=True)
     outcomes = await waiting
     assert [o.status for o in outcomes] == ["success"] * 3
@@ -174,9 +176,9 @@ async def test_cancelling_one_of_three_leaves_the_prompt_to_the_others(make_path
     path = make_path(deploy, ask=person.__call__)
     tasks = [asyncio.ensure_future(call(path, n=1)) for _ in range(3)]
     await person.shown(1)
-    await asyncio.sleep(0.02)
+    await until(lambda: person.requests[0].waiting == 3)
     tasks[0].cancel()
-    await asyncio.sleep(0.02)
+    await until(tasks[0].done)
     person.answer(0, approved=True)
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(outcomes[0], asyncio.CancelledError)
@@ -190,7 +192,7 @@ async def test_a_remembered_answer_covers_what_waits(make_path: Any, asked: Any)
     await person.shown(2)
     wide = next(c for c in person.requests[0].choices if c.rules and c.scope == "session" and not c.rules[0].args)
     person.answer(0, approved=True, choice=wide.id)
-    outcomes = await asyncio.wait_for(waiting, 2)
+    outcomes = await asyncio.wait_for(waiting, 20)
     assert [o.status for o in outcomes] == ["success", "success"]
 
 
@@ -265,10 +267,10 @@ async def test_an_edit_answers_only_the_oldest_of_identical_calls(make_path: Any
     path = make_path(deploy, ask=person.__call__)
     waiting = asyncio.gather(*(call(path, n=1) for _ in range(3)))
     await person.shown(1)
-    await asyncio.sleep(0.05)
+    await until(lambda: person.requests[0].waiting == 3)
     person.answer(0, approved=True, args={"n": 7})
     await person.shown(2)
-    assert person.requests[1].waiting == 2
+    await until(lambda: person.requests[1].waiting == 2)
     person.answer(1, approved=False)
     outcomes = await waiting
     assert sorted(o.status for o in outcomes) == ["approval_denied", "approval_denied", "success"]
@@ -290,12 +292,11 @@ async def test_a48_a_denial_message_reaches_the_model(make_path: Any, asked: Any
 
 async def test_a49_no_answer_in_time_denies(make_path: Any) -> None:
     async def never(request: Any) -> Any:
-        await asyncio.sleep(30)
+        await asyncio.sleep(LONG)
 
-    before = time.monotonic()
-    outcome = await call(make_path(deploy, ask=never, timeout=1))
+    with within(1):
+        outcome = await call(make_path(deploy, ask=never, timeout=1))
     assert (outcome.status, outcome.error) == ("approval_denied", "No answer within 1 s.")
-    assert time.monotonic() - before < 2
     assert not deploy_runs
 
 
@@ -331,23 +332,22 @@ async def test_cancel_while_waiting_is_interrupted_within_a_second(make_path: An
     path = make_path(deploy, ask=person.__call__)
     waiting = asyncio.ensure_future(call(path))
     await person.shown(1)
-    before = time.monotonic()
-    path.signal.interrupt()
-    outcome = await waiting
+    with within(1):
+        path.signal.interrupt()
+        outcome = await waiting
     assert outcome.status == "interrupted"
-    assert time.monotonic() - before < 1
     assert not deploy_runs
 
 
 async def test_more_than_a_hundred_pending_are_refused(make_path: Any) -> None:
     person = Slow()
     path = make_path(deploy, ask=person.__call__)
-    waiting = asyncio.gather(*(call(path, n=n) for n in range(101)))
+    waiting = [asyncio.ensure_future(call(path, n=n)) for n in range(101)]
     await person.shown(100)
-    await asyncio.sleep(0.05)
+    await until(lambda: any(each.done() for each in waiting))
     for index in range(100):
         person.answer(index, approved=False)
-    outcomes = await waiting
+    outcomes = await asyncio.gather(*waiting)
     assert [o.error for o in outcomes if o.error != "Denied by the user."] == ["too many pending approvals"]
 
 

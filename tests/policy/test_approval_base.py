@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG
 
 from golem_forge import ApprovalController, BlockedError, Caller, FilesystemToolset, ToolCall, ToolContext, tool
 from golem_forge.config.modes import Setting
@@ -102,17 +103,19 @@ async def test_a7_any_other_answer_refuses(make_path: Any, value: Any) -> None:
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_a_predicate_that_hangs_refuses(make_path: Any, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("golem_forge.policy.base.PREDICATE_SECONDS", 0.2)
+    release = threading.Event()
 
     async def hangs_async(args: dict[str, Any]) -> bool:
-        await asyncio.sleep(30)
+        await asyncio.sleep(LONG)
         return False
 
     def hangs(args: dict[str, Any]) -> bool:
-        time.sleep(2)
+        release.wait(LONG)
         return False
 
     path = make_path(counter("x", needs_approval=hangs_async if how == "async" else hangs), mode="approve_all")
     outcome = await path.call(ToolCall("x", {}))
+    release.set()
     assert (outcome.status, runs("x")) == ("policy_denied", 0)
     assert "TimeoutError" in outcome.error
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import Field, SecretStr
+from tests.deadlines import within
 
 from golem_forge import ApprovalController, Orchestrator, ToolCall, tool
 from golem_forge.config.home import forge_home
@@ -81,7 +82,7 @@ class Room:
 
 
 async def until(holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while not holds():
         assert time.monotonic() < deadline, "it never came to hold"
         await asyncio.sleep(0.002)
@@ -165,7 +166,7 @@ async def test_u7_the_only_ui_gone_denies_and_with_none_nobody_is_asked(room: Ro
     gone()
     outcome = await call
     assert (outcome.status, outcome.error) == ("approval_denied", "No one can answer: the UI is gone.")
-    again = await asyncio.wait_for(room.call(branch="main"), 1)
+    again = await asyncio.wait_for(room.call(branch="main"), 20)
     assert (again.status, again.error) == ("approval_denied", "No one can answer: the UI is gone.")
     assert runs == [] and len(room.of("approvalRequired")) == len(room.of("approvalResolved")) == 1
 
@@ -174,9 +175,10 @@ async def test_u7_no_answer_in_time_denies_and_the_card_said_when() -> None:
     room = Room(timeout=0.2)
     room.ui.attach("terminal")
     started = time.monotonic()
-    outcome = await room.call(branch="main")
+    with within(0.2):
+        outcome = await room.call(branch="main")
     assert (outcome.status, outcome.error) == ("approval_denied", "No answer within 0.2 s.")
-    assert 0.15 < time.monotonic() - started < 2
+    assert time.monotonic() - started > 0.15
     assert room.of("approvalRequired")[0]["expiresAt"].endswith("Z")
     assert room.of("approvalResolved")[0]["by"] == "timeout"
     assert outcome.decision.answered_by == "nobody" and runs == []
@@ -187,7 +189,8 @@ async def test_an_interrupt_closes_the_card_as_one(room: Room) -> None:
     call = room.call(branch="main")
     await room.cards(1)
     room.path.signal.interrupt("esc")
-    outcome = await asyncio.wait_for(call, 1)
+    with within(1):
+        outcome = await asyncio.wait_for(call, 30)
     assert outcome.status == "interrupted" and runs == []
     await until(lambda: room.of("approvalResolved"))
     assert [(each["by"], each["approved"]) for each in room.of("approvalResolved")] == [("interrupt", False)]
@@ -218,7 +221,7 @@ async def test_a_card_that_another_answer_covers_closes_by_memory(own_home: Path
     first = next(card for card in await room.cards(2) if card["args"]["path"].endswith("a.txt"))
     wide = next(each for each in first["choices"] if "**" in each.get("rule", "") and each["scope"] == "session")
     room.answer(first, choice=wide["id"], source="terminal")
-    outcomes = [await asyncio.wait_for(each, 5) for each in (one, two)]
+    outcomes = [await asyncio.wait_for(each, 20) for each in (one, two)]
     assert [outcome.status for outcome in outcomes] == ["success", "success"]
     assert [(each["by"], each["approved"]) for each in room.of("approvalResolved")] == [
         ("terminal", True),
@@ -253,7 +256,7 @@ async def test_twenty_invalid_edits_are_enough(room: Room) -> None:
     (card,) = await room.cards(1)
     for _ in range(25):
         room.answer(card, args={"branch": 5}, source="terminal")
-    outcome = await asyncio.wait_for(call, 5)
+    outcome = await asyncio.wait_for(call, 20)
     assert outcome.status == "approval_denied" and "edited 20 times" in outcome.error
     assert runs == [] and len(room.of("approvalRequired")) == 20 and len(room.of("approvalResolved")) == 1
 

@@ -14,7 +14,8 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.policy.ceilings import Ceiling
-from golem_forge.policy.judge import Judge, Judged
+from golem_forge.policy.judge import Judge
+from golem_forge.policy.judged import Judged
 from golem_forge.policy.rules import RuleBook
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import Arguments

@@ -121,9 +121,10 @@ def test_no_race_leads_out_of_the_zone(some_user: Callable[[Callable[[Path], obj
         with _attacker(zone, outside):
             for operation in (_read, _write, _delete, _list, _info):
                 seen = counts[operation.__name__] = {"done": 0}
-                end = time.monotonic() + SECONDS_EACH
+                began = time.monotonic()
                 number = 0
-                while time.monotonic() < end:
+                # On a busy machine the attacker may wait long for its turn.
+                while (spent := time.monotonic() - began) < SECONDS_EACH or (spent < 8 and not _met(seen)):
                     number += 1
                     for path in ("f", "d/x", "d/e/x"):
                         try:
@@ -137,8 +138,12 @@ def test_no_race_leads_out_of_the_zone(some_user: Callable[[Callable[[Path], obj
     counts, untouched = answer
     assert untouched is True
     for seen in counts.values():
-        assert seen["done"] > 0 and set(seen) - {"done"} <= HARMLESS
-        assert sum(seen.values()) > seen["done"]
+        assert _met(seen) and set(seen) - {"done"} <= HARMLESS
+
+
+def _met(seen: dict[str, int]) -> bool:
+    """Whether there were operations that got through, and others that the attacker came between."""
+    return 0 < seen["done"] < sum(seen.values())
 
 
 def test_the_attack_beats_code_that_checks_before_it_opens(

@@ -19,7 +19,7 @@ class Seen(list[dict[str, Any]]):
         return "".join(each["delta"] for each in self if each["stream"] == stream)
 
     async def until(self, text: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while text not in self.text():
                 await asyncio.sleep(0.01)
 

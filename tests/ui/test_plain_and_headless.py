@@ -94,6 +94,20 @@ async def test_w45_stdout_is_the_answer_and_the_rest_is_on_stderr_once() -> None
     ]
 
 
+@pytest.mark.parametrize(("trace", "shown"), [("summary", 0), ("normal", 1)])
+async def test_words_before_a_refused_call_are_no_answer_and_stand_before_it(trace: str, shown: int) -> None:
+    both = Both(trace=trace)
+    await both.adapter.initialize()
+    both.bus.emit("message", {"message": {"role": "assistant", "content": "I look."}}, "w")
+    refused = {"toolCallId": "c", "toolName": "t", "args": {}, "status": "approval_denied", "error": "nobody"}
+    both.bus.emit("toolResult", {**refused, "durationMs": 1, "decision": None, "truncated": False}, "w")
+    both.bus.emit("message", {"message": {"role": "assistant", "content": "Done.\n"}}, "w")
+    both.bus.emit("sessionEnd", {"reason": "completed"}, "w")
+    both.adapter.finished(ANSWER)
+    assert (both.out, both.err.count("I look.")) == ("Done.\n", shown)
+    assert both.err.startswith("I look.\n✗ t" if shown else "✗ t")
+
+
 async def test_quiet_says_nothing_but_the_answer_and_an_error() -> None:
     both = Both(trace="quiet")
     await both.adapter.initialize()

@@ -228,7 +228,7 @@ async def test_one_branch_is_stopped_and_its_caller_goes_on(play: Play, tmp_path
 
     played.runtime.bus.on("workerUpdate", stop)
     create_runtime_ui(played.runtime.bus)
-    result = await asyncio.wait_for(played.runtime.run("go"), 10)
+    result = await asyncio.wait_for(played.runtime.run("go"), 40)
     assert (result.status, result.response) == (RunStatus.COMPLETED, "went on")
     assert played.script.results()[0][0] == "interrupted"
     last = [event.wire for event in played.seen("workerUpdate") if event.wire["name"] == "helper"][-1]

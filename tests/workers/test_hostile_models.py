@@ -4,11 +4,11 @@ the budget allows. Invariants 1, 6 and 8."""
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 from tests.workers.conftest import calls
 from tests.workers.test_delegation import FILES, ZONE, cast, may_call, program
 
@@ -104,9 +104,8 @@ async def test_an_answer_without_end_is_cut_off_and_leaves_nothing_behind(play: 
 
 async def test_many_small_pieces_take_time_in_proportion(play: Play) -> None:
     played = await play([Turn(say="word" * 300_000, chunks=40_000)])
-    began = time.monotonic()
-    assert len((await played.runtime.run("go")).response) == 1_200_000
-    assert time.monotonic() - began < 15
+    with within(30):
+        assert len((await played.runtime.run("go")).response) == 1_200_000
 
 
 def test_two_calls_of_one_response_never_share_an_id() -> None:
@@ -219,10 +218,9 @@ async def test_w41_an_interrupt_at_the_card_that_asks_for_trust(tmp_path: Path, 
     runtime.bus.on("*", lambda event: seen.append(event.type))
     runtime.ui.attach("test")
     runtime.bus.on("approvalRequired", lambda event: asyncio.get_running_loop().call_soon(runtime.interrupt, reason))
-    began = time.monotonic()
-    with pytest.raises(StartInterrupted) as stopped:
-        await asyncio.wait_for(runtime.initialize(), 10)
-    assert stopped.value.code == code and time.monotonic() - began < 5
+    with within(5), pytest.raises(StartInterrupted) as stopped:
+        await asyncio.wait_for(runtime.initialize(), 40)
+    assert stopped.value.code == code
     assert seen == ["approvalRequired", "approvalResolved"]
     await runtime.aclose()
     with pytest.raises(NothingToResume):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import ROOM
 from tests.workers.conftest import WORKSPACE, calls
 from tests.workers.test_delegation import cast, may_call, program
 
@@ -19,8 +20,6 @@ from golem_forge.workers.run_result import RunStatus
 from golem_forge.workers.worker import BatchSettings, Worker
 
 Play = Any
-WITHIN = 2.0
-"""The spec's second, with room for a busy machine."""
 
 
 def interrupt_when(
@@ -37,8 +36,8 @@ def interrupt_when(
 
 
 async def settled(played: Any, text: str = "go") -> Any:
-    result = await asyncio.wait_for(played.runtime.run(text), 20)
-    assert time.monotonic() - played.interrupted_at < WITHIN
+    result = await asyncio.wait_for(played.runtime.run(text), 50)
+    assert time.monotonic() - played.interrupted_at < 1 + ROOM
     assert result.status is RunStatus.INTERRUPTED and result.success and result.response == "[Interrupted]"
     return result
 
@@ -59,10 +58,10 @@ async def test_w40_the_running_call_keeps_its_output_and_the_others_never_start(
         return n
 
     worker = Worker(name="main", toolsets={"coding": {}}, sandbox=WORKSPACE, batch=BatchSettings(mode="sequential"))
-    command = "echo begun; sleep 30"
+    command = "echo begun; sleep 60"
     three = calls(("exec_command", {"cmd": command, "yield_time_ms": 20000}), ("touch", {"n": 2}), ("touch", {"n": 3}))
     played = await play([three, "fine"], worker=worker, tools=[touch])
-    interrupt_when(played, "toolStarted", after=0.7)
+    interrupt_when(played, "toolOutput", lambda event: "begun" in event.wire["delta"])
     await settled(played)
     results = played.runtime.history.messages[-1]
     assert isinstance(results, ResultsMessage)
@@ -76,8 +75,9 @@ async def test_w40_the_running_call_keeps_its_output_and_the_others_never_start(
 
 
 async def test_w41_a_slow_stream_stops_and_its_text_is_kept(play: Play) -> None:
-    played = await play([Turn(say="one two three four five six seven eight", chunks=8, pause=0.2), "fine"])
-    interrupt_when(played, "streaming", after=0.5)
+    long = "one " + "more " * 98 + "eight"
+    played = await play([Turn(say=long, chunks=100, pause=0.1), "fine"])
+    interrupt_when(played, "streaming")
     result = await settled(played)
     assert "one" in result.partial and "eight" not in result.partial
     kept, note = played.runtime.history.messages[-2:]
@@ -111,7 +111,7 @@ async def test_w41_inside_a_child_everything_below_ends(play: Play, tmp_path: Pa
     folder = program(tmp_path / "p", main=may_call("helper"), helper=zone)
     turns = cast(
         main=[calls(("helper", {"input": "wait"})), "fine"],
-        helper=[calls(("exec_command", {"cmd": "sleep 30", "yield_time_ms": 20000}))],
+        helper=[calls(("exec_command", {"cmd": "sleep 60", "yield_time_ms": 20000}))],
     )
     played = await play(turns, worker="main", directory=folder)
     interrupt_when(played, "toolStarted", lambda event: event.wire["toolName"] == "exec_command", after=0.5)
@@ -124,7 +124,7 @@ async def test_w41_inside_a_child_everything_below_ends(play: Play, tmp_path: Pa
 
 async def test_the_bus_and_the_callers_own_signal_are_the_same_switch(play: Play) -> None:
     signal = create_interrupt_signal()
-    played = await play([Turn(say="a b c d", chunks=4, pause=0.5)], interrupt_signal=signal)
+    played = await play([Turn(say="a b c d", chunks=4, pause=15)], interrupt_signal=signal)
     played.interrupted_at = time.monotonic() + 0.2
     asyncio.get_running_loop().call_later(0.2, played.runtime.bus.emit, "interrupt", {})
     await settled(played)
@@ -133,9 +133,9 @@ async def test_the_bus_and_the_callers_own_signal_are_the_same_switch(play: Play
 
 @pytest.mark.parametrize("reason", ["terminated"])
 async def test_a_termination_is_told_apart(play: Play, reason: str) -> None:
-    played = await play([Turn(say="a b c d", chunks=4, pause=0.5)])
+    played = await play([Turn(say="a b c d", chunks=4, pause=15)])
     asyncio.get_running_loop().call_later(0.2, played.runtime.interrupt, reason)
-    result = await asyncio.wait_for(played.runtime.run("go"), 10)
+    result = await asyncio.wait_for(played.runtime.run("go"), 40)
     assert result.status is RunStatus.TERMINATED
 
 

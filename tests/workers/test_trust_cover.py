@@ -42,7 +42,7 @@ def names(root: Path) -> list[str]:
 def settle(root: Path) -> None:
     """Waits until the last change is so long ago that the files' stamps can be relied on."""
     paths = [root, *root.rglob("*"), *forge_home().path.rglob("*")]
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while not all(seen.settled for path in paths if (seen := stamp(path))):
         assert time.monotonic() < deadline
         time.sleep(0.02)

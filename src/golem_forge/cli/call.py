@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.call import Caller, Outcome
-from golem_forge.core.effects import Mark
 from golem_forge.core.outcome_json import EXIT, outcome_json
 from golem_forge.core.verdict import Status
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
-    from golem_forge.core.decision import Decision
     from golem_forge.policy.request import ApprovalRequest
     from golem_forge.workers.session import Session
 
@@ -133,7 +131,7 @@ async def call_in(session: Session, command: Command) -> int:
     if _runs_on(outcome):
         outcome = await _to_the_end(session, outcome, command)
     else:
-        _print(outcome, command.json, session.id)
+        _print(outcome, command.json, session)
     _note_denials(outcome, command.json)
     return EXIT[outcome.status]
 
@@ -164,7 +162,7 @@ async def _to_the_end(session: Session, first: Outcome, command: Command) -> Out
         print("forge: it runs in a terminal without a keyboard: nothing can be typed into it here.", file=sys.stderr)
     if command.json:
         last = await followed(session, first, None)
-        _print(last, True, session.id)
+        _print(last, True, session)
         return last
     for note in first.notes:
         sys.stdout.write(_for_stdout(note))
@@ -175,7 +173,7 @@ async def _to_the_end(session: Session, first: Outcome, command: Command) -> Out
     last = await followed(session, first, show)
     show.end_line()
     sys.stdout.write(_for_stdout(last_lines(last)))
-    _complain(last)
+    _complain(last, session)
     return last
 
 
@@ -223,24 +221,26 @@ def _arguments(command: Command, catalog: Any) -> Any:
         raise UsageError(f"{error}. `forge tools show {tool.name}` lists its parameters.") from None
 
 
-def _print(outcome: Outcome, as_json: bool, session_id: str) -> None:
+def _print(outcome: Outcome, as_json: bool, session: Session) -> None:
     if as_json:
-        print(json.dumps(outcome_json(outcome, session_id), ensure_ascii=sys.stdout.isatty(), default=str))
+        print(json.dumps(outcome_json(outcome, session.id), ensure_ascii=sys.stdout.isatty(), default=str))
         return
     if outcome.ok:
         sys.stdout.write(_for_stdout(outcome.text))
         return
-    if outcome.result is not None and outcome.result.text:
+    if outcome.result is not None and outcome.result.text != outcome.error:
         sys.stdout.write(_for_stdout(outcome.result.text))
-    _complain(outcome)
+    _complain(outcome, session)
 
 
-def _complain(outcome: Outcome) -> None:
+def _complain(outcome: Outcome, session: Session) -> None:
     if outcome.ok:
         return
+    from golem_forge.cli.next_step import next_step
+
     sys.stdout.flush()
     print(f"forge: {outcome.status.value}: {visible(outcome.error)}", file=sys.stderr)
-    if advice := _next_step(outcome):
+    if advice := next_step(outcome, session):
         print(f"forge: {advice}", file=sys.stderr)
 
 
@@ -248,26 +248,3 @@ def _for_stdout(text: str) -> str:
     """As it is into a pipe or file; on a terminal nothing may steer it."""
     text = visible(text) if sys.stdout.isatty() else text
     return text if text.endswith("\n") or not text else text + "\n"
-
-
-def _is_about_trust(decision: Decision) -> bool:
-    return any(source.id == Mark.DEFINITION_CHANGED for source in decision.sources)
-
-
-def _next_step(outcome: Outcome) -> str:
-    if outcome.status is Status.TOOL_NOT_FOUND and "MCP server" in outcome.error:
-        return f"`forge mcp test {outcome.call.name.partition('__')[0]}` tries it and says more."
-    if outcome.status is Status.TOOL_NOT_FOUND:
-        return "`forge tools list` shows the tools there are."
-    if outcome.status is Status.INPUT_INVALID:
-        return f"`forge tools show {outcome.tool}` lists its parameters."
-    if (
-        outcome.status is Status.APPROVAL_DENIED
-        and outcome.decision
-        and not outcome.decision.message.startswith("Denied")
-        and not _is_about_trust(outcome.decision)  # no rule lifts that, and its text says what does
-    ):
-        return "run it on a terminal to be asked, or use --approval approve_all, or add a rule (`forge rules --help`)."
-    if outcome.status is Status.POLICY_DENIED:
-        return "`forge rules explain` shows which rule or zone decides."
-    return ""

@@ -104,12 +104,11 @@ def _withdraw(store: TrustStore, root: Path) -> int:
 
 def _show_news(store: TrustStore, root: Path, snapshot: TrustSnapshot) -> None:
     """The whole text the first time, afterwards what changed since."""
-    difference = store.changes(root, snapshot)
-    if difference.count("--- /dev/null\n") >= len(snapshot.files):  # every file is new: plain text reads better
+    if not store.was_given(root):
         _show_files(snapshot)
         return
     print(f"changed since {homely(root)} was trusted:\n")
-    print(visible(difference) + "\n")
+    print(visible(store.changes(root, snapshot)) + "\n")
 
 
 def _show_files(snapshot: TrustSnapshot) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 _TICK_NS: Final = 100_000_000
@@ -36,8 +37,17 @@ def stamp(path: str | os.PathLike[str]) -> Stamp | None:
 
     What may not be looked at is not missing: it gets a stamp that is never settled, so it is looked at again and again.
     """
+    return _stamp(os.lstat, path)
+
+
+def stamp_behind(path: str | os.PathLike[str]) -> Stamp | None:
+    """The same of what links lead to."""
+    return _stamp(os.stat, path)
+
+
+def _stamp(look: Callable[[str | os.PathLike[str]], os.stat_result], path: str | os.PathLike[str]) -> Stamp | None:
     try:
-        return stamp_of(os.lstat(path))
+        return stamp_of(look(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:

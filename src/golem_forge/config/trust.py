@@ -23,11 +23,13 @@ from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.config.stamps import Stamp, stamp, stamp_of
 from golem_forge.core.canonical import digest
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.file_diff import file_diff
 
 MAX_FILES: Final = 500
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_TOTAL_BYTES: Final = 8 << 20
 _MAX_DEPTH: Final = 16
+_KINDS: Final = {"text": "a text", "binary": "binary", "link": "a link", "other": "no file"}
 
 Extra = Callable[[Path], Iterable[tuple[str, bytes]]]
 """(root) → further (name, content) pairs that the trust covers, e.g. worker front matter and tool modules."""
@@ -40,6 +42,8 @@ class TrustSnapshot:
     digest: str
     files: dict[str, str]
     """Name → text. A link's text is `link to <target>`, a binary file's names its size and hash."""
+    kinds: dict[str, str]
+    """Name → `text`, `binary`, `link` or `other`: a text may say of itself what is said of a link."""
 
 
 class TrustStore:
@@ -113,15 +117,20 @@ class TrustStore:
                 raise too_much_to_trust()
             found.append((name, kind, content))
         found.sort()
-        files = {name: _as_text(kind, content) for name, kind, content in found}
+        shown = {name: _as_text(kind, content) for name, kind, content in found}
         hashes = [[name, kind, hashlib.sha256(content).hexdigest()] for name, kind, content in found]
-        return TrustSnapshot(digest({"v": 1, "files": hashes}), files)
+        return TrustSnapshot(
+            digest({"v": 1, "files": hashes}),
+            files={name: text for name, (_, text) in shown.items()},
+            kinds={name: kind for name, (kind, _) in shown.items()},
+        )
 
     def give(self, root: Path, snapshot: TrustSnapshot | None = None) -> TrustSnapshot:
         """Records trust for the snapshot the person saw (default: what is there now)."""
         root = _real(root)
         snapshot = snapshot or self.snapshot(root)
-        record = {"version": 1, "root": str(root), "digest": snapshot.digest, "files": snapshot.files}
+        record = {"version": 1, "root": str(root), "digest": snapshot.digest}
+        record |= {"files": snapshot.files, "kinds": snapshot.kinds}
         directory = self._home.ensure("trust")
         _write_whole(directory, self._record_name(root), json.dumps(record).encode())
         return snapshot
@@ -134,31 +143,29 @@ class TrustStore:
             return False
         return True
 
+    def was_given(self, root: Path) -> bool:
+        """Whether there is something to compare the present content with."""
+        return self._record(root) is not None
+
     def changes(self, root: Path, snapshot: TrustSnapshot | None = None) -> str:
         """Unified diff from what was trusted to `snapshot` (or what is there now); empty if nothing changed.
 
         Show the diff of the snapshot that is then given to `give`: files may change while a person reads.
         """
-        import difflib
-
-        record = self._record(root)
-        before: dict[str, str] = record["files"] if record else {}
-        after = (snapshot or self.snapshot(root)).files
-        parts: list[str] = []
-        for name in sorted(before.keys() | after.keys()):
-            old, new = before.get(name), after.get(name)
-            if old == new:
-                continue
-            lines = difflib.unified_diff(
-                (old or "").splitlines(),
-                (new or "").splitlines(),
-                f"a/{name}" if old is not None else "/dev/null",
-                f"b/{name}" if new is not None else "/dev/null",
-                lineterm="",
-            )
-            shown = list(lines) or [f"{name}: only blanks or line endings at the end of a line changed"]
-            parts.append("\n".join(shown))
-        return "\n".join(parts)
+        record = self._record(root) or {"files": {}}
+        before: dict[str, str] = record["files"]
+        kinds: dict[str, str] = record.get("kinds", {})
+        after = snapshot or self.snapshot(root)
+        rows: list[str] = []
+        for name in sorted(before.keys() | after.files.keys()):
+            old, new = before.get(name), after.files.get(name)
+            was, now = kinds.get(name, ""), after.kinds.get(name, "")
+            exchanged = bool(was and now) and was != now
+            if old != new or exchanged:
+                rows += file_diff(name, old, new)
+            if exchanged:
+                rows.append(f"# It was {_KINDS.get(was, was)} and is {_KINDS[now]} now.")
+        return "\n".join(rows)
 
     def _record_name(self, root: Path) -> str:
         return hashlib.sha256(os.fsencode(root)).hexdigest()[:32] + ".json"
@@ -237,13 +244,15 @@ def _content(path: Path, name: str, flags: int) -> bytes:
     return content
 
 
-def _as_text(kind: str, content: bytes) -> str:
-    if kind == "link":
-        return f"link to {os.fsdecode(content)}".encode("utf-8", "replace").decode()
+def _as_text(kind: str, content: bytes) -> tuple[str, str]:
+    """(what it is, as what it is shown)"""
+    if kind in ("link", "other"):
+        what = f"link to {os.fsdecode(content)}" if kind == "link" else ""
+        return kind, what.encode("utf-8", "backslashreplace").decode()
     try:
-        return content.decode("utf-8")
+        return "text", content.decode("utf-8")
     except UnicodeDecodeError:
-        return f"binary, {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}"
+        return "binary", f"binary, {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}"
 
 
 def _real(root: Path) -> Path:

@@ -39,6 +39,8 @@ class ManualToolInvoke(EventData, action=True):
     tool_name: str
     args: Json
     request_id: str | None = None
+    """Of the sender's choice: 32 random hexadecimal digits become the id of the call, and run it once however often it
+    is sent."""
 
 
 class Command(EventData, action=True):

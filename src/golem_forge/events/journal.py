@@ -5,9 +5,9 @@ writes everything that waits with one `write()`; `finish` is written before the 
 about to wait (for a person, for a slow plan) calls `flush` first. `begin` is the first three as one record `begun`,
 for a call that never waited. Written means: it survives `kill -9`; with `sync=True` also a power cut.
 
-No record, no run: when a write fails, the file is cut back to its last whole line, what waited is kept and tried again
-with the next write, and `start` raises JournalError, having taken its own record back. Calls belong on one thread, the
-loop's; one from another thread waits for the one under way, so the chain holds whoever calls.
+No record, no run: when a write fails, what waited is kept and tried again with the next write, and `start` raises
+JournalError, having taken its own record back. Calls belong on one thread, the loop's; one from another thread waits
+for the one under way, so the chain holds whoever calls.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from threading import RLock
-from time import monotonic, time
+from time import time
 from typing import Any, Final
 
 from golem_forge.core.decision import Decision
@@ -31,24 +30,20 @@ from golem_forge.events.clock import iso, iso_now
 from golem_forge.events.decision_record import decision_text
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal_errors import JournalError
+from golem_forge.events.journal_file import JournalFile
 from golem_forge.events.jsontext import encode
 from golem_forge.events.long_records import in_parts
 from golem_forge.events.quoting import NAMES
 from golem_forge.events.raw_args import readable_args
-from golem_forge.events.session_files import create_locked, is_named, journal_path
+from golem_forge.events.record_text import RecordText
+from golem_forge.events.session_files import create_locked, journal_path
 
 VERSION: Final = 1
 _log = logging.getLogger(__name__)
-_MOST_NAMES: Final = 1024
-MAX_VALUE: Final = 4 * 1024 * 1024
-"""Arguments are limited to 1 MiB before they are validated; escaping may make them longer."""
 _CROWD: Final = 64
 """So many records may wait for a flush; one more writes them all."""
 _CROWD_MAX: Final = 1024
 """So many may wait while the disk refuses; one more is refused."""
-_ERROR_MAX: Final = 2000
-_LOOK_EVERY_S: Final = 0.5
-"""So often, at most, a write looks whether its file is still there."""
 
 
 class Journal:
@@ -72,24 +67,19 @@ class Journal:
         self.seq = seq
         """The number of the last recorded event."""
         self.closed = False
-        self._fd = fd
+        self._file = JournalFile(path, fd, size=size, sync=sync)
         self._redact = redact
-        self._sync = sync
+        text = RecordText(redact)  # its methods by name: every call needs most of them
+        self._json, self._shown, self._name = text.json, text.shown, text.name
+        self._written, self._short = text.written, text.short
         self.hash = hash
         """The hash of the last written line."""
-        self._size = size
         self._waiting: list[str] = []
         self._lock = RLock()
         """Held by every method that keeps or writes; between two threads, half a step of one is no chain."""
-        self._look_again = 0.0
         self._flush_due = False
-        self._torn = False
-        self._refused = False
-        """Whether the disk refused the last write."""
-        self._last_shown = ("", "")
         self._held: tuple[str, str, int, str] | None = None
         """The start (call id, time, number, record) of a call that touches nothing, while nothing else has happened."""
-        self._names: dict[str, str] = {}
 
     @classmethod
     def create(
@@ -199,7 +189,7 @@ class Journal:
         """
         text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, "", worker_id)
         with self._lock:
-            if self._refused:  # no record, no run
+            if self._file.refused:  # no record, no run
                 self._add(f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},{text}')
                 return self._flush_start()
             self._let_go()
@@ -248,7 +238,7 @@ class Journal:
 
         `value` is the semantic value, bounded and redacted; `more` holds the event's rarer members by wire name.
         """
-        text = f'"status":{NAMES[status]},"ms":{round(duration_ms, 3)}'
+        text = f'"status":{NAMES[status]},"ms":{duration_ms:.3f}'
         if error:
             text += f',"error":{self._short(error)}'
         if output_handle:
@@ -323,10 +313,9 @@ class Journal:
         if self.closed:
             raise JournalError("The journal of this session is closed.")
         data, lines, hash = seal(waiting, self.lines, self.hash)
-        self._write(data)
+        self._file.write(data)
         self.lines = lines
         self.hash = hash
-        self._size += len(data)
         waiting.clear()
 
     def close(self) -> None:
@@ -348,7 +337,7 @@ class Journal:
         with self._lock:
             if not self.closed:
                 self.closed = True
-                os.close(self._fd)
+                self._file.close()
 
     @property
     def anchor(self) -> Anchor:
@@ -361,38 +350,6 @@ class Journal:
         self.close()
 
     # ---- inside
-
-    def _json(self, value: Any) -> str:
-        return self._written(value if self._redact is None else self._redact(value))
-
-    def _shown(self, name: str) -> str:
-        """Ids and names come from outside too: a model can put a secret there as well as anywhere."""
-        if self._redact is None:
-            return name
-        last = self._last_shown  # the records of one call follow each other
-        if last[0] is not name:
-            self._last_shown = last = (name, str(self._redact(name)))
-        return last[1]
-
-    def _name(self, tool: str) -> str:
-        """A tool's name, shown and quoted: there are few, and they come again and again."""
-        try:
-            return self._names[tool]
-        except KeyError:
-            if len(self._names) >= _MOST_NAMES:
-                self._names.clear()
-            self._names[tool] = name = quoted(tool if self._redact is None else str(self._redact(tool)))
-            return name
-
-    def _written(self, redacted: Any) -> str:
-        text = encode(redacted)
-        if len(text) > MAX_VALUE:
-            return f'"[too long to record: {len(text)} bytes sha256:{sha256(text).hexdigest()[:8]}]"'
-        return text.decode()
-
-    def _short(self, text: str) -> str:
-        text = self._shown(text)  # first: half a secret would not be known any more
-        return self._written(text if len(text) <= _ERROR_MAX else text[:_ERROR_MAX] + "…")
 
     def _flush_soon(self) -> None:
         """Before anything else happens on the loop, or with the next start: an end has no effect to come before.
@@ -430,52 +387,16 @@ class Journal:
         """
         self._let_go()
         waiting = self._waiting
-        if len(waiting) >= _CROWD and (not self._refused or len(waiting) % _CROWD == 0 or len(waiting) >= _CROWD_MAX):
+        crowd = len(waiting)
+        if crowd >= _CROWD and (not self._file.refused or crowd % _CROWD == 0 or crowd >= _CROWD_MAX):
             try:
                 self._flush()
             except JournalError as error:
                 if self.closed:
                     raise
-                if len(waiting) >= _CROWD_MAX:
+                if crowd >= _CROWD_MAX:
                     raise JournalError(
                         "The journal cannot be written and too many records wait already. Free disk space and retry."
                     ) from error
                 _log.error("the journal could not be written: %s", error.message)
         waiting.append(record)
-
-    def _write(self, data: bytes) -> None:
-        now = monotonic()
-        if now >= self._look_again:
-            self._refuse_if_gone()
-            self._look_again = now + _LOOK_EVERY_S
-        if self._torn:
-            self._cut_back()
-        try:
-            done = os.write(self._fd, data)
-            while done < len(data):
-                done += os.write(self._fd, data[done:])
-            if self._sync:
-                os.fdatasync(self._fd)
-            self._refused = False
-        except OSError as error:
-            self._torn = self._refused = True
-            self._cut_back()
-            raise JournalError(
-                f"The journal could not be written ({error.strerror}); the call was not run. Free disk space and retry."
-            ) from error
-
-    def _refuse_if_gone(self) -> None:
-        """A record in a deleted file survives nothing, and under its name another session may write by now."""
-        if not is_named(self._fd, self.path):
-            self._refused = True
-            raise JournalError(
-                "The journal's file was deleted or replaced, so nothing can be recorded. Start a new session."
-            )
-
-    def _cut_back(self) -> None:
-        """Removes what a failed write left behind: half a line would look like tampering once more follows it."""
-        try:
-            os.ftruncate(self._fd, self._size)
-        except OSError as error:
-            raise JournalError(f"The journal could not be repaired ({error.strerror}).") from error
-        self._torn = False

@@ -24,10 +24,12 @@ from golem_forge.policy.answers import Answer
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.desk import MAX_EDITS, Waiting
 from golem_forge.policy.effects import grant_of
-from golem_forge.policy.judge import Judge, Judged, refusal
+from golem_forge.policy.judge import Judge
+from golem_forge.policy.judged import Judged
 from golem_forge.policy.offers import Offer, offers_from
 from golem_forge.policy.request import build_request
 from golem_forge.policy.rules import Rule, choices, remember
+from golem_forge.policy.sources import refusal
 from golem_forge.tools.prefill import with_secrets_kept
 from golem_forge.tools.validation import InputInvalid
 
@@ -62,7 +64,7 @@ class Approval:
         for _ in range(MAX_EDITS):
             decision = _judged(travel).decision
             if decision.verdict is Verdict.BLOCKED:
-                raise ForgeError(refusal(travel.tool.name, decision), status=Status.POLICY_DENIED, code="BLOCKED")
+                raise _blocked(travel)
             if decision.verdict is Verdict.PRE_APPROVED and answer is None:
                 return
             if travel.approved_as and travel.approved_as == decision.fingerprint:
@@ -90,7 +92,17 @@ class Approval:
             decision.answered_by, decision.message = answer.by, text
             travel.stop_turn = answer.stop
             raise ForgeError(text, status=answer.status, code="DENIED")
+        if answer.by is AnsweredBy.PERSON:  # the others answer at once
+            self._refuse_what_is_blocked_by_now(travel)
         return answer
+
+    def _refuse_what_is_blocked_by_now(self, travel: Travel) -> None:
+        """Threat: a rule that blocks was written while a person looked at the card; nobody's yes is above it."""
+        judged = _judged(travel)
+        now = self._judge.weigh(travel.tool, judged.facts, judged.base, judged.decision.keys)
+        if now.decision.verdict is Verdict.BLOCKED:
+            travel.judged, travel.decision = now, now.decision
+            raise _blocked(travel)
 
     async def _edit(self, travel: Travel, args: dict[str, Any], replan: Replan) -> None:
         before, asked = travel.arguments.plain, _judged(travel).decision
@@ -221,6 +233,11 @@ class Approval:
         if self._would_lift(travel, ()):
             return Answer(approved=True, by=AnsweredBy.RULE)
         return None
+
+
+def _blocked(travel: Travel) -> ForgeError:
+    words = refusal(travel.tool.name, _judged(travel).decision)
+    return ForgeError(words, status=Status.POLICY_DENIED, code="BLOCKED")
 
 
 def _judged(travel: Travel) -> Judged:

@@ -33,7 +33,7 @@ from golem_forge.orchestrator.failure import failure_text
 from golem_forge.orchestrator.gate import Gate
 from golem_forge.orchestrator.order import BatchOrder
 from golem_forge.orchestrator.outputs import OutputStore
-from golem_forge.orchestrator.plan import make_plan
+from golem_forge.orchestrator.plan import make_plan, still_as_judged
 from golem_forge.orchestrator.present import Presenter
 from golem_forge.orchestrator.record import Recorder
 from golem_forge.orchestrator.resolve import resolve
@@ -43,13 +43,13 @@ from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.ceilings import Ceiling
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.judge import Judge, call_keys
+from golem_forge.policy.judge import Judge
+from golem_forge.policy.judged import call_keys
+from golem_forge.policy.ruled_reach import RuledReach
 from golem_forge.policy.rules import RuleBook
-from golem_forge.policy.rules.path_rules import host_permission, path_rules
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.tools.catalog import Catalog, ToolNotFound
-from golem_forge.tools.context import HostPermission, ToolContext
+from golem_forge.tools.context import ToolContext
 from golem_forge.tools.session_parts import SessionParts
 from golem_forge.tools.tool import Tool
 
@@ -60,7 +60,6 @@ MAX_DEPTH: Final = 5
 """Tools that call each other, the first one included."""
 OnEffects = Callable[[ToolCall, tuple[Effect, ...]], None]
 MAX_REPLANS: Final = 3
-_MOST_ERROR_READ: Final = 1 << 20
 
 
 class Orchestrator:
@@ -112,10 +111,12 @@ class Orchestrator:
         self.redactor = redactor or Redactor()
         self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
         self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones, ceilings, grants)
+        self._reach = RuledReach(self.judge, worker)
+        self.path_rules = self._reach.paths
+        """What rules say about paths, for walls that are made before any call. Raises RulesUnusable."""
         self.walls = walls
         self.parts = parts or SessionParts()
         self._home = home
-        self._project = project
         self._said_of_handover = partial(self.judge.said_of_handover, worker)
         self._on_effects = on_effects
         self._guest = guest
@@ -170,6 +171,8 @@ class Orchestrator:
             outcome = travel.outcome(Status.EXECUTION_FAILED, error=self._present.safe(failure_text(error)))
         finally:
             travel.ended = True
+            if travel.ctx is not None:  # it holds the travel that holds it: else only the collector would free them
+                travel.ctx.call = partial(self._nested, travel.remains())
             under_way.discard(call_id)  # nobody else gets a turn before its end is recorded below
             if travel.plan is not None:
                 travel.close()
@@ -231,7 +234,7 @@ class Orchestrator:
             elif order is not None:
                 await self._turn(travel, True, order, index)
             try:
-                if travel.plan is None or await self._still_as_judged(travel):
+                if travel.plan is None or await still_as_judged(travel, self._context_of(travel), self._gate):
                     self._about_to_run(travel)
                     return self._ran(travel, await run(travel))
             finally:
@@ -282,42 +285,6 @@ class Orchestrator:
     async def _turn(self, travel: Travel, read_only: bool, order: BatchOrder, index: int) -> None:
         await drive(order.my_turn(index, read_only), Watch.over_a_wait(travel.waiting))
 
-    async def _still_as_judged(self, travel: Travel) -> bool:
-        """False: plan, judge and perhaps ask again, because the targets are no longer those that were judged.
-
-        A writer of ours that passed the gate makes a plan stale: it is made anew. After a person was asked the names
-        are walked again: another real path is another call, another inode is `PATH_CHANGED`.
-        """
-        overtaken = travel.planned_at != self._gate.generation
-        if not overtaken and not travel.asked:
-            return True
-        judged = travel.plan
-        assert judged is not None
-        if overtaken and travel.asked and judged.recheck is not None:
-            try:
-                judged.recheck()
-            except ForgeError:  # ours or somebody else's change: what was shown is no more, so it is shown again
-                travel.approved_as = ""
-                return False
-        try:
-            fresh = await make_plan(travel, self._context_of(travel), self._gate)
-        except ForgeError:
-            if not overtaken and judged.recheck is not None:
-                judged.recheck()  # "it changed" is the truth, whatever cannot be planned because of it
-            raise
-        same = call_keys(travel.tool, travel.arguments, fresh, self.worker)[0] == travel.judged_as
-        if same and not overtaken:
-            fresh.release()
-            if judged.recheck is not None:
-                judged.recheck()
-            return True
-        judged.release()
-        travel.plan = fresh
-        if same and fresh.diff == judged.diff:
-            return True
-        travel.approved_as = ""
-        return False
-
     def _about_to_run(self, travel: Travel) -> None:
         if travel.waiting.reason is not None:  # the last moment at which an interrupt still means: not at all
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
@@ -355,8 +322,8 @@ class Orchestrator:
             redactor=self.redactor,
             home=self._home,
             show=self._recorder.show,
-            host_rule=self._host_rule,
-            path_rules=self.path_rules,
+            host_rule=self._reach.host,
+            path_rules=self._reach.paths,
         )
 
     def onlooker(self) -> ToolContext:
@@ -371,8 +338,8 @@ class Orchestrator:
             parts=self.parts,
             redactor=self.redactor,
             home=self._home,
-            host_rule=self._host_rule,
-            path_rules=self.path_rules,
+            host_rule=self._reach.host,
+            path_rules=self._reach.paths,
         )
 
     def _found_for_tools(self, name: str) -> Tool | None:
@@ -380,25 +347,6 @@ class Orchestrator:
             return self.catalog.resolve(name, Caller.TOOL)
         except ForgeError:
             return None
-
-    def path_rules(self) -> tuple[PathRule, ...]:
-        """What rules say about paths, for tools that walk trees and for walls. Raises RulesUnusable."""
-        if self.judge.rules is None:
-            return ()
-        current = self.judge.rules.current()
-        above = (path_rules(current, ceiling.worker, self._project) for ceiling in self.judge.ceilings)
-        blocked = (rule for rules in above for rule in rules if rule.verdict is Verdict.BLOCKED)
-        return (*path_rules(current, self.worker, self._project), *blocked)
-
-    def _host_rule(self, host: str, port: int) -> HostPermission:
-        rules = self.judge.rules
-        if rules is None:
-            return HostPermission()
-        current = rules.current()
-        said = host_permission(current, self.worker, self._project, host, port)
-        above = (ceiling.worker for ceiling in self.judge.ceilings)
-        blocked = any(host_permission(current, worker, self._project, host, port).blocked for worker in above)
-        return said._replace(blocked=True) if blocked else said
 
     async def _nested(self, parent: Travel, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""

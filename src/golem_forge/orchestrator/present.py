@@ -70,7 +70,9 @@ class Presenter:
             result = redact_result(finished.result, self._redactor)
         else:
             result, handle = self._presentable(finished.result)
-        error = self.safe(finished.error) or (result.text if finished.status is not Status.SUCCESS else "")
+        error = self.safe(finished.error) if finished.error else ""
+        if not error and finished.status is not Status.SUCCESS:
+            error = result.text
         outcome = travel.outcome(finished.status, result=result, error=error, code=finished.code)
         outcome.denials, outcome.protected_created = finished.denials, finished.protected_created
         outcome.stop_turn = outcome.stop_turn or finished.stop_turn

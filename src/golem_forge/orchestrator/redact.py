@@ -6,18 +6,13 @@ the content of a file keeps its paths, or it could not be written back. (Events 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from golem_forge.core.result import ToolResult
+from golem_forge.events.all_texts import all_texts
 from golem_forge.events.redaction import Redactor
 from golem_forge.tools.json_values import safe_json
-
-_LITTLE: Final = 4096
-_A_LEVEL: Final = 64
-"""What a container weighs: so little holds no nesting that matters."""
-_SAFE_INTEGER: Final = 1 << 63
 
 
 def redact_result(result: ToolResult, redactor: Redactor) -> ToolResult:
@@ -50,37 +45,10 @@ def is_plain(result: ToolResult, redactor: Redactor) -> bool:
     if type(result.text) is not str or clean(result.text) is not result.text:
         return False
     value, structured = result.value, result.structured
-    room = _plain(value, _LITTLE, clean)
-    if structured is not None and value.get("data") is not structured:
-        room = _plain(structured, room, clean)
-    for block in result.content:
-        room = _plain(block, room, clean)
-    return (room if result.meta is None else _plain(result.meta, room, clean)) >= 0
-
-
-def _plain(value: Any, room: int, clean: Callable[[str], str]) -> int:
-    """What is left of `room` after this value; negative: too much, or not plain."""
-    if room < 0:
-        return -1
-    kind = type(value)
-    if kind is str:
-        return room - len(value) if value.isascii() and clean(value) is value else -1
-    if value is None or kind is bool:
-        return room
-    if kind is int:
-        return room if -_SAFE_INTEGER < value < _SAFE_INTEGER else -1
-    if kind is float:
-        return room if value - value == 0.0 else -1
-    room -= _A_LEVEL
-    if kind is dict:
-        for key, item in value.items():
-            room = _plain(item, _plain(key, room, clean) if type(key) is str else -1, clean)
-        return room
-    if kind is list:
-        for item in value:
-            room = _plain(item, room - 1, clean)
-        return room
-    return -1
+    if structured is not None and value.get("data") is structured:
+        structured = None  # the value holds it
+    said = all_texts(value, structured, result.meta, *result.content)
+    return said is not None and said.isascii() and clean(said) is said
 
 
 def _json(value: Any) -> Any:

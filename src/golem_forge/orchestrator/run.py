@@ -7,12 +7,12 @@ Async tools run on the loop and are cancelled; sync ones run in a thread, which 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final
 
+from golem_forge.core.coroutine_functions import is_coroutine_function
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
@@ -29,20 +29,22 @@ def run(travel: Travel) -> Awaitable[Any]:
     """The tool's work, ready to be awaited."""
     tool = travel.tool
     travel.executed = True
-    if travel.plan is None and tool.is_async and tool.idle_timeout is None:
-        return drive_within(tool.invoke(travel.arguments.values, travel.ctx), travel.signal, tool.timeout)
+    plan = travel.plan
+    if tool.idle_timeout is None and (tool.is_async if plan is None else is_coroutine_function(plan.run)):
+        work = tool.invoke(travel.arguments.values, travel.ctx) if plan is None else plan.run()
+        return drive_within(work, travel.signal, tool.timeout)
     watch = Watch(travel.signal, tool.timeout, tool.idle_timeout)
     if tool.idle_timeout is not None and travel.ctx is not None:
         travel.ctx.progress = _touching(travel.ctx.progress, watch)
-    if travel.plan is not None:
-        return _run_plan(travel.plan, watch)
+    if plan is not None:
+        return _run_plan(plan, watch)
     if tool.is_async:
         return drive(tool.invoke(travel.arguments.values, travel.ctx), watch)
     return _run_sync(partial(tool.invoke, travel.arguments.values, travel.ctx), watch, inline=tool.inline)
 
 
 async def _run_plan(plan: Plan, watch: Watch) -> Any:
-    if inspect.iscoroutinefunction(plan.run):
+    if is_coroutine_function(plan.run):
         return await drive(plan.run(), watch)
     return await _run_sync(plan.run, watch, inline=False)
 

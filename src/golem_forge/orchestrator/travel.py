@@ -12,7 +12,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.result import ToolResult
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
-from golem_forge.policy.judge import Judged
+from golem_forge.policy.judged import Judged
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.plan import Plan
@@ -96,6 +96,12 @@ class Travel:
         plan, self.plan = self.plan, None
         if plan is not None:
             plan.release()
+
+    def remains(self) -> Travel:
+        """What a tool is told by that calls another one after its end; all else that belonged to the call can go."""
+        left = Travel(self.call, self.signal, self.waiting)
+        left.tool, left.depth, left.callers, left.ended = self.tool, self.depth, self.callers, True
+        return left
 
     def outcome(self, status: Status, *, result: ToolResult | None = None, error: str = "", code: str = "") -> Outcome:
         outcome = Outcome(  # by position: made for every call, and keywords would double its cost

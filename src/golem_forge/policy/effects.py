@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from golem_forge.core.effects import Effect, Mark, Verb, Walled
-from golem_forge.core.verdict import Risk, Verdict
+from golem_forge.core.verdict import Risk, Verdict, highest
 from golem_forge.policy.shell import Opaque, parse_strict
 
 _CRITICAL: Final = frozenset({Mark.PROTECTED_PATH, Mark.SECRET_PATH, Mark.OUTSIDE_ZONE, Mark.DANGER, Mark.NO_WALLS})
@@ -50,6 +50,11 @@ def risk_of(effect: Effect) -> Risk:
     if not _CRITICAL.isdisjoint(effect.marks):
         return Risk.CRITICAL
     return Risk.LOW if effect.proven else _RISK[effect.verb]
+
+
+def risk_of_all(effects: tuple[Effect, ...] | None) -> Risk:
+    """None: nobody knows what the call touches."""
+    return Risk.HIGH if effects is None else highest(risk_of(effect) for effect in effects)
 
 
 def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:

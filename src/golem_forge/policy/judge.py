@@ -11,47 +11,30 @@ verdict is a Decision like the others, and the caller ends the call with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.decision import AnsweredBy, Decision, Source
-from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Risk, Status, Verdict, highest, is_stricter, strictest
+from golem_forge.core.verdict import Risk, Status, Verdict, strictest
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, own_base
 from golem_forge.policy.ceilings import Ceiling, blocked_above
-from golem_forge.policy.effects import ANY_WALLED, base_verdict, floors_of, grant_of, risk_of
-from golem_forge.policy.facts import CallFacts, CommandFacts, EffectVerdict, McpName
-from golem_forge.policy.fingerprint import both_keys, targets_of
+from golem_forge.policy.effects import base_verdict, risk_of_all
+from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.judged import Judged, Keys, call_keys, command_handed_on, facts_of, mcp_name
+from golem_forge.policy.judged_before import JudgedBefore
 from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
-from golem_forge.policy.rules.load import SHELL_TOOLS
-from golem_forge.policy.world import SandboxWorld
-from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.policy.sources import computed_base, deciding_source, floors_under, refusal, rule_sources
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import SourceKind, Tool
 
-_SPOKEN_FIRST: Final = ("floor", "config", "rules", "mode", "base")
 _STRICT: Final = Source(source="mode", verdict=Verdict.ASK, id="strict", reason="strict mode asks before every effect")
-
-
-@dataclass(slots=True)
-class Judged:
-    """A Decision together with what it was made from, so that choices can be tried against the same facts."""
-
-    decision: Decision
-    facts: CallFacts
-    bases: tuple[EffectVerdict, ...]
-    base: Source
-    outcome: RuleOutcome | None
-
-
-Keys = Callable[[], tuple[str, str]]
-"""Computes (fingerprint, args_key) of the call."""
 
 
 @dataclass(slots=True)
@@ -62,16 +45,6 @@ class _Standing:
     risk: Risk
     made_for: Any
     """The tool's `needs_approval` it was worked out from; another one is another standing."""
-
-
-@dataclass(slots=True)
-class _Before:
-    """How a planned call of a tool was judged before, and all that another call must have in common with it."""
-
-    judged: Judged
-    needs_approval: Any
-    effects: tuple[Effect, ...]
-    worker: str
 
 
 class Judge:
@@ -99,7 +72,7 @@ class Judge:
         Shared by the judges of a session: the same worker may run twice.
         """
         self._standings: dict[Tool, _Standing | None] = {}
-        self._before: dict[Tool, _Before] = {}
+        self._before = JudgedBefore()
 
     def at_once(self, tool: Tool, keys: Keys) -> Decision | None:
         """The Decision where nothing has to be looked at: preApproved as it stands, and no rule says anything.
@@ -122,13 +95,13 @@ class Judge:
         """Other blocks hold from the next call on."""
         self.blocks = blocks
         self._standings.clear()
-        self._before.clear()
+        self._before.forget()
 
     def switch(self, mode: ApprovalMode) -> None:
         """Another mode holds from the next call on."""
         self.mode = mode
         self._standings.clear()
-        self._before.clear()
+        self._before.forget()
 
     def _standing(self, tool: Tool) -> _Standing | None:
         if self.ceilings:
@@ -142,7 +115,7 @@ class Judge:
                 return None
             base = constant_base(tool)
         elif tool.source is SourceKind.NATIVE and tool.effects == ():
-            base = _computed_base(())
+            base = computed_base(())
         else:
             base = configured_base(tool.name, self.blocks)
         if base.verdict is not Verdict.PRE_APPROVED:
@@ -159,41 +132,21 @@ class Judge:
         handed: tuple[Source, ...] = (),
     ) -> Judged:
         keys = keys or partial(call_keys, tool, arguments, plan, ctx.worker)
-        facts = _facts(tool, arguments, plan, ctx.worker, self.project)
+        facts = facts_of(tool, arguments, plan, ctx.worker, self.project)
         facts.handed = handed
-        if (before := self._as_before(tool, facts)) is not None:
-            said = before.decision
-            again = Decision(said.verdict, said.sources, said.decided_by, said.risk, compute_keys=keys)
-            return Judged(again, facts, before.bases, before.base, before.outcome)
+        if (before := self._before.recall(tool, facts)) is not None and self._speaks_as_before(facts.worker):
+            return before.again(facts, keys)
         base = await self._base(tool, arguments, facts, ctx)
         judged = self.weigh(tool, facts, base, keys)
-        if plan is not None:
-            self._remember(tool, judged)
+        if plan is not None and not self.ceilings and self.mode is not ApprovalMode.STRICT:
+            self._before.remember(tool, judged)
         return judged
 
-    def _as_before(self, tool: Tool, facts: CallFacts) -> Judged | None:
-        """What was said of the last call, where nothing that counts is other now and no rule says anything.
-
-        Only for tools whose effects are the very same object each time, as those of servers are.
-        """
-        before = self._before.get(tool)
-        if before is None or before.effects is not facts.effects or before.worker != facts.worker:
-            return None
-        if facts.handed or facts.command is not None or before.needs_approval is not tool.needs_approval:
-            return None
-        if self._grants.get(facts.worker) or not tool.definition_approved or self.mode is ApprovalMode.STRICT:
-            return None
-        return before.judged if self.rules is None or self.rules.silent() else None
-
-    def _remember(self, tool: Tool, judged: Judged) -> None:
-        decision, facts, outcome = judged.decision, judged.facts, judged.outcome
-        unasked = decision.verdict is Verdict.PRE_APPROVED and decision.answered_by is AnsweredBy.NOBODY
-        if not unasked or decision.risk_reasons or self.ceilings or self.mode is ApprovalMode.STRICT:
-            return
-        if tool.source is not SourceKind.MCP or not facts.effects or facts.handed or callable(tool.needs_approval):
-            return
-        if outcome is None or not outcome.matched:
-            self._before[tool] = _Before(judged, tool.needs_approval, facts.effects, facts.worker)
+    def _speaks_as_before(self, worker: str) -> bool:
+        """Whether all that may have changed since the last call says nothing: the mode, grants, rules."""
+        if self._grants.get(worker) or self.mode is ApprovalMode.STRICT:
+            return False
+        return self.rules is None or self.rules.silent()
 
     def grant(self, worker: str, what: str) -> None:
         """A person allowed this worker `what` (the words of `effects.grant_of`) until the session ends."""
@@ -220,7 +173,7 @@ class Judge:
         effects = facts.effects or ()
         granted = self._grants.get(facts.worker, frozenset()) | {extra_grant}
         if granted != {""} and tool.source is SourceKind.NATIVE and tool.needs_approval is None and effects:
-            base = _computed_base(effects, granted)  # a grant may have been given since it was worked out
+            base = computed_base(effects, granted)  # a grant may have been given since it was worked out
         said_by_tool = base
         if self.mode is ApprovalMode.STRICT and facts.effects != () and base.verdict is Verdict.PRE_APPROVED:
             base = _STRICT
@@ -230,7 +183,7 @@ class Judge:
         lifted = base.verdict
         lifting: Source | None = None
         if outcome is not None and outcome.verdict is not None:
-            said = _rule_sources(outcome)
+            said = rule_sources(outcome)
             sources += said
             if outcome.verdict is not Verdict.PRE_APPROVED:
                 lifted = strictest((base.verdict, outcome.verdict))
@@ -239,7 +192,7 @@ class Judge:
                 lifting = said[0]
         config = self.blocks.named(tool.name) if decides_for_itself(tool) else []
         config = [source for source in config if source.verdict is not Verdict.PRE_APPROVED]
-        floors, reasons = _floors(tool, effects, outcome.accepted if outcome else frozenset())
+        floors, reasons = floors_under(tool, effects, outcome.accepted if outcome else frozenset())
         above = list(blocked_above(self.ceilings, facts, partial(self._blocking_rules, bases))) if self.ceilings else []
         stricter = (*config, *facts.handed, *above, *floors)
         sources += stricter
@@ -247,8 +200,8 @@ class Judge:
         decision = Decision(
             verdict=verdict,
             sources=tuple(sources),
-            decided_by=_deciding(verdict, sources, lifting),
-            risk=_risk(facts.effects),
+            decided_by=deciding_source(verdict, sources, lifting),
+            risk=risk_of_all(facts.effects),
             risk_reasons=reasons,
             answered_by=AnsweredBy.RULE if lifting and verdict is Verdict.PRE_APPROVED else AnsweredBy.NOBODY,
             compute_keys=keys,
@@ -260,7 +213,7 @@ class Judge:
             if tool.needs_approval is None:
                 return configured_base(tool.name, self.blocks)
             return await own_base(tool, arguments.values, ctx)
-        computed = _computed_base(facts.effects, self._grants.get(facts.worker, ()))
+        computed = computed_base(facts.effects, self._grants.get(facts.worker, ()))
         if tool.needs_approval is None or computed.verdict is Verdict.BLOCKED:
             return computed
         return await own_base(tool, arguments.values, ctx)  # an embedder's override replaces a zone's `ask`
@@ -291,7 +244,7 @@ class Judge:
     def _blocking_rules(self, bases: tuple[EffectVerdict, ...], facts: CallFacts) -> list[Source]:
         outcome = self._rules_say(facts, bases, ())
         blocked = outcome is not None and outcome.verdict is Verdict.BLOCKED
-        return _rule_sources(outcome) if outcome is not None and blocked else []
+        return rule_sources(outcome) if outcome is not None and blocked else []
 
     def said_of_handover(self, worker: str, tool: Tool, args: dict[str, Any]) -> tuple[Source, ...]:
         """Of a tool that hands its call on to another one: what asks there asks here, what blocks there raises."""
@@ -309,136 +262,15 @@ class Judge:
             args=args,
             worker=worker,
             effects=(),
-            command=_command_of(tool, args),
-            mcp=_mcp_name(tool),
+            command=command_handed_on(tool, args),
+            mcp=mcp_name(tool),
             project=self.project,
         )
         outcome = self._rules_say(facts, (), ())
-        own = (*self.blocks.named(tool.name), *(_rule_sources(outcome) if outcome is not None else ()))
+        own = (*self.blocks.named(tool.name), *(rule_sources(outcome) if outcome is not None else ()))
         return (*own, *(blocked_above(self.ceilings, facts, partial(self._blocking_rules, ()))))
 
     def count(self, judged: Judged) -> None:
         """The call is about to run: the rules that spoke about it were used."""
         if self.rules is not None and judged.outcome is not None and judged.outcome.matched:
             self.rules.count(judged.outcome)
-
-
-def _facts(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str, project: str) -> CallFacts:
-    return CallFacts(
-        tool=tool.name,
-        source=tool.source,
-        args=arguments.plain,
-        worker=worker,
-        effects=tool.effects if plan is None else plan.effects,
-        command=plan.command if plan else None,
-        mcp=_mcp_name(tool),
-        project=project,
-    )
-
-
-def _mcp_name(tool: Tool) -> McpName | None:
-    remote = tool.remote
-    if remote is None:
-        return None
-    return McpName(server=remote.server, tool=remote.tool, pinned=tool.definition_approved)
-
-
-def _command_of(tool: Tool, args: dict[str, Any]) -> CommandFacts | None:
-    """A command that is handed on before it is planned, for rules that block: they read nothing but its text."""
-    text = args.get("cmd")
-    if tool.name not in SHELL_TOOLS or not isinstance(text, str):
-        return None
-    return CommandFacts(text=text, parsed=None, world=SandboxWorld(Sandbox(has_block=False)), cwd="/")
-
-
-def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) -> tuple[str, str]:
-    """(fingerprint, args_key) of one call, from what was validated and planned."""
-    args: dict[str, Any] = arguments.plain
-    effects = tool.effects
-    further: tuple[str, ...] = ()
-    if plan is not None:
-        args = args if plan.fingerprint_args is None else plan.fingerprint_args
-        effects, further = plan.effects, plan.targets
-    return both_keys(
-        tool=tool.name if tool.remote is None else f"{tool.remote.server}/{tool.remote.tool}",
-        definition=tool.definition_digest,
-        args=args,
-        worker=worker,
-        targets=targets_of(effects or (), further) if effects or further else (),
-    )
-
-
-def _computed_base(effects: tuple[Effect, ...], granted: Container[str] = ()) -> Source:
-    worst: Source | None = None
-    for effect in effects:
-        verdict = base_verdict(effect, granted)
-        if worst is None or is_stricter(verdict, worst.verdict):
-            worst = Source(source="base", verdict=verdict, id=str(effect.verb), reason=_why(effect, verdict))
-    return worst or Source(source="base", verdict=Verdict.PRE_APPROVED, reason="it touches nothing")
-
-
-def _why(effect: Effect, verdict: Verdict) -> str:
-    if effect.zone_verdict is not None:
-        zone = "/" + effect.target.lstrip("/").split("/", 1)[0]
-        return f"zone {zone} says {verdict.value} for {effect.verb.value}"
-    if effect.said is not None:
-        return effect.said_by or f"the tool says {verdict.value}"
-    if verdict is Verdict.PRE_APPROVED and effect.verb is Verb.EXEC and not effect.proven:
-        return f"{grant_of(effect) or ANY_WALLED} is allowed here"
-    if verdict is Verdict.PRE_APPROVED:
-        return "proven read-only" if effect.proven else f"{effect.verb.value} inside the zones"
-    return f"{effect.describe()} asks unless a rule allows it"
-
-
-def _rule_sources(outcome: RuleOutcome) -> list[Source]:
-    """The strictest rules first: they are the ones that decide."""
-    rules = [rule for rule in outcome.matched if rule.verdict is outcome.verdict]
-    rules += [rule for rule in outcome.matched if rule.verdict is not outcome.verdict]
-    return [
-        Source(source="rules", verdict=rule.verdict, id=rule.id, reason=rule.reason, file=rule.file, line=rule.line)
-        for rule in rules
-    ]
-
-
-def _floors(tool: Tool, effects: tuple[Effect, ...], accepted: frozenset[str]) -> tuple[list[Source], tuple[str, ...]]:
-    floors: list[Source] = []
-    for effect in effects:
-        for id_, why in floors_of(effect):
-            if id_.removeprefix("danger:") not in accepted:
-                floors.append(Source(source="floor", verdict=Verdict.ASK, id=id_, reason=why))
-    if not tool.definition_approved:
-        floors.append(
-            Source(
-                source="floor",
-                verdict=Verdict.ASK,
-                id="definition_changed",
-                reason=f"this definition of '{tool.name}' was never approved",
-            )
-        )
-    return floors, tuple(dict.fromkeys(floor.reason for floor in floors))
-
-
-def _risk(effects: tuple[Effect, ...] | None) -> Risk:
-    if effects is None:
-        return Risk.HIGH
-    return highest(risk_of(effect) for effect in effects)
-
-
-def _deciding(verdict: Verdict, sources: list[Source], lifting: Source | None) -> Source | None:
-    if verdict is Verdict.PRE_APPROVED and lifting is not None:
-        return lifting
-    for kind in _SPOKEN_FIRST:
-        for source in sources:
-            if source.source == kind and source.verdict is verdict:
-                return source
-    return sources[0]
-
-
-def refusal(tool: str, decision: Decision) -> str:
-    """What the caller reads when the verdict is `blocked`."""
-    by = decision.decided_by
-    if by is None or not by.reason:
-        where = f" ({by.describe()})" if by else ""
-        return f"'{tool}' is blocked by policy{where}."
-    said_by = " ".join(part for part in (by.source, by.id) if part)
-    return f"'{tool}' is blocked: {by.reason} [{said_by}{', ' + by.place if by.file else ''}]"

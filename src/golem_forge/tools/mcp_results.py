@@ -87,21 +87,25 @@ def _quick_reading(message: dict[str, Any]) -> ToolResult | None:
     else:
         return None
     own = None if meta is None else dict(meta)
-    quick = ToolResult(value=value, text=text, structured=structured, is_error=is_error, meta=own)
-    says_more = not message.keys() <= _KNOWN or ("isError" in message and not is_error)
-    return _framed(quick, message) if says_more else quick
+    if not message.keys() <= _KNOWN or ("isError" in message and not is_error):
+        own = _with_frame(own, message)
+    return ToolResult(value=value, text=text, structured=structured, is_error=is_error, meta=own)
 
 
 # The frame: how the message was dressed
 
 
 def _framed(result: ToolResult, message: dict[str, Any]) -> ToolResult:
-    present = message.keys() & (_KNOWN if result.meta is not None else _KNOWN - {"_meta"})
+    return replace(result, meta=_with_frame(result.meta, message))
+
+
+def _with_frame(meta: Mapping[str, Any] | None, message: dict[str, Any]) -> dict[str, Any]:
+    present = message.keys() & (_KNOWN if meta is not None else _KNOWN - {"_meta"})
     frame = {
         "present": sorted(present),
         "extra": {key: value for key, value in message.items() if key not in _KNOWN},
     }
-    return replace(result, meta={**(result.meta or {}), FRAME_KEY: frame})
+    return {**(meta or {}), FRAME_KEY: frame}
 
 
 def _frame(result: ToolResult) -> dict[str, Any]:

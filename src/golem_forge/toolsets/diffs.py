@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
+from golem_forge.core.line_diff import Change, changes_between, hunks, is_all
 from golem_forge.toolsets.content import looks_binary
 
 COMPARE_LIMIT: Final = 16 * 1024 * 1024
@@ -19,16 +20,6 @@ COMPARE_LIMIT: Final = 16 * 1024 * 1024
 DIFF_LIMIT: Final = 1024 * 1024
 """A longer diff is given up for the new content alone: nobody reads a megabyte of removed lines."""
 _MOST_COMPARISONS: Final = 4_000_000
-_CONTEXT: Final = 3
-
-
-class Change(NamedTuple):
-    """Lines `old_from:old_to` become `new_from:new_to` (counted from 0, ends not included)."""
-
-    old_from: int
-    old_to: int
-    new_from: int
-    new_to: int
 
 
 def unified_diff(
@@ -47,9 +38,9 @@ def unified_diff(
     if old and len(old) > COMPARE_LIMIT:
         return header + _replaced(f"{_described(old)} is too large to show", new)
     old_lines, new_lines = _lines(old), _lines(new)
-    if changes is None or not _is_all(changes, old_lines, new_lines):
-        changes = _changes(old_lines, new_lines)
-    text = header + "".join(_hunks(old_lines, new_lines, changes))
+    if changes is None or not is_all(changes, old_lines, new_lines):
+        changes = changes_between(old_lines, new_lines, most_comparisons=_MOST_COMPARISONS)
+    text = header + "".join(hunks(old_lines, new_lines, changes))
     if old and len(text) > DIFF_LIMIT:
         return header + _replaced(f"{_described(old)} is too large to show", new)
     return _without_stray_bytes(text)
@@ -76,7 +67,8 @@ def _described(old: bytes) -> str:
 def _replaced(why: str, new: bytes | None) -> str:
     what = "removed" if new is None else "replaced whole"
     lines = _lines(new)
-    return _without_stray_bytes(f"# {why}; it is {what}.\n" + "".join(_hunks([], lines, _changes([], lines))))
+    whole = [Change(0, 0, 0, len(lines))] if lines else []
+    return _without_stray_bytes(f"# {why}; it is {what}.\n" + "".join(hunks([], lines, whole)))
 
 
 def _lines(data: bytes | None) -> list[str]:
@@ -86,76 +78,3 @@ def _lines(data: bytes | None) -> list[str]:
 
 def _without_stray_bytes(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _hunks(old: list[str], new: list[str], changes: Sequence[Change]) -> Iterator[str]:
-    for group in _grouped(changes):
-        start, end = group[0], group[-1]
-        before = min(_CONTEXT, start.old_from)
-        after = min(_CONTEXT, len(old) - end.old_to)
-        spans = (
-            _span(start.old_from - before, end.old_to + after),
-            _span(start.new_from - before, end.new_to + after),
-        )
-        yield f"@@ -{spans[0]} +{spans[1]} @@\n"
-        position = start.old_from - before
-        for change in group:
-            yield from (_row(" ", line) for line in old[position : change.old_from])
-            yield from (_row("-", line) for line in old[change.old_from : change.old_to])
-            yield from (_row("+", line) for line in new[change.new_from : change.new_to])
-            position = change.old_to
-        yield from (_row(" ", line) for line in old[position : end.old_to + after])
-
-
-def _row(mark: str, line: str) -> str:
-    return f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
-
-
-def _span(start: int, end: int) -> str:
-    """Counted from 1; an empty span stands after the line before it."""
-    count = end - start
-    first = start + 1 if count else start
-    return str(first) if count == 1 else f"{first},{count}"
-
-
-def _grouped(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Changes whose context would touch belong into one hunk."""
-    group: list[Change] = []
-    for change in changes:
-        if group and change.old_from - group[-1].old_to > 2 * _CONTEXT:
-            yield group
-            group = []
-        group.append(change)
-    if group:
-        yield group
-
-
-def _is_all(changes: Sequence[Change], old: list[str], new: list[str]) -> bool:
-    """Whether nothing else differs: what stands between the changes, before and after them is the same in both."""
-    old_at = new_at = 0
-    for change in (*changes, Change(len(old), len(old), len(new), len(new))):
-        if change.old_from < old_at or change.new_from < new_at:
-            return False
-        if old[old_at : change.old_from] != new[new_at : change.new_from]:
-            return False
-        old_at, new_at = change.old_to, change.new_to
-    return True
-
-
-def _changes(old: list[str], new: list[str]) -> list[Change]:
-    shortest = min(len(old), len(new))
-    head = 0
-    while head < shortest and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
-    if not old_middle and not new_middle:
-        return []
-    if not old_middle or not new_middle or len(old_middle) * len(new_middle) > _MOST_COMPARISONS:
-        return [Change(head, len(old) - tail, head, len(new) - tail)]
-    from difflib import SequenceMatcher
-
-    opcodes = SequenceMatcher(None, old_middle, new_middle).get_opcodes()
-    return [Change(head + a, head + b, head + c, head + d) for tag, a, b, c, d in opcodes if tag != "equal"]

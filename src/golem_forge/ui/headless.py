@@ -7,6 +7,7 @@ Whoever runs the worker calls `finished(result)` while the session is still open
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
@@ -44,6 +45,8 @@ class HeadlessAdapter:
         self._children: set[str] = set()
         self._complained = False
         self._closed = False
+        self.exit_requested = asyncio.Event()
+        self.exit_code = 0
 
     async def initialize(self) -> None:
         if self._unsubscribe is None:
@@ -69,6 +72,12 @@ class HeadlessAdapter:
         if result.error and not self._complained:
             self._err.write(f"error: {visible(result.error)}\n")
 
+    async def stay(self, result: RunResult) -> None:
+        """What was printed stays by itself."""
+
+    def request_exit(self, code: int = 0) -> None:
+        """A headless run ends with its one answer anyway."""
+
     def _on_event(self, event: Event) -> None:
         if self._closed:
             return
@@ -90,7 +99,8 @@ class HeadlessAdapter:
             return self._is_streamed_answer(event)
         message = event.wire.get("message") if event.type == "message" else None
         speaks = isinstance(message, Mapping) and message.get("role") == "assistant"
-        if speaks or (event.type == "toolStarted" and event.wire.get("caller") == "llm"):
+        works = event.type == "toolResult" or (event.type == "toolStarted" and event.wire.get("caller") == "llm")
+        if speaks or works:  # a refused call has a result and no start
             if self._last_message is not None:
                 self._err.write(plain_text(self.formatter.format(self._last_message)))
             self._last_message = event if speaks else None

@@ -42,6 +42,9 @@ class PlainAdapter:
         """The events of the run have said it all."""
         self._output.write(plain_text(self.formatter.rest()))
 
+    async def stay(self, result: RunResult) -> None:
+        """What was printed stays by itself."""
+
     def request_exit(self, code: int = 0) -> None:
         self.exit_code = code
         self.exit_requested.set()

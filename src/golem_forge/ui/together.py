@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
+from golem_forge.ui.session_ui import SessionUI
 from golem_forge.workers.run_result import RunResult
 
 
 class Together:
-    def __init__(self, leading: Any, *others: Any) -> None:
+    def __init__(self, leading: SessionUI, *others: SessionUI) -> None:
         self._leading = leading
         self._all = [leading, *others]
 
@@ -17,7 +17,7 @@ class Together:
         for adapter in self._all:
             await adapter.initialize()
 
-    async def join(self, adapter: Any) -> None:
+    async def join(self, adapter: SessionUI) -> None:
         """One more, in the middle of the session."""
         await adapter.initialize()
         self._all.append(adapter)
@@ -37,14 +37,16 @@ class Together:
         for adapter in self._all:
             adapter.finished(result)
 
+    async def stay(self, result: RunResult) -> None:
+        await self._leading.stay(result)
+
     @property
     def exit_requested(self) -> asyncio.Event:
-        event: asyncio.Event = self._leading.exit_requested
-        return event
+        return self._leading.exit_requested
 
     @property
     def exit_code(self) -> int:
-        return int(self._leading.exit_code)
+        return self._leading.exit_code
 
     def request_exit(self, code: int = 0) -> None:
         self._leading.request_exit(code)

@@ -219,6 +219,7 @@ class TraceFormatter:
         call = words(data.get("toolCallId", ""))
         by_person = call in self._by_person
         self._by_person.discard(call)
+        self._answer = self._answer if by_person else ""  # a refused call has no start: words before it were no answer
         if not self._normal:
             if by_person:
                 return results.result(data)

@@ -1,21 +1,24 @@
 """A conversation: waits for input, answers, and again, until the person leaves. After an interrupt the prompt is back.
 
 Takes an initialized WorkerRuntime with a UI attached; gives the RunResult of the last turn. Slash commands run beside
-it; `leave` ends it from anywhere.
+it; `leave` ends it from anywhere, `end_conversation` says how it ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from golem_forge.events.questions import InputUnavailable
-from golem_forge.workers.run_result import RunResult
-from golem_forge.workers.runtime import Offered, WorkerRuntime
+from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.workers.runtime import WorkerRuntime
 from golem_forge.workers.slash.handler import SlashCommands
+from golem_forge.workers.turn import Offered
 
 PROMPT = "> "
+TERMINATED: Final = "terminated"
+"""The reason of an interrupt after which there is no next prompt."""
 
 
 class Conversation:
@@ -80,8 +83,18 @@ class Conversation:
             self._rearm()
 
     def _rearm(self) -> None:
-        if self._runtime.signal.reason != "terminated":
+        if self._runtime.signal.reason != TERMINATED:
             self._runtime.signal.reset()
+
+
+def end_conversation(runtime: WorkerRuntime, last: RunResult | None) -> None:
+    """The session ends with what stopped it; with `completed` where the person left, whatever the last answer was."""
+    if not runtime.signal:
+        runtime.end()
+    elif runtime.signal.reason == TERMINATED:
+        runtime.end(RunResult(success=True, status=RunStatus.TERMINATED))
+    else:
+        runtime.end(last)
 
 
 def _sent_before(attachments: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:

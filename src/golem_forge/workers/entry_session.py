@@ -28,7 +28,7 @@ async def entry_session(
 ) -> AsyncIterator[Session]:
     """Without a callback nobody is asked: it is `auto_deny`. `worker`: another one than the program's entry."""
     home = home_of(None)
-    if worker is None and not _has_entry(read_program(directory, home, trust_store(home))):
+    if worker is None and not has_entry(read_program(directory, home, trust_store(home))):
         async with open_session(directory, approval=approval, approval_callback=approval_callback) as session:
             yield session
         return
@@ -37,7 +37,8 @@ async def entry_session(
         yield session
 
 
-def _has_entry(program: Program) -> bool:
+def has_entry(program: Program) -> bool:
+    """Whether calls here are made in the place of a worker of the program; else it is the built-in one."""
     return "entry" in program.run.origins or (program.root / MAIN_WORKER).exists()
 
 

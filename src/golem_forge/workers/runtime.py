@@ -11,15 +11,15 @@ cannot be used), NotTrusted, ModelError and StartInterrupted; after it nothing a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program
-from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
 from golem_forge.events.bus import EventBus
@@ -30,24 +30,20 @@ from golem_forge.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalCallback, ApprovalController
 from golem_forge.policy.rules import RuleBook
 from golem_forge.tools.tool import Tool
-from golem_forge.workers.answers import input_problem
-from golem_forge.workers.attachments import Attached, Received, check_attachments, check_count
+from golem_forge.workers.announcing import announce
+from golem_forge.workers.attachments import Received
 from golem_forge.workers.concealing import concealed
 from golem_forge.workers.crew import WorkerRun
 from golem_forge.workers.history import History
 from golem_forge.workers.interrupting import Interrupted, unless_interrupted
-from golem_forge.workers.loop import INTERRUPTED_TEXT
-from golem_forge.workers.messages import Attachment
-from golem_forge.workers.models.layer import Model, ModelError
+from golem_forge.workers.models.layer import Model
 from golem_forge.workers.models.usage import Meter
-from golem_forge.workers.recap import recap
 from golem_forge.workers.resuming import Resumed
 from golem_forge.workers.run_result import RunResult, RunStatus
 from golem_forge.workers.slash.host import OpenPage
-from golem_forge.workers.slash.manual import manual_tools_event
 from golem_forge.workers.starting import Start, Started, StartInterrupted, start
-from golem_forge.workers.suggesting import suggesting_in
 from golem_forge.workers.tree import SessionTree, home_of, new_voice
+from golem_forge.workers.turn import Offered, receive, take_turn
 from golem_forge.workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -57,15 +53,6 @@ if TYPE_CHECKING:
     from golem_forge.workers.mcp.servers import SessionServers
 
 OnEvent = Callable[[Event], None]
-_INPUTS_AHEAD: Final = 4
-"""The files of so many inputs may be sent before the inputs that name them: in several windows somebody still types."""
-Offered = Attached | Path | str | Mapping[str, Any]
-"""A file that comes with an input; a mapping names one that `receive` has kept."""
-EMPTY_INPUT: Final = (
-    "the input is empty: give it as words, with --input or --file, or on standard input (a worker that needs none says "
-    "`allow_empty_input: true`)"
-)
-NO_MODEL: Final = "no model: `/model provider:name` names one; meanwhile /tools lists what you can run by hand"
 
 
 class WorkerRuntime:
@@ -137,28 +124,8 @@ class WorkerRuntime:
         except Interrupted as stopped:
             raise StartInterrupted(stopped.reason) from None
         self.bus.conceal = partial(concealed, self)
-        self._announce(self._started)
+        announce(self._started, self.mode)
         self.bus.on("interrupt", self._on_interrupt)
-
-    def _announce(self, started: Started) -> None:
-        run = started.run
-        zones = [{"name": zone.name, "mode": zone.mode.value} for zone in run.station.sandbox.zones.values()]
-        run.station.emit(
-            "sessionStarted",
-            {
-                "worker": run.worker.name,
-                "model": run.model_name,
-                "mode": self.mode,
-                "approvalMode": started.tree.controller.mode.value,
-                "zones": zones,
-                "resumed": started.resumed is not None,
-            },
-        )
-        for notice in started.notices:
-            run.station.emit("status", {"type": "warning", "message": notice})
-        if started.resumed is not None and (said := recap(started.resumed.history)):
-            run.station.emit("status", {"type": "info", "message": said})
-        run.station.emit("manualToolsAvailable", manual_tools_event(run.station.catalog))
 
     async def run(self, text: str, attachments: Sequence[Offered] = ()) -> RunResult:
         """One input, one answer, and the end of this run of the session."""
@@ -168,61 +135,11 @@ class WorkerRuntime:
 
     async def turn(self, text: str, attachments: Sequence[Offered] = ()) -> RunResult:
         """One input, one answer; the session goes on."""
-        run = self._active
-        try:
-            loop = await unless_interrupted(self.signal, self._ready.crew.have_model(run))
-            kept = self._checked(text, attachments)
-        except ConfigError as error:
-            return self._refused(RunStatus.INVALID_CONFIG, str(error))
-        except ModelError as error:
-            return self._refused(RunStatus.MODEL_UNAVAILABLE, error.message)
-        except Interrupted as stopped:
-            return RunResult(success=True, status=stopped.status, response=INTERRUPTED_TEXT, worker=run.worker.name)
-        if loop is None:
-            return self._refused(RunStatus.MODEL_UNAVAILABLE, NO_MODEL)
-        message: dict[str, Any] = {"role": "user", "content": text}
-        if kept:
-            message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
-        loop.dialogue.so_far = ""
-        run.station.emit("message", {"message": message})
-        self._tell("running", text)
-        result = await loop.answer(text, kept)
-        self._tell("complete" if result.status is RunStatus.COMPLETED else "error", result.error or result.status.value)
-        if result.error:
-            run.station.emit("status", {"type": "error", "message": result.error, "code": result.status.value})
-        elif run.user_tools is not None and result.status is RunStatus.COMPLETED:
-            await suggesting_in(self.tree).after_turn(run.station)
-        return result
-
-    def _checked(self, text: str, attachments: Sequence[Offered]) -> tuple[Attachment, ...]:
-        """Before any request: ConfigError for an input or a file that this worker does not take."""
-        run = self._active
-        if not text.strip() and not run.worker.allow_empty_input:
-            raise ConfigError(EMPTY_INPUT)
-        if run.worker.input_schema is not None and (problem := input_problem(text, run.worker.input_schema)):
-            raise ConfigError(problem)
-        check_count(len(attachments), run.worker.attachment_policy)
-        given = tuple(map(self._attached, attachments))
-        check_attachments(given, run.worker.attachment_policy)
-        if run.loop is None:
-            return ()
-        return tuple(self._ready.crew.attachments.keep(each, run.loop.dialogue.model) for each in given)
-
-    def _attached(self, each: Offered) -> Attached:
-        if isinstance(each, Mapping):
-            return self._ready.crew.attachments.offered(each)
-        return each if isinstance(each, Attached) else Attached.of_file(Path(each))
+        return await take_turn(self._ready, self.signal, text, attachments)
 
     def receive(self, name: str, data: bytes) -> Received:
         """Keeps a file for an input to come that names it. AttachmentRefused if this worker takes no such file."""
-        policy = self.worker.attachment_policy
-        check_attachments((Attached.of_bytes(name, data),), policy)
-        return self._ready.crew.attachments.receive(name, data, _INPUTS_AHEAD * policy.max_total_bytes)
-
-    def _refused(self, status: RunStatus, problem: str) -> RunResult:
-        run = self._active
-        run.station.emit("status", {"type": "error", "message": problem, "code": status.value})
-        return RunResult(success=False, status=status, error=problem, worker=run.worker.name)
+        return receive(self._ready, name, data)
 
     def end(self, result: RunResult | None = None) -> None:
         """The one `sessionEnd` of this run of the session."""
@@ -301,6 +218,10 @@ class WorkerRuntime:
     @property
     def journal(self) -> Journal | None:
         return self.tree.journal
+
+    @property
+    def call_ids(self) -> set[str]:
+        return self.tree.call_ids
 
     @property
     def meter(self) -> Meter:
@@ -418,19 +339,3 @@ class WorkerRuntime:
 
     def _on_interrupt(self, event: Event) -> None:
         self.interrupt(str(event.wire.get("reason") or "interrupted"), str(event.wire.get("workerId") or ""))
-
-    # ---- inside
-
-    def _tell(self, status: str, task: str) -> None:
-        run = self._active
-        run.station.emit(
-            "workerUpdate",
-            {
-                "workerId": run.station.id,
-                "name": run.worker.name,
-                "task": task.strip().splitlines()[0][:200] if task.strip() else "",
-                "status": status,
-                "depth": 0,
-                "model": run.model_name,
-            },
-        )

@@ -29,7 +29,7 @@ from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.tool_search import TOOL_SEARCH
 from golem_forge.workers.blocks import McpBlock, UserToolsBlock
 from golem_forge.workers.default_worker import BUILT_IN
-from golem_forge.workers.mcp.told import ask_its_server, look_at_servers, servers_for
+from golem_forge.workers.mcp.told import ask_its_server, in_step_with_servers, look_at_servers, servers_for
 from golem_forge.workers.native_toolsets import TOOLSETS
 from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
 from golem_forge.workers.surroundings import DEFAULT_WORKER, worker_sandbox
@@ -61,7 +61,8 @@ class Session:
 
     async def call(self, name: str, args: Any = None, *, caller: Caller | str = Caller.LLM) -> Outcome:
         await self.look(name)
-        return await self.path.call(ToolCall(name, args, Caller(caller)))
+        who = caller if isinstance(caller, Caller) else Caller(caller)
+        return await self.path.call(ToolCall(name, args, who))
 
     async def batch(self, calls: Sequence[ToolCall], **how: Any) -> list[Outcome]:
         """Several calls of one turn; `mode` and `on_failure` as in Orchestrator.batch."""
@@ -70,15 +71,19 @@ class Session:
 
     def refresh(self) -> None:
         """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself."""
+        self._look_at_folders()
+        look_at_servers(self.station)
+
+    def _look_at_folders(self) -> None:
         if self.user_tools is not None and (news := self.user_tools.refresh()) is not None:
             told(self.station, news)
-        look_at_servers(self.station)
 
     async def look(self, *names: str) -> None:
         """`refresh`, and a server that was never asked what it offers is asked, where one of its tools is named."""
-        if self.servers is not None:
-            await self.servers.refresh()
-        self.refresh()
+        nothing_new = self.servers is not None and await self.servers.refresh()
+        self._look_at_folders()
+        if not nothing_new or not in_step_with_servers(self.station):
+            look_at_servers(self.station)
         if TOOL_SEARCH in names:
             self.station.deferring.look()
         for name in names:

@@ -62,7 +62,7 @@ class SessionTree:
     on_kept: Callable[[str, dict[str, Any]], None] = lambda kind, data: None
     """Told what a person kept for the rest of the session."""
     call_ids: set[str] = field(default_factory=set)
-    """Of every call a model asked for: two providers, or two workers, may give the same id."""
+    """Of every call a model asked for, or a UI by an id of its own: two of them may give the same one."""
     notices: list[str] = field(default_factory=list)
     """What the person should know at the start, one text each."""
     overrides: Sequence[str] = ()

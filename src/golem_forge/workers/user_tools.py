@@ -26,7 +26,7 @@ from golem_forge.workers.tree import SessionTree
 if TYPE_CHECKING:
     from golem_forge.core.finished import Finished
     from golem_forge.orchestrator.path import OnEffects
-    from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.sandbox.walls.walled_child import WalledChild
     from golem_forge.tools.context import ToolContext
     from golem_forge.workers.station import Station
 

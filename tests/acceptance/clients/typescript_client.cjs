@@ -23,17 +23,19 @@ function parts(era) {
   };
 }
 
-async function called(from, client, [name, args, cancelAfterMs]) {
+async function called(from, client, [name, args, cancelWhenThere]) {
   const progress = [];
   const how = { onprogress: (told) => progress.push(told.message ?? String(told.progress)) };
   let cancelled;
-  if (cancelAfterMs !== undefined) {
+  if (cancelWhenThere !== undefined) {
     const stop = new AbortController();
     how.signal = stop.signal;
-    setTimeout(() => {
+    const looking = setInterval(() => {
+      if (!require("node:fs").existsSync(cancelWhenThere)) return;
+      clearInterval(looking);
       cancelled = Date.now();
       stop.abort("enough");
-    }, cancelAfterMs);
+    }, 20);
   }
   try {
     const result = await from.call(client, { name, arguments: args }, how);

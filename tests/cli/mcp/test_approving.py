@@ -108,7 +108,7 @@ def test_the_test_of_a_server(walled):
     ended = walled("test", "echo")
     assert ended.code == 0 and ended.out.startswith("echo: answers after ")
     told = walled("test", "echo", "--json").json
-    assert told["ok"] is True and told["tools"] == 8 and 0 < told["milliseconds"] < 30_000
+    assert told["ok"] is True and told["tools"] == 8 and told["milliseconds"] > 0
     assert walled("test", "ecko").code == 4
     (walled.project / "echo.py").write_text("import sys\nsys.exit('no luck today')\n")
     failed = walled("test", "echo", "--json")

@@ -8,12 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.deadlines import within
 
 FORGE = Path(sys.executable).with_name("forge")
 HELLO = {
@@ -53,9 +53,8 @@ def test_over_stdin_and_stdout_until_stdin_ends(servers):
         child.stdin.write("".join(json.dumps(call) + "\n" for call in calls))
         child.stdin.flush()
         lines = [json.loads(child.stdout.readline()) for _ in range(2)]
-        before = time.monotonic()
-        out, _ = child.communicate(timeout=10)
-        assert time.monotonic() - before < 3
+        with within(1):
+            out, _ = child.communicate(timeout=30)
     finally:
         child.kill()
     assert child.returncode == 0 and out == ""
@@ -71,12 +70,12 @@ def test_over_http_with_a_token(servers):
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         request = urllib.request.Request(url, json.dumps(HELLO).encode(), headers)
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(request, timeout=5)
+            urllib.request.urlopen(request, timeout=30)
         request.add_header("Authorization", f"Bearer {token}")
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             assert "golem-forge" in answer.read().decode()
         child.send_signal(signal.SIGTERM)
-        child.communicate(timeout=5)
+        child.communicate(timeout=30)
     finally:
         child.kill()
     assert child.returncode == 0

@@ -29,7 +29,8 @@ from golem_forge.sandbox.store import ContentStore, Snapshot
 from golem_forge.sandbox.walls.backend import find_bwrap
 from golem_forge.sandbox.walls.job import Job
 from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.sandbox.walls.walled_child import WalledChild
+from golem_forge.sandbox.walls.walls import Walls
 
 FULL = WallsReport(level=Level.FULL)
 PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

@@ -89,5 +89,5 @@ async def test_another_process_is_waited_for_also_when_it_is_killed(cache: Build
     finally:
         holder.kill()
         holder.wait()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 30)
     assert cache.made(KEY) is not None

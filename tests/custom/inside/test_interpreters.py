@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.custom.inside.interpreter import Interpreter, Order, python_job
 from golem_forge.custom.inside.interpreters import CALL_DIRECTORY, MOST_IDLE, Interpreters
@@ -67,7 +68,7 @@ async def test_one_started_ahead_is_given_to_the_next_equal_call_and_only_once(h
         (waiting,) = interpreters._idle
         environ = Path(f"/proc/{waiting.walled.child.pid}/environ").read_bytes()
         assert b"canary" not in environ
-        taken = await interpreters.take(walls, replace(job, env={"A": "mine"}, limits=Limits(timeout_s=9)))
+        taken = await interpreters.take(walls, replace(job, env={"A": "mine"}, limits=Limits(timeout_s=40)))
         assert taken is waiting
         assert interpreters.waiting == 0
         assert (await ran(taken, replace(ORDER, env={}))).output == "mine None\n"
@@ -103,8 +104,7 @@ async def test_other_walls_another_job_or_changed_walls_get_a_new_one(house: Hou
         done = await ran(taken, ORDER)
         assert "canary" not in done.output
         assert "PermissionError" in done.errors
-        await asyncio.sleep(0.05)
-        assert waiting.walled.child.ending is not None
+        assert await waiting.walled.child.wait(20) is not None
 
 
 async def test_a_secret_learned_meanwhile_is_kept_out_of_output(house: House) -> None:
@@ -143,7 +143,7 @@ async def test_one_that_died_while_waiting_is_not_given(house: House) -> None:
         await _settled(interpreters)
         (waiting,) = interpreters._idle
         os.kill(waiting.walled.child.pid, signal.SIGKILL)
-        await waiting.walled.child.wait(5)
+        await waiting.walled.child.wait(20)
         taken = await interpreters.take(walls, job)
         assert taken is not waiting
         assert taken.alive
@@ -166,11 +166,11 @@ async def test_never_more_than_four_wait_and_the_oldest_goes_first(house: House)
 
 async def test_what_waits_too_long_goes(house: House) -> None:
     walls, job = house.walls(), house.job()
-    async with contextlib.aclosing(Interpreters(idle_s=0.1)) as interpreters:
+    async with contextlib.aclosing(Interpreters(idle_s=0.5)) as interpreters:
         interpreters.prepare(walls, job)
         await _settled(interpreters)
         (waiting,) = interpreters._idle
-        assert await waiting.walled.child.wait(3) is not None
+        assert await waiting.walled.child.wait(20) is not None
         assert interpreters.waiting == 0
 
 
@@ -197,27 +197,28 @@ async def test_preparing_never_raises(house: House) -> None:
 
 
 async def test_time_counts_from_the_order_and_limits_hold(house: House) -> None:
-    house.script("import time\nprint('on', flush=True)\ntime.sleep(30)")
-    walls, job = house.walls(), house.job(limits=Limits(timeout_s=0.4, memory=200 * MIB))
+    house.script("import time\nprint('on', flush=True)\ntime.sleep(60)")
+    walls, job = house.walls(), house.job(limits=Limits(timeout_s=0.8, memory=200 * MIB))
     async with contextlib.aclosing(Interpreters()) as interpreters:
         interpreters.prepare(walls, job)
         await _settled(interpreters)
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1)
         interpreter = await interpreters.take(walls, job)
         began = time.monotonic()
-        done = await ran(interpreter, ORDER)
-        assert 0.3 < time.monotonic() - began < 2
+        with within(0.8):
+            done = await ran(interpreter, ORDER)
+        assert time.monotonic() - began > 0.7
         assert (done.ending.code, done.output) == (TIMEOUT, "on\n")
         house.script(
-            "import time\nbig = bytearray(400 << 20)\nfor i in range(0, len(big), 4096): big[i] = 1\ntime.sleep(9)"
+            "import time\nbig = bytearray(400 << 20)\nfor i in range(0, len(big), 4096): big[i] = 1\ntime.sleep(60)"
         )
-        hungry = await interpreters.take(walls, replace(job, limits=Limits(timeout_s=8, memory=200 * MIB)))
+        hungry = await interpreters.take(walls, replace(job, limits=Limits(timeout_s=40, memory=200 * MIB)))
         assert (await ran(hungry, ORDER)).ending.code == MEMORY_LIMIT
 
 
 async def test_used_up_processor_time_is_noticed(house: House) -> None:
     house.script("while True: pass")
-    walls, job = house.walls(), house.job(limits=Limits(timeout_s=8, cpu_s=1))
+    walls, job = house.walls(), house.job(limits=Limits(timeout_s=50, cpu_s=1))
     async with contextlib.aclosing(Interpreters()) as interpreters:
         done = await ran(await interpreters.take(walls, job), ORDER)
     assert done.ending.signal == signal.SIGXCPU
@@ -246,9 +247,8 @@ async def test_closing_ends_those_that_wait_start_and_run(house: House) -> None:
     (waiting,) = interpreters._idle
     pids = [one.walled.child.pid for one in (running, waiting)]
     assert all(map(_lives, pids))
-    began = time.monotonic()
-    await interpreters.aclose()
-    assert time.monotonic() - began < 1
+    with within(1):
+        await interpreters.aclose()
     assert not any(map(_lives, pids))
     with pytest.raises(RuntimeError, match="ended"):
         await interpreters.take(walls, job)
@@ -266,7 +266,7 @@ async def test_a_cancelled_take_leaves_nothing(house: House) -> None:
         await asyncio.wait([taking, entry.task])
         one = entry.task.result()
         assert one is not None
-        assert await one.walled.child.wait(3) is not None
+        assert await one.walled.child.wait(20) is not None
         assert interpreters.waiting == 0
 
 
@@ -326,7 +326,7 @@ def test_a_killed_forge_leaves_no_interpreter(tmp_path: Path) -> None:
         assert _lives(pid)
         forge.kill()
         forge.wait()
-        until = time.monotonic() + 3
+        until = time.monotonic() + 20
         while _lives(pid) and time.monotonic() < until:
             time.sleep(0.01)
         assert not _lives(pid)

@@ -140,7 +140,7 @@ def _ahead(script: Path, argv: list[str], env: dict[str, str], stdin: bytes) -> 
         content = marshal.dumps((str(script), argv, changes, stdin or None, []), 4)
         ours.sendall(len(content).to_bytes(8, "big") + content)
         ours.close()
-        out, err = child.communicate(timeout=20)
+        out, err = child.communicate(timeout=40)
     return subprocess.CompletedProcess([], child.returncode, out, err)
 
 
@@ -158,7 +158,7 @@ def _directly(script: Path, argv: list[str], env: dict[str, str], stdin: bytes) 
             capture_output=True,
             env=ENV | env,
             cwd=script.parent,
-            timeout=20,
+            timeout=40,
         )
     finally:
         os.close(descriptor)
@@ -191,7 +191,7 @@ def test_without_a_whole_order_it_leaves_silently(sent: bytes) -> None:
         theirs.close()
         ours.sendall(sent)
         ours.close()
-        assert child.communicate(timeout=10) == (b"", b"")
+        assert child.communicate(timeout=30) == (b"", b"")
     assert child.returncode == 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -470,16 +469,7 @@ def test_a_pattern_nobody_could_compile_is_refused_not_a_crash() -> None:
             read(f"{SMALL}tests: [{{expect: {{stdout_matches: '{pattern}'}}}}]\n")
 
 
-# Speed
-
-
-def test_a_thousand_manifests_are_read_quickly() -> None:
-    data = (MANIFESTS / "seed.yaml").read_bytes()
-    read_manifest(data, folder="git-summarize")
-    spent = []
-    for _ in range(5):
-        start = time.process_time()
-        for _ in range(40):
-            read_manifest(data, folder="git-summarize")
-        spent.append((time.process_time() - start) / 40)
-    assert min(spent) < 0.002
+def test_an_ordinary_manifest_needs_no_whole_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand are read at a start, and the library takes many times as long."""
+    monkeypatch.setattr("golem_forge.custom.manifest.yaml_nodes._whole_yaml", None)
+    read_manifest((MANIFESTS / "seed.yaml").read_bytes(), folder="git-summarize")

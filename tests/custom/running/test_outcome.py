@@ -11,7 +11,7 @@ from golem_forge.custom.running.excerpt import LIMIT
 from golem_forge.custom.running.outcome import Ran, finished
 from golem_forge.sandbox.processes.capture import Capture
 from golem_forge.sandbox.processes.ending import Ending
-from golem_forge.sandbox.walls.walls import Aftermath
+from golem_forge.sandbox.walls.walled_child import Aftermath
 from golem_forge.tools.context import ToolContext
 
 from .run_ground import manifest

@@ -7,6 +7,7 @@ import re
 import time
 
 import pytest
+from tests.deadlines import LONG, ever_longer, within
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.verdict import Status
@@ -137,11 +138,10 @@ async def test_a_signal_has_a_name_and_a_code(ground):
     assert "before" in done.result.text
 
 
-@pytest.mark.parametrize("timeout", [1, 0.5])
+@pytest.mark.parametrize("timeout", [1, 1.5])
 async def test_its_time_is_kept_with_what_it_said(ground, timeout):
-    began = time.monotonic()
-    done = await ground.run("echo partial; sleep 60", timeout=timeout)
-    assert time.monotonic() - began < timeout + 1
+    with within(timeout):
+        done = await ground.run("echo partial; sleep 60", timeout=timeout)
     assert (done.status, done.code) == (Status.TIMEOUT, "TIMEOUT")
     assert done.error == f"tool 'probe' timed out after {timeout:g} seconds"
     assert done.result.text.startswith(done.error + "\n") and done.result.value["stdout"] == "partial\n"
@@ -152,11 +152,10 @@ async def test_a_cancelled_call_ends_the_tree_and_keeps_what_was_said(ground):
     call = asyncio.create_task(ground.run(source, zones={"workspace": "rw"}))
     while not (ground.workspace / "up").exists():
         await asyncio.sleep(0.02)
-    began = time.monotonic()
-    ground.ctx.cancel.interrupt("stop")
-    call.cancel()
-    done = await call
-    assert time.monotonic() - began < 1
+    with within(1):
+        ground.ctx.cancel.interrupt("stop")
+        call.cancel()
+        done = await call
     assert (done.status, done.result.value["stdout"]) == (Status.INTERRUPTED, "begun\n")
 
 
@@ -292,9 +291,11 @@ async def test_a_second_run_of_a_python_tool_sees_nothing_of_the_first(ground):
 
 
 async def test_a_python_tool_that_takes_too_long(ground):
-    began = time.monotonic()
-    done = await ground.python("print('so far', flush=True)\nimport time\ntime.sleep(60)", timeout=0.7)
-    assert time.monotonic() - began < 2
+    for seconds in ever_longer(1.5):
+        with within(seconds):
+            done = await ground.python("print('so far', flush=True)\nimport time\ntime.sleep(60)", timeout=seconds)
+        if done.result.value["stdout"]:
+            break
     assert (done.status, done.result.value["stdout"]) == (Status.TIMEOUT, "so far\n")
 
 
@@ -321,7 +322,7 @@ async def test_a_background_tool_is_handed_on(ground):
 
     async def run_on(start, ctx, timeout):
         walled = await start()
-        seen["timeout"], seen["ending"] = timeout, await walled.child.wait(10)
+        seen["timeout"], seen["ending"] = timeout, await walled.child.wait(30)
         seen["text"] = walled.child.output.read()
         return "handed"
 
@@ -349,9 +350,9 @@ async def test_a_desk_is_open_as_long_as_it_runs(ground):
 
 
 async def test_a_tool_that_leaves_a_process_behind(ground):
-    began = time.monotonic()
-    done = await ground.run("setsid sleep 30 & echo done")
-    assert done.result.text == "done\n" and time.monotonic() - began < 3
+    with within(3):
+        done = await ground.run("setsid sleep 60 & echo done", timeout=LONG)
+    assert done.result.text == "done\n"
 
 
 async def test_output_json(ground):

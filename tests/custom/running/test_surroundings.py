@@ -48,6 +48,7 @@ def test_what_cannot_be_hidden_is_not_handed_over_unless_it_is_plainly_no_secret
 def test_forges_own_words_are_not_overwritten():
     entry = Entry(name="t", folder=Path("/nowhere"), manifest=manifest(name="t"), digest="sha256:0", files=())
     place = Place(tool_dir="/forge/tool", session_id="s", call_id="c", timeout=0.5)
+    before = time.time()
     told = environment(entry, place, {"FORGE_TOOL_NAME": "evil", "OWN": "1"})
     assert told["FORGE_TOOL_NAME"] == "t" and told["OWN"] == "1" and "FORGE_WORKSPACE" not in told
-    assert 0 < int(told["FORGE_DEADLINE"]) - time.time() <= 2
+    assert before < int(told["FORGE_DEADLINE"]) <= time.time() + 2

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.custom.diagnostic import Code, Unusable
@@ -127,10 +128,9 @@ def test_a_tree_that_unfolds_without_end_stops_at_the_limit(home: ForgeHome, rep
         mode, kind = "40000", "tree"
     commit = repository.run("commit-tree", "-m", "bomb", inner)
     repository.run("update-ref", "refs/heads/main", commit)
-    started = time.monotonic()
-    with pytest.raises(Unusable) as refused:
+    with within(5), pytest.raises(Unusable) as refused:
         take(repository.source(commit), home)
-    assert refused.value.diagnosis is Code.TOO_LARGE and time.monotonic() - started < 5
+    assert refused.value.diagnosis is Code.TOO_LARGE
 
 
 def test_the_file_transport_needs_to_be_named(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
@@ -159,28 +159,26 @@ def test_without_git_it_says_what_to_do(home: ForgeHome, repository: Any) -> Non
 
 
 @pytest.fixture
-def odd_git(tmp_path: Path) -> Callable[[str], Git]:
+def odd_git(tmp_path: Path) -> Callable[..., Git]:
     """A git of our own: what it prints and how long it takes is bounded whoever it is."""
 
-    def make(script: str) -> Git:
+    def make(script: str, seconds: float = 30.0) -> Git:
         (tmp_path / "bin").mkdir(exist_ok=True)
         program = tmp_path / "bin" / "git"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-        return Git(folder=tmp_path, environ=environ, transports=FILE, seconds=1.0)
+        return Git(folder=tmp_path, environ=environ, transports=FILE, seconds=seconds)
 
     return make
 
 
-def test_time_and_output_are_bounded_and_the_whole_group_ends(tmp_path: Path, odd_git: Callable[[str], Git]) -> None:
-    git = odd_git(f"sleep 60 & echo $! >{tmp_path}/child; sleep 60")
-    started = time.monotonic()
-    with pytest.raises(SharingError, match="within 1 seconds"):
+def test_time_and_output_are_bounded_and_the_whole_group_ends(tmp_path: Path, odd_git: Callable[..., Git]) -> None:
+    git = odd_git(f"sleep 60 & echo $! >{tmp_path}/child; sleep 60", seconds=1.0)
+    with within(2), pytest.raises(SharingError, match="within 1 seconds"):
         git.output(["fetch"], 100)
-    assert time.monotonic() - started < 3
     child = int((tmp_path / "child").read_text())
-    until = time.monotonic() + 2
+    until = time.monotonic() + 20
     while Path(f"/proc/{child}/stat").exists() and " Z " not in Path(f"/proc/{child}/stat").read_text():
         assert time.monotonic() < until, "a child of git lives on"
         time.sleep(0.02)

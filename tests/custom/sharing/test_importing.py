@@ -31,6 +31,26 @@ MakeTool = Callable[..., Path]
 NOW = "2030-01-02T03:04:05.678Z"
 
 
+def test_a_link_put_where_an_export_just_made_a_folder_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process inside the walls would, whose zone is exported to: at the worst moment, every time."""
+    outside, make = tmp_path / "outside", os.mkdir
+    outside.mkdir()
+
+    def swapped(path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        make(path, mode, dir_fd=dir_fd)
+        if os.path.basename(path) == "sub":
+            os.rmdir(path, dir_fd=dir_fd)
+            os.symlink(outside, path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    files = FolderFiles({"sub/one": b"the agent's", "sub/two": b"words"}, frozenset())
+    with pytest.raises(SharingError):
+        export_tool(files, "greet", tmp_path / "out")
+    assert os.listdir(outside) == [] and os.listdir(tmp_path / "out") == []
+
+
 def test_an_export_comes_back_with_an_equal_digest(home: ForgeHome, tmp_path: Path, make_tool: MakeTool) -> None:
     files = read_folder(make_tool())
     archive = export_tool(files, "greet", tmp_path / "greet.tar.gz")

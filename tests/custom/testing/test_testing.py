@@ -6,13 +6,13 @@ import asyncio
 import os
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.custom.entry import TOOL_DIR, Entry, Kind, Program
@@ -190,18 +190,18 @@ def test_first_difference(one: str, other: str, at: int) -> None:
 
 
 async def test_time_is_bounded_for_a_case_and_for_all(bench: Bench) -> None:
-    began = time.monotonic()
-    result = await bench.one("{}", "echo began >&2; sleep 30", "    timeout: 0.5")
-    assert result.problems == ('timed out after 0.5 seconds, stderr "began"',)
+    with within(1.2):
+        result = await bench.one("{}", "echo began >&2; sleep 60", "    timeout: 1.2")
+    assert result.problems == ('timed out after 1.2 seconds, stderr "began"',)
     assert not result.as_expected and result.stdout is None
-    cases = "tests:\n" + "  - {arguments: {}, timeout: 5}\n" * 3
-    results = await bench.run(cases, "sleep 30", whole_run_s=0.4)
+    cases = "tests:\n" + "  - {arguments: {}, timeout: 60}\n" * 3
+    with within(0.4):
+        results = await bench.run(cases, "sleep 60", whole_run_s=0.4)
     assert [one.problems[0] for one in results] == [
         results[0].problems[0],
         *["was not run: all cases together may take 0.4 seconds"] * 2,
     ]
     assert results[0].problems[0].startswith("timed out after 0.")
-    assert time.monotonic() - began < 4
 
 
 async def test_output_is_bounded(bench: Bench) -> None:
@@ -211,10 +211,9 @@ async def test_output_is_bounded(bench: Bench) -> None:
 
 async def test_a_pattern_that_would_never_end_is_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing_pattern, "SECONDS", 0.5)
-    began = time.monotonic()
-    result = await bench.one("{stdout_matches: '^(a+)+$'}", "printf %060d 0 | tr 0 a; echo b")
+    with within(3):
+        result = await bench.one("{stdout_matches: '^(a+)+$'}", "printf %060d 0 | tr 0 a; echo b")
     assert result.problems[0].endswith("but the pattern takes too long on this text; use a simpler one")
-    assert time.monotonic() - began < 3
 
 
 async def test_patterns_are_those_of_python(bench: Bench) -> None:
@@ -332,7 +331,7 @@ async def test_python_and_standard_input(bench: Bench) -> None:
 async def test_a_cancel_ends_the_tree_and_removes_the_workspace(bench: Bench) -> None:
     marker = f"87{os.getpid()}"
     task = asyncio.create_task(bench.one("{}", f"setsid sleep {marker} & sleep {marker}"))
-    for _ in range(200):
+    for _ in range(2000):
         await asyncio.sleep(0.01)
         if _running(marker):
             break

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.core.visible import count_hidden
 from golem_forge.custom.entry import Entry
@@ -271,17 +271,15 @@ def test_many_files_are_bounded_together_and_the_program_comes_first() -> None:
 def test_comparing_takes_no_quadratic_time() -> None:
     old = b"".join(b"%d\n" % (index % 150) for index in range(30_000))
     new = b"".join(b"%d\n" % (index * 7 % 151) for index in range(30_000))
-    began = time.monotonic()
-    made = card(plain(**{"a.txt": new}), old=plain(**{"a.txt": old}))
-    assert time.monotonic() - began < 3
+    with within(30):
+        made = card(plain(**{"a.txt": new}), old=plain(**{"a.txt": old}))
     assert made.diff.startswith("--- a/a.txt\n+++ b/a.txt\n@@ -")
 
 
 def test_files_too_long_to_be_compared_show_both_hashes() -> None:
     old, new = b"a\n" * 2_000_000, b"b\n" * 2_000_000
-    began = time.monotonic()
-    made = card(plain(**{"a.txt": new}), old=plain(**{"a.txt": old}))
-    assert time.monotonic() - began < 3
+    with within(30):
+        made = card(plain(**{"a.txt": new}), old=plain(**{"a.txt": old}))
     assert all(hashlib.sha256(data).hexdigest() in made.diff for data in (old, new))
     assert made.diff.splitlines()[1:3] == ["  | b", "  | b"]
     assert [one.partition(";")[0] for one in made.warnings] == ["a.txt: too long to be shown whole"]
@@ -301,10 +299,9 @@ def test_text_in_the_place_of_a_binary_is_shown() -> None:
 @pytest.mark.parametrize("data", [b"\n", b"\x1b", b"x"])
 def test_a_huge_folder_costs_no_huge_card(data: bytes) -> None:
     files = plain(**{"a.txt": data * (20 << 20)})
-    began = time.monotonic()
-    assert len(card(files).text) < 1 << 20
-    assert len(card(files, old=plain(**{"a.txt": b"old\n"})).diff) < 1 << 20
-    assert time.monotonic() - began < 4
+    with within(30):
+        assert len(card(files).text) < 1 << 20
+        assert len(card(files, old=plain(**{"a.txt": b"old\n"})).diff) < 1 << 20
 
 
 def test_a_small_text_in_the_place_of_a_huge_one_is_shown_whole() -> None:

@@ -34,7 +34,7 @@ def log(entry: Any) -> None:
             file.write(json.dumps(entry) + "\n")
 
 
-def request(method: str, params: dict[str, Any], within: float = 15) -> Any:
+def request(method: str, params: dict[str, Any], within: float = 30) -> Any:
     global _count
     _count += 1
     ident = f"q{_count}"
@@ -100,7 +100,7 @@ def handle(message: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     for line in sys.stdin:
         message = json.loads(line)
         if "method" in message and "id" in message:

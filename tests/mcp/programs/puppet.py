@@ -79,9 +79,11 @@ def burn(seconds: float) -> float:
     return time.process_time()
 
 
-def deaf(seconds: float) -> None:
-    """Reads nothing for a while."""
-    time.sleep(min(seconds, LIMIT))
+def deaf(seconds: float = LIMIT, until: str = "") -> None:
+    """Reads nothing for a while, or until there is such a file."""
+    end = time.monotonic() + min(seconds, LIMIT)
+    while time.monotonic() < end and not (until and os.path.exists(until)):
+        time.sleep(0.02)
 
 
 def mute() -> None:

@@ -89,13 +89,21 @@ class Served:
         return {"Authorization": f"Bearer {self.token}"}
 
     @asynccontextmanager
-    async def client(self, mode: str, token: str = "", **how: Any) -> AsyncIterator[Any]:
+    async def client(
+        self, mode: str, token: str = "", listening: asyncio.Event | None = None, **how: Any
+    ) -> AsyncIterator[Any]:
+        """`listening`: set as soon as its stream for notifications is open."""
         from mcp.client.client import Client
         from mcp.client.streamable_http import streamable_http_client
 
         headers = {"Authorization": f"Bearer {token or self.token}"}
+
+        async def opened(response: Any) -> None:
+            if listening is not None and response.request.method == "GET":
+                listening.set()
+
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=20, verify=False) as http,
+            httpx2.AsyncClient(headers=headers, timeout=30, verify=False, event_hooks={"response": [opened]}) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=mode, **how) as client,
         ):
             yield client
@@ -120,16 +128,16 @@ def serving(tmp_path: Path, own_home: Path) -> Serving:
         secret = tokens.create("laptop")
         up: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()
         serve = asyncio.create_task(serve_http(host, options or HttpOptions(port=0), tokens, up.set_result))
-        await asyncio.wait({serve, up}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({serve, up}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
         if serve.done():
             serve.result()
         listening = up.result()
-        async with httpx2.AsyncClient(timeout=10, verify=False) as http:
+        async with httpx2.AsyncClient(timeout=30, verify=False) as http:
             try:
                 yield Served(listening.url, host, ran, tokens, secret, listening, work, http)
             finally:
                 listening.stop()
-                await asyncio.wait_for(serve, 5)
+                await asyncio.wait_for(serve, 20)
 
     return serve
 

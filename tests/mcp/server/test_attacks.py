@@ -8,20 +8,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
+from tests.deadlines import within
 
 from golem_forge.mcp.server import sdk
 from golem_forge.mcp.server.served_call import Question, ServedCall
 from golem_forge.mcp.server.stdio import MOST_UNREAD
 
-from .conftest import MODES, Process, Serving
+from .conftest import MODES, Process, Served, Serving
 from .test_stdio import ByHand
 from .wire import Wire
 
 
-async def until(holds: Any, within: float = 5.0) -> None:
-    async with asyncio.timeout(within):
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(20):
         while not holds():
             await asyncio.sleep(0.02)
 
@@ -38,10 +40,9 @@ def test_what_a_client_sends_is_not_taken_while_it_reads_nothing(tmp_path: Path,
         taken = written_until_refused(running.stdin.fileno(), pings, patience=1.5)
         assert taken < len(pings) / 2  # what both pipes hold, and the few that wait
         assert taken > MOST_UNREAD * 40
-        before = time.monotonic()
-        running.stdin.close()
-        assert running.wait(timeout=5) == 0  # the end of stdin is noticed though it was not read so far
-        assert time.monotonic() - before < 1.5
+        with within(1):
+            running.stdin.close()
+            assert running.wait(timeout=30) == 0  # the end of stdin is noticed though it was not read so far
 
 
 def written_until_refused(descriptor: int, data: bytes, patience: float) -> int:
@@ -65,7 +66,7 @@ class TestConnections:
         async with serving() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", port_of(served.url))
             writer.write(said)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(20):
                 with pytest.raises(asyncio.IncompleteReadError):  # b"" at the end, whatever came before
                     await reader.readexactly(1 << 20)
             writer.close()
@@ -84,13 +85,14 @@ class TestConnections:
             port = port_of(served.url)
             held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(20):
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                     await reader.readexactly(1)
             for _, each in [*held, (reader, writer)]:
                 each.close()
-            await asyncio.sleep(0.1)
-            assert (await served.http.post(served.url)).status_code == 401
+            async with asyncio.timeout(20):
+                while await status_of(served) != 401:
+                    await asyncio.sleep(0.02)
 
 
 async def test_what_a_revoked_token_has_parked_is_ended(serving: Serving) -> None:
@@ -100,7 +102,7 @@ async def test_what_a_revoked_token_has_parked_is_ended(serving: Serving) -> Non
         assert (await wire.call("asks", {"x": 1}))["resultType"] == "input_required"
         assert len(served.host.calls) == 1
         served.tokens.revoke("theirs")
-        await until(lambda: len(served.host.calls) == 0, 3)
+        await until(lambda: len(served.host.calls) == 0)
         assert served.ran.calls == []
 
 
@@ -125,8 +127,16 @@ async def test_a_question_in_a_call_that_is_over_is_not_waited_for() -> None:
     call = ServedCall("one", Abilities(forms=True))
     call.start(nothing())
     await call.next()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         assert (await call.ask(Question("Who?", {}))).action == "cancel"
+
+
+async def status_of(served: Served) -> int:
+    """Of a request without a token; 0 while it is turned away."""
+    try:
+        return int((await served.http.post(served.url)).status_code)
+    except httpx2.TransportError:
+        return 0
 
 
 def port_of(url: str) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ElicitResult
+from tests.deadlines import within
 
 from golem_forge.core.result import ToolResult
 from golem_forge.mcp.server import approval
@@ -95,7 +96,7 @@ async def test_calls_run_side_by_side(serving: Serving, mode: str) -> None:
     met = asyncio.Barrier(3)
 
     async def meets(args: dict[str, Any]) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await met.wait()
         return "met"
 
@@ -129,33 +130,42 @@ async def test_cancelling_ends_the_process_tree_and_gets_no_response(serving: Se
     async with serving(approval="approve_all") as served:
         served.host.mode = served.host.session.tree.controller.mode
         async with served.client(mode) as client:
-            command = {"cmd": "echo started > here; sleep 77.125 & sleep 77.125; echo over > here"}
+            sleep = Sleep()
+            command = {"cmd": f"echo started > here; {sleep} & {sleep}; echo over > here"}
             task = asyncio.create_task(client.call_tool("exec_command", {**command, "yield_time_ms": 30_000}))
-            await until(lambda: (served.work / "here").exists() and sleepers())
-            before = time.monotonic()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await until(lambda: not sleepers() and len(served.host.calls) == 0)
-            assert time.monotonic() - before < 2
+            await until(lambda: (served.work / "here").exists() and sleep.running())
+            with within(1):
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                await until(lambda: not sleep.running() and len(served.host.calls) == 0)
             assert (served.work / "here").read_text() == "started\n"
             assert not (await client.call_tool("free", {"x": 1})).is_error
 
 
-def sleepers() -> list[str]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[:2] == [b"sleep", b"77.125"]:
-            found.append(process.name)
-    return found
+class Sleep:
+    """A command that takes a minute, and no other test's."""
+
+    def __init__(self) -> None:
+        self._seconds = f"77.{random.randrange(10**9, 10**10)}"
+
+    def __str__(self) -> str:
+        return f"sleep {self._seconds}"
+
+    def running(self) -> list[str]:
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[:2] == [b"sleep", self._seconds.encode()]:
+                found.append(process.name)
+        return found
 
 
-async def until(true: Any, seconds: float = 8) -> None:
-    async with asyncio.timeout(seconds):
+async def until(true: Any) -> None:
+    async with asyncio.timeout(20):
         while not true():
             await asyncio.sleep(0.02)
 

@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tests.deadlines import within
+
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.verdict import Verdict
@@ -27,26 +29,26 @@ def added(name: str, mode: Mode = Mode.BOTH) -> Tool:
 
 
 async def test_the_handshake_era_is_notified(serving: Serving) -> None:
-    told = asyncio.Event()
+    told, listening = asyncio.Event(), asyncio.Event()
 
     async def heard(message: Any) -> None:
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             told.set()
 
-    async with serving() as served, served.client("legacy", message_handler=heard) as client:
+    async with serving() as served, served.client("legacy", listening=listening, message_handler=heard) as client:
         assert client.server_capabilities.tools.list_changed
         await client.list_tools()
-        await asyncio.sleep(0.2)  # its stream for notifications opens beside
+        await asyncio.wait_for(listening.wait(), 20)
         served.host.session.catalog.add(added("hidden", Mode.MANUAL))
         await asyncio.sleep(0.8)
         assert not told.is_set()
         served.host.session.catalog.add(added("fresh"))
-        async with asyncio.timeout(2):
+        with within(2):
             await told.wait()
         assert "fresh" in {tool.name for tool in (await client.list_tools()).tools}
         told.clear()
         served.host.session.catalog.remove("fresh")
-        async with asyncio.timeout(2):
+        with within(2):
             await told.wait()
         assert "fresh" not in {tool.name for tool in (await client.list_tools()).tools}
 
@@ -54,7 +56,7 @@ async def test_the_handshake_era_is_notified(serving: Serving) -> None:
 async def test_2026_07_28_hears_it_on_its_listen_stream(serving: Serving) -> None:
     async with serving() as served, served.client("auto") as client, client.listen(tools_list_changed=True) as stream:
         served.host.session.catalog.add(added("fresh"))
-        async with asyncio.timeout(2):
+        with within(2):
             await anext(aiter(stream))
         assert "fresh" in {tool.name for tool in (await client.list_tools()).tools}
         assert not (await client.call_tool("fresh", {})).is_error
@@ -92,11 +94,11 @@ async def test_a_users_tool_that_appears_on_disk_is_announced_and_runs(serving: 
     ):
         changes = aiter(stream)
         await asyncio.to_thread(make)
-        async with asyncio.timeout(2):
+        with within(2):
             await anext(changes)
         assert "greets" in {tool.name for tool in (await client.list_tools()).tools}
         assert "good morning" in (await client.call_tool("greets", {})).content[0].text
         shutil.rmtree(folder)
-        async with asyncio.timeout(2):
+        with within(2):
             await anext(changes)
         assert "greets" not in {tool.name for tool in (await client.list_tools()).tools}

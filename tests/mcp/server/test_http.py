@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.deadlines import within
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.server import http
@@ -23,6 +24,8 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "by-hand", "version": "0"}},
 }
+SLOWLY = 1200
+"""Steps of the tool `slow`: a minute that nobody waits for."""
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
@@ -170,7 +173,7 @@ class TestSessions:
                 "jsonrpc": "2.0",
                 "id": 2,
                 "method": "tools/call",
-                "params": {"name": "slow", "arguments": {"x": 400}},
+                "params": {"name": "slow", "arguments": {"x": SLOWLY}},
             }
             mine = {"Mcp-Session-Id": session}
             calling = asyncio.create_task(post(served, call, **mine))
@@ -204,7 +207,7 @@ class TestTokens:
             async def use() -> None:
                 try:
                     async with served.client(mode, theirs) as client:
-                        await client.call_tool("slow", {"x": 400})
+                        await client.call_tool("slow", {"x": SLOWLY})
                 except BaseException as error:
                     caught.append(error)
 
@@ -212,8 +215,8 @@ class TestTokens:
             await until(lambda: len(served.host.calls) == 1)
             served.tokens.revoke("theirs")
             assert (await post(served, Authorization=f"Bearer {theirs}")).status_code == 401
-            await until(lambda: len(served.host.calls) == 0, 2)
-            done, _ = await asyncio.wait({using}, timeout=5)
+            await until(lambda: len(served.host.calls) == 0)
+            done, _ = await asyncio.wait({using}, timeout=20)
             using.cancel()
             assert done and caught
             assert (await post(served)).status_code == 200
@@ -226,25 +229,27 @@ class TestTokens:
                 assert (await post(served, **theirs)).status_code == 200
             assert (await post(served)).status_code == 503
             served.tokens.revoke("theirs")
-            await asyncio.sleep(1.2)
-            assert (await post(served)).status_code == 200
+            async with asyncio.timeout(20):
+                while (await post(served)).status_code != 200:
+                    await asyncio.sleep(0.05)
 
 
 async def test_stopping_ends_running_calls_at_once(serving: Serving) -> None:
-    async with serving() as served:
-        call = {"name": "slow", "arguments": {"x": 400}}
+    async with contextlib.AsyncExitStack() as stack:
+        served = await stack.enter_async_context(serving())
+        call = {"name": "slow", "arguments": {"x": SLOWLY}}
         async with opened(served) as session:
             body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
             calling = asyncio.create_task(post(served, body, **{"Mcp-Session-Id": session}))
             await until(lambda: len(served.host.calls) == 1)
-            began = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - began < 1.5
+        with within(1):
+            await stack.aclose()
     assert len(served.host.calls) == 0
     calling.cancel()
     await asyncio.wait({calling})
 
 
-async def until(true: Any, seconds: float = 8) -> None:
-    async with asyncio.timeout(seconds):
+async def until(true: Any) -> None:
+    async with asyncio.timeout(20):
         while not true():
             await asyncio.sleep(0.02)

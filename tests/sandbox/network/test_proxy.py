@@ -180,13 +180,15 @@ async def test_connections_are_bounded_and_close_ends_them_all(opened: Opened, m
     monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", 2)
     proxy, port = await opened()
     waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(15):
+        while len(proxy._clients) < 2:
+            await asyncio.sleep(0.01)
     assert (await say(port, b"")).startswith(b"HTTP/1.1 503 ")
     proxy.close()
     proxy.close()
     for reader, writer in waiting:
         with contextlib.suppress(ConnectionResetError):
-            assert await asyncio.wait_for(reader.read(), 5) == b""
+            assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)

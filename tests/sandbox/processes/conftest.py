@@ -105,7 +105,7 @@ def marker() -> Iterator[str]:
     """In the environment of everything a test starts; afterwards nothing with it may be left."""
     value = f"forge-test-{uuid.uuid4().hex}"
     yield value
-    gone_within(value, 10)
+    gone_within(value, 20)
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def gone_within(marker: str, seconds: float) -> None:
         time.sleep(0.02)
 
 
-async def until_output(child: Child, text: str, seconds: float = 10) -> None:
+async def until_output(child: Child, text: str, seconds: float = 30) -> None:
     """Waits for what the program writes when it is where the test wants it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds

@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
+from tests.deadlines import LONG, within
 
 from golem_forge.sandbox.processes import tree
 from golem_forge.sandbox.processes.launch import Root
@@ -38,9 +38,8 @@ def shape(request: pytest.FixtureRequest) -> str:
 async def test_end_leaves_nobody(run, shape, marker):
     child = await run(f"{shape} echo there; sleep 60")
     await until_output(child, "there")
-    began = time.monotonic()
-    ending = await child.end()
-    assert time.monotonic() - began < 1
+    with within(1):
+        ending = await child.end()
     assert living(marker) == []
     assert ending.code == "ENDED"
     assert ending.signal in (signal.SIGTERM, signal.SIGKILL)
@@ -52,26 +51,25 @@ async def test_end_leaves_nobody(run, shape, marker):
 async def test_what_a_command_leaves_ends_with_it(run, shape, marker):
     child = await run(f"{shape} echo there; exit 5")
     await until_output(child, "there")
-    began = time.monotonic()
-    ending = await child.wait(5)
-    assert time.monotonic() - began < 1
+    with within(1):
+        ending = await child.wait(30)
     assert living(marker) == []
     assert (ending.exit_code, ending.signal, ending.code) == (5, None, "")
     assert child.output.read() == b"there\n"
 
 
 async def test_timeout_keeps_what_came(run, marker):
-    began = time.monotonic()
-    child = await run("echo partial; trap '' TERM; setsid sleep 60 & sleep 60", timeout_s=1)
-    ending = await child.wait()
-    assert time.monotonic() - began < 2
+    with within(2):
+        child = await run("echo partial; trap '' TERM; setsid sleep 60 & sleep 60", timeout_s=1)
+        ending = await child.wait()
     assert living(marker) == []
     assert ending.code == "TIMEOUT"
     assert child.output.read() == b"partial\n"
-    assert 1 <= ending.seconds < 2
+    assert ending.seconds >= 1
 
 
-async def test_term_gives_time_for_a_goodbye(run):
+async def test_term_gives_time_for_a_goodbye(run, monkeypatch):
+    monkeypatch.setattr("golem_forge.sandbox.processes.child.GRACE_S", LONG)
     child = await run("trap 'echo bye; exit 7' TERM; echo there; while :; do sleep 0.05; done")
     await until_output(child, "there")
     ending = await child.end("TIMEOUT")
@@ -85,26 +83,28 @@ async def test_the_first_reason_counts_and_a_lost_waiter_stops_nothing(run, mark
     waiting = asyncio.create_task(child.end("TIMEOUT"))
     await asyncio.sleep(0.05)
     waiting.cancel()
-    assert (await child.wait(5)).code == "TIMEOUT"
+    assert (await child.wait(30)).code == "TIMEOUT"
     assert (await child.end("ENDED")).code == "TIMEOUT"
     assert living(marker) == []
 
 
 async def test_wait_gives_up_and_goes_on(run):
-    child = await run("sleep 0.4; exit 4")
+    child = await run("trap 'exit 4' USR1; echo there; while :; do sleep 0.05; done")
+    await until_output(child, "there")
     assert await child.wait(0.02) is None
     assert child.ending is None
-    assert (await child.wait(10)).exit_code == 4
+    child.signal(signal.SIGUSR1)
+    assert (await child.wait(30)).exit_code == 4
 
 
 async def test_signal_goes_to_the_commands_group(run):
-    child = await run("trap 'echo int' INT; trap 'echo hup' HUP; (trap - INT; sleep 60); echo on; sleep 60")
-    await asyncio.sleep(0.2)
+    child = await run("trap 'echo int' INT; trap 'echo hup' HUP; (trap - INT; echo there; sleep 60); echo on; sleep 60")
+    await until_output(child, "there")
     child.signal(signal.SIGINT)
     await until_output(child, "on")
     assert b"int" in child.output.read()
     child.signal(signal.SIGKILL)
-    ending = await child.wait(5)
+    ending = await child.wait(30)
     assert (ending.signal, ending.code) == (signal.SIGKILL, "")
     child.signal(signal.SIGKILL)  # nobody there any more
 
@@ -125,13 +125,12 @@ async def test_a_launcher_that_cannot_do_its_work(marker, number):
     child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
     await until_output(child, "there")
     os.kill(child.pid, number)
-    began = time.monotonic()
-    if number == signal.SIGSTOP:
-        await child.end()
-    else:
-        assert (await child.wait(5)).signal == signal.SIGKILL
-    assert time.monotonic() - began < 1
-    gone_within(marker, 0.5)
+    with within(1.5):
+        if number == signal.SIGSTOP:
+            await child.end()
+        else:
+            assert (await child.wait(30)).signal == signal.SIGKILL
+        gone_within(marker, 30)
 
 
 async def test_the_outer_program_killed_from_outside(marker):
@@ -139,7 +138,7 @@ async def test_the_outer_program_killed_from_outside(marker):
     child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
     await until_output(child, "there")
     os.kill(tree.stat(child.pid).parent, signal.SIGKILL)
-    ending = await child.wait(5)
+    ending = await child.wait(30)
     assert ending.signal == signal.SIGKILL
     assert living(marker) == []
 
@@ -180,8 +179,9 @@ async def test_forge_killed(kind, marker):
         marker,
         stdout=asyncio.subprocess.PIPE,
     )
-    assert await asyncio.wait_for(forge.stdout.readline(), 20) == b"running\n"
+    assert await asyncio.wait_for(forge.stdout.readline(), 40) == b"running\n"
     assert len(living(marker)) >= 9
     forge.kill()
-    gone_within(marker, 1)
+    with within(1):
+        gone_within(marker, 30)
     await forge.wait()

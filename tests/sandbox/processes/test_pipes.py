@@ -55,9 +55,9 @@ async def test_bytes_pass_both_ways_unchanged(root, pipes):
     child = await begun(root, "echo wrong >&2; exec cat", pipes)
     every = bytes(range(256)) * 10
     assert os.write(pipes["in"], every) == len(every)
-    assert await asyncio.wait_for(until_read(pipes["out"], len(every)), 5) == every
+    assert await asyncio.wait_for(until_read(pipes["out"], len(every)), 30) == every
     os.close(pipes.pop("in"))
-    ending = await child.wait(5)
+    ending = await child.wait(30)
     assert ending is not None and ending.exit_code == 0
     assert child.tail is not None and child.tail.lines(20) == ("wrong",)
     assert await until_read(pipes["out"], 1) == b""
@@ -65,8 +65,8 @@ async def test_bytes_pass_both_ways_unchanged(root, pipes):
 
 async def test_what_was_written_before_the_end_can_be_read_after_it(root, pipes):
     child = await begun(root, "echo last words", pipes)
-    assert await child.wait(5) is not None
-    assert await asyncio.wait_for(until_read(pipes["out"], 100), 5) == b"last words\n"
+    assert await child.wait(30) is not None
+    assert await asyncio.wait_for(until_read(pipes["out"], 100), 30) == b"last words\n"
 
 
 async def test_a_start_that_fails_says_why_and_keeps_nothing(root, pipes):

@@ -20,7 +20,7 @@ TTY = {"streams": Streams.TERMINAL}
 
 async def test_it_is_a_terminal_of_forty_by_one_hundred_and_twenty(run):
     child = await run("test -t 0 && test -t 1 && test -t 2 && stty size && echo hello >/dev/tty", **TTY)
-    assert (await child.wait(10)).exit_code == 0
+    assert (await child.wait(30)).exit_code == 0
     assert child.output.read() == b"40 120\r\nhello\r\n"
 
 
@@ -29,7 +29,7 @@ async def test_typing_and_the_end_of_input(run):
     await child.write("你好\n".encode())
     await until_output(child, "你好\r\n你好\r\n")  # the terminal's echo, then the program's
     await child.write(b"\x04")
-    assert (await child.wait(10)).exit_code == 0
+    assert (await child.wait(30)).exit_code == 0
     assert child.output.read().endswith(b"over\r\n")
     await child.write(b"late")  # ignored
 
@@ -38,13 +38,13 @@ async def test_ctrl_c_is_a_byte(run):
     child = await run("trap 'echo caught; exit 9' INT; echo there; while :; do sleep 0.05; done", **TTY)
     await until_output(child, "there")
     await child.write(b"\x03")
-    assert (await child.wait(10)).exit_code == 9
+    assert (await child.wait(30)).exit_code == 9
     assert b"caught" in child.output.read()
 
 
 async def foreground(child: Child, name: str) -> int:
     """Waits until a program of this name reads from the terminal: what is typed before may be thrown away."""
-    for _ in range(500):
+    for _ in range(1000):
         group = child._terminal.foreground()
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
             if group is not None and Path(f"/proc/{group}/comm").read_text().strip() == name:
@@ -68,7 +68,7 @@ async def test_job_control(run):
     await child.write(b"\x03")
     assert await foreground(child, "bash") == shell
     await child.write(b"exit 3\n")
-    ending = await child.wait(10)
+    ending = await child.wait(30)
     assert ending.exit_code == 3
     assert b"no job control" not in child.output.read()
 

@@ -15,7 +15,8 @@ from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.backend import find_bwrap
 from golem_forge.sandbox.walls.job import Job
 from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.walls import Aftermath, Walls
+from golem_forge.sandbox.walls.walled_child import Aftermath
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
 
 
@@ -65,7 +66,7 @@ class House:
 async def ran(walls: Walls, script: str, **job: Any) -> Ran:
     walled = await walls.start(Job(argv=("bash", "-c", script), **job))
     try:
-        ending = await walled.child.wait(30)
+        ending = await walled.child.wait(50)
     finally:
         await walled.child.end()
     assert ending is not None

@@ -7,11 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.config.yaml_file import parse_yaml
 from golem_forge.core.effects import Verb
@@ -267,9 +267,8 @@ def test_only_beginning_and_end_of_a_long_output_are_read() -> None:
 )
 def test_hostile_output_is_read_in_time(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
-    start = time.perf_counter()
-    find(PLAN, text)
-    assert time.perf_counter() - start < 2
+    with within(30):
+        find(PLAN, text)
 
 
 def test_a_plan_is_asked_about_folded_absolute_paths_only() -> None:

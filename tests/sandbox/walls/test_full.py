@@ -469,17 +469,21 @@ def test_notices_for_the_person(house: Any) -> None:
     reason="needs an interpreter of a version manager in the home directory",
 )
 def test_a_virtual_environment_of_the_host_works_inside_and_the_other_way_round(house: Any) -> None:
-    subprocess.run([sys.executable, "-m", "venv", str(house.workspace / ".venv")], check=True)
+    venv = house.workspace / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    next(venv.glob("lib/python3*/site-packages")).joinpath("installed.py").write_text("word = 'found'\n")
+    (venv / "bin" / "script").write_text(f"#!{venv}/bin/python\nimport installed\nprint(installed.word)\n")
+    (venv / "bin" / "script").chmod(0o755)
     sandbox = house.sandbox()
     walls = Walls(sandbox, forge_home=house.root / "forge", report=WallsReport(level=Level.FULL))
 
     ran = house.run(
-        ".venv/bin/python -c 'print(1)'; .venv/bin/pip --version | cut -c1-3;"
+        ".venv/bin/python -c 'print(1)'; .venv/bin/script;"
         " .venv/bin/python -m venv --without-pip made; ls -A ~/..; ls -A $(dirname $PYENV_ROOT)",
         walls,
     )
 
-    assert ran.text.startswith("1\npip\n")
+    assert ran.text.startswith("1\nfound\n")
     shown = set(ran.text.splitlines()[3:])
     assert not {".bashrc", ".profile", ".ssh", ".bash_history"} & shown
     made = subprocess.run([str(house.workspace / "made/bin/python"), "-c", "print(2)"], capture_output=True, text=True)

@@ -148,7 +148,7 @@ def test_a_repository_made_on_the_host_meanwhile_is_kept(house: Any) -> None:
 
 
 def test_a_zone_that_someone_locks_for_good_gives_a_reason(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.sandbox.walls.walls._OCCUPY_WITHIN_S", 0.05)
+    monkeypatch.setattr("golem_forge.sandbox.walls.placeholder._OCCUPY_WITHIN_S", 0.05)
     lock = os.open(house.workspace, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:

@@ -34,9 +34,9 @@ async def meanwhile(house: House, script: str, change: Any, **job: Any) -> tuple
     """`change` is made once the script says that it runs."""
     child = (await house.walls().start(Job(argv=("bash", "-c", f"echo runs; {script}"), **job))).child
     try:
-        assert await child.output.more(0, 10)
+        assert await child.output.more(0, 30)
         change()
-        ending = await child.wait(10)
+        ending = await child.wait(30)
     finally:
         await child.end()
     assert ending is not None
@@ -47,7 +47,7 @@ async def meanwhile(house: House, script: str, change: Any, **job: Any) -> tuple
 def test_a_secret_saved_over_ends_the_command(house: House, reads_only: bool) -> None:
     secret = house.workspace / ".env"
     secret.write_text("CANARY-OLD")
-    script = "sleep 0.8; cat .env; sleep 60"
+    script = "sleep 15; cat .env; sleep 60"
     ending, text = asyncio.run(meanwhile(house, script, lambda: replaced(secret, "CANARY-NEW"), reads_only=reads_only))
     assert ending.code == "WALLS_CHANGED"
     assert "CANARY" not in text
@@ -64,7 +64,7 @@ def test_a_secret_removed_and_written_again_ends_the_command(house: House) -> No
         secret.unlink()
         secret.write_text("CANARY-NEW")
 
-    ending, text = asyncio.run(meanwhile(house, "sleep 0.8; cat .env; sleep 60", change))
+    ending, text = asyncio.run(meanwhile(house, "sleep 15; cat .env; sleep 60", change))
     assert ending.code == "WALLS_CHANGED"
     assert "CANARY" not in text
 
@@ -76,7 +76,7 @@ def test_nothing_stays_open_after_the_end(house: House) -> None:
     async def let_go() -> bool:
         before = descriptors.held()
         walled = await walls.start(Job(argv=("sleep", "0.1")))
-        assert await walled.child.wait(10) is not None
+        assert await walled.child.wait(30) is not None
         return descriptors.no_more_than(before)
 
     assert asyncio.run(let_go())
@@ -85,7 +85,7 @@ def test_nothing_stays_open_after_the_end(house: House) -> None:
 def test_git_config_of_the_person_ends_the_command(house: House) -> None:
     subprocess.run(["git", "init", "-q", house.workspace], check=True)
     setting = ["git", "-C", str(house.workspace), "config", "user.name", "me"]
-    script = "sleep 0.8; echo '#evil' >> .git/config; sleep 60"
+    script = "sleep 15; echo '#evil' >> .git/config; sleep 60"
     ending, _ = asyncio.run(meanwhile(house, script, lambda: subprocess.run(setting, check=True)))
     assert ending.code == "WALLS_CHANGED"
     assert "evil" not in (house.workspace / ".git" / "config").read_text()
@@ -99,8 +99,10 @@ def test_written_in_place_everything_goes_on(house: House) -> None:
     def change() -> None:
         secret.write_text("CANARY-NEW")
         replaced(house.workspace / "plain", "new")
+        (house.workspace / "go").touch()
 
-    ending, text = asyncio.run(meanwhile(house, "sleep 0.4; cat .env; cat plain", change))
+    script = "until [ -e go ]; do sleep 0.02; done; sleep 0.4; cat .env; cat plain"
+    ending, text = asyncio.run(meanwhile(house, script, change))
     assert (ending.code, ending.exit_code) == ("", 0)
     assert text.endswith("new")
     assert "CANARY" not in text
@@ -129,9 +131,11 @@ async def _later(house: House, change: Any) -> Ending:
     """After the first look, which learns what the walls themselves made."""
     child = (await house.walls().start(Job(argv=("sleep", "60")))).child
     try:
-        assert await child.wait(0.3) is None
+        async with asyncio.timeout(30):
+            while child._watcher is None or child._watcher._looks < 2:
+                await asyncio.sleep(0.02)
         change()
-        ending = await child.wait(10)
+        ending = await child.wait(30)
     finally:
         await child.end()
     assert ending is not None
@@ -164,5 +168,10 @@ def test_what_was_replaced_between_two_looks_is_found_at_the_end(house: House) -
     """A child that waits for the moment is quicker than any look; its call does not pass for a success."""
     env = house.workspace / ".env"
     env.write_text("old")
-    ending, _ = asyncio.run(meanwhile(house, "sleep 0.01", lambda: replaced(env, "new")))
+
+    def change() -> None:
+        replaced(env, "new")
+        (house.workspace / "go").touch()
+
+    ending, _ = asyncio.run(meanwhile(house, "until [ -e go ]; do sleep 0.001; done", change))
     assert ending.code == "WALLS_CHANGED"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.errors import SandboxError
@@ -285,9 +286,8 @@ sleep 0.2
 @pytest.mark.parametrize("level", [Level.LANDLOCK, Level.OFF])
 async def test_what_a_command_leaves_running_is_ended_when_it_exits(level: Level) -> None:
     mark = f"{os.getpid()}1"
-    began = time.monotonic()
-    assert (await run("sh", "-c", LEAVES.format(mark=mark) + "echo over", level=level)) == (0, "over\n")
-    assert time.monotonic() - began < 5
+    with within(5):
+        assert (await run("sh", "-c", LEAVES.format(mark=mark) + "echo over", level=level)) == (0, "over\n")
     assert alive(f"sleep 7{mark}") == []
 
 
@@ -295,15 +295,14 @@ async def test_ending_takes_everybody_within_a_second() -> None:
     mark = f"{os.getpid()}2"
     child = await begin("sh", "-c", LEAVES.format(mark=mark) + "echo ready; while :; do sleep 1; done")
     assert await child.output.more(0, 20)
-    began = time.monotonic()
-    await child.end()
-    assert time.monotonic() - began < 1
+    with within(1):
+        await child.end()
     assert alive(f"sleep 7{mark}") == []
 
 
 RUNNER = """
 import os, time
-end = time.monotonic() + 15
+end = time.monotonic() + 50
 print("running", flush=True)
 while time.monotonic() < end:
     if os.fork():
@@ -314,10 +313,7 @@ while time.monotonic() < end:
 
 async def test_somebody_who_forks_and_exits_all_the_time_is_caught() -> None:
     child = await begin(PYTHON, "-I", "-S", "-c", RUNNER, readable=(sys.base_prefix,))
-    began = time.monotonic()
-    await child.wait(20)
-    assert time.monotonic() - began < 10
-    assert child.ending is not None
+    assert await child.wait(40) is not None
     assert alive("print.*running") == []
 
 
@@ -325,9 +321,8 @@ async def test_a_crowd_is_ended() -> None:
     many = "i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; echo all; wait"
     child = await begin("sh", "-c", f"setsid sh -c '{many}' & wait", limits=Limits(processes=1000))
     assert await child.output.more(0, 20)
-    began = time.monotonic()
-    await child.end()
-    assert time.monotonic() - began < 2
+    with within(2):
+        await child.end()
     assert child.ending is not None
 
 
@@ -361,25 +356,26 @@ async def test_when_forge_is_killed_the_launcher_ends_the_tree() -> None:
     assert process.stdout is not None
     launcher = int(process.stdout.readline())
     os.kill(launcher, signal.SIGTERM)  # which it ignores
-    assert alive(f"sleep 7{mark}")
+    assert await until(lambda: bool(alive(f"sleep 7{mark}")), 20)
     home = process.stdout.readline().strip()
     assert os.path.isdir(home)
     process.kill()
     process.wait()
-    assert await until(lambda: not alive(f"sleep 7{mark}"), 1)
-    assert await until(lambda: not os.path.exists(os.path.dirname(home)), 5)
+    with within(1):
+        assert await until(lambda: not alive(f"sleep 7{mark}"), 30)
+    assert await until(lambda: not os.path.exists(os.path.dirname(home)), 30)
 
 
 async def test_the_command_dies_with_a_launcher_that_is_killed() -> None:
     child = await begin("sh", "-c", f"exec sleep 9{os.getpid()}")
     os.kill(child.pid, signal.SIGKILL)
-    await child.wait(10)
-    assert await until(lambda: not alive(f"sleep 9{os.getpid()}"), 5)
+    await child.wait(30)
+    assert await until(lambda: not alive(f"sleep 9{os.getpid()}"), 30)
 
 
 async def test_a_terminal_is_the_childs_own() -> None:
     child = await begin("sh", "-c", "tty; echo $(ps -o tty= -p $$) ; read x; echo got $x", streams=Streams.TERMINAL)
-    assert await child.output.more(0, 10)
+    assert await child.output.more(0, 30)
     await child.write(b"word\n")
     await child.wait(20)
     await child.end()

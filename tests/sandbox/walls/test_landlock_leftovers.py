@@ -69,7 +69,7 @@ KILLERS = (
 async def test_with_walls_off_who_kills_its_launcher_leaves_nobody(which: int) -> None:
     mark = f"6{os.getpid()}{which}"
     child = await begin("sh", "-c", KILLERS[which].format(mark=mark), level=Level.OFF)
-    ending = await child.wait(10)
+    ending = await child.wait(30)
     assert ending is not None
     assert ending.signal == signal.SIGKILL
     time.sleep(0.1)  # whoever were left would have begun by now
@@ -84,7 +84,7 @@ async def test_with_walls_off_a_launcher_that_was_stopped_goes_on() -> None:
         return found is not None and found.state != "T"
 
     try:
-        assert await child.output.more(0, 10)
+        assert await child.output.more(0, 30)
         assert await until(runs, 20)
     finally:
         await child.end()

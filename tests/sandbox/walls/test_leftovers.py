@@ -236,7 +236,7 @@ async def test_who_leaves_last_removes_what_others_made(house: Any) -> None:
 
     await last.child.end()
 
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 15
     while os.listdir(house.workspace) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     assert os.listdir(house.workspace) == [] and os.listdir(notes_of(house)) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -325,17 +324,26 @@ def test_an_environment_in_a_zone_is_not_shown_again(machine: Machine, tmp_path:
     assert (found.directories, found.path[0]) == ((), str(zone / "bin"))
 
 
-def test_looking_is_quick(machine: Machine) -> None:
+def test_looking_goes_no_deeper_than_the_managers_own_directories(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every start of a session looks: whatever is installed may be large, and is not walked through."""
     for made, _ in PLACES.values():
         machine.make(made)
-    machine.find()
 
-    def once() -> float:
-        start = time.perf_counter()
-        machine.find()
-        return time.perf_counter() - start
+    def listed() -> int:
+        with monkeypatch.context() as spied:
+            asked: list[object] = []
+            for name in ("listdir", "scandir"):
+                real = getattr(os, name)
+                spied.setattr(os, name, lambda place, real=real: (asked.append(place), real(place))[1])
+            machine.find()
+        return len(asked)
 
-    assert min(once() for _ in range(20)) < 0.01
+    before = listed()
+    for made, _ in PLACES.values():
+        machine.make(*(f"{made}more{number}/deep/" for number in range(20)))
+    assert 0 < listed() == before <= 3 * len(PLACES)
 
 
 @pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="needs an interpreter of the system")

@@ -6,11 +6,11 @@ Also what placing costs: a hundred chunks in ten thousand lines, and failures in
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.deadlines import within
 
 from golem_forge.toolsets.diffs import unified_diff
 from golem_forge.toolsets.edit.command import is_bare_patch, rebased, split_patch_command
@@ -125,34 +125,29 @@ def test_any_file_is_patched_or_refused_in_words(data: bytes, body: str) -> None
     assert said is None or said.startswith("Patch not applied; nothing was changed.\n")
 
 
-def test_a_hundred_chunks_in_ten_thousand_lines_take_well_under_a_fifth_of_a_second() -> None:
+def test_a_hundred_chunks_in_ten_thousand_lines_are_shown_without_comparing_both_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("difflib.SequenceMatcher", None)
     lines = [f"line {number} of this file" for number in range(10_000)]
     body = []
     for at in range(50, 10_000, 100):
         body += ["@@", f" {lines[at - 1]}", f"-{lines[at]}", f"+changed {at}", f" {lines[at + 1]}"]
     patch = "\n".join(("*** Begin Patch", "*** Update File: a", *body, "*** End Patch"))
     data = ("\n".join(lines) + "\n").encode()
-    best = 10.0
-    for _ in range(3):
-        start = perf_counter()
-        chunks = chunks_of(patch)
-        text = PatchedText(data, "/w/a")
-        written = text.written(place(chunks, text).edits)
-        shown = unified_diff("/w/a", data, written.data, changes=written.changes)
-        best = min(best, perf_counter() - start)
+    text = PatchedText(data, "/w/a")
+    written = text.written(place(chunks_of(patch), text).edits)
+    shown = unified_diff("/w/a", data, written.data, changes=written.changes)
     assert written.data.count(b"changed") == 100
     assert shown.count("\n@@ ") == 100 and shown.count("\n-line ") == 100
-    assert best < 0.2
 
 
 @pytest.mark.parametrize(
-    "body", [" a\n" * 500 + "-b\n", "-b\n" + " a\n" * 500, " a\n" * 200 + "-a b c\n" + " a\n" * 200]
+    "body", [" a\n" * 9000 + "-b\n", "-b\n" + " a\n" * 9000, " a\n" * 4000 + "-a b c\n" + " a\n" * 4000]
 )
 def test_files_made_to_be_slow_are_not(body: str) -> None:
-    """Nothing but equal lines, and a chunk that almost fits everywhere."""
+    """Nothing but equal lines, and a chunk that almost fits everywhere: line by line it would take minutes."""
     data = b"a\n" * 200_000
-    start = perf_counter()
     text = PatchedText(data, "/w/a")
-    with pytest.raises(PatchFailed, match="these lines are not in /w/a"):
+    with within(30), pytest.raises(PatchFailed, match="these lines are not in /w/a"):
         place(chunks_of(f"*** Begin Patch\n*** Update File: a\n@@\n{body}*** End Patch"), text)
-    assert perf_counter() - start < 5

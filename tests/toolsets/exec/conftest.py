@@ -112,7 +112,7 @@ def runs() -> Callable[..., Any]:
 
 @pytest.fixture
 def gone() -> Callable[..., Any]:
-    async def until_gone(mark: str, seconds: float = 10) -> None:
+    async def until_gone(mark: str, seconds: float = 20) -> None:
         end = time.monotonic() + seconds
         while left := processes_with(mark):
             assert time.monotonic() < end, left

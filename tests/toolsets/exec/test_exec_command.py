@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.deadlines import ever_longer, within
+
 from golem_forge.core.verdict import Status
+from golem_forge.events.bus import EventBus
 
 
 async def test_t17_a_command_and_its_text(bench: Any) -> None:
     outcome = await bench.cmd("echo hello")
     first, second, third, *output = outcome.text.split("\n")
-    assert first.startswith("Wall time: 0.") and first.endswith(" s")
+    assert re.fullmatch(r"Wall time: \d+\.\d+ s", first)
     assert (second, third, output) == ("Exited: code 0", "Output (6 bytes):", ["hello", ""])
     assert outcome.status is Status.SUCCESS
     value = outcome.result.value
@@ -71,45 +74,54 @@ async def test_output_up_to_the_limit_is_not_cut(bench: Any) -> None:
     assert "x" * 39000 in outcome.text and not outcome.truncated
 
 
-async def test_t23_a_character_divided_over_two_writes_is_whole(bench: Any) -> None:
-    number = await bench.session("printf '\\xe4\\xbd'; sleep 0.4; printf '\\xa0'", yield_time_ms=150)
-    outcome = await bench.stdin(number)
+async def test_t23_a_character_divided_over_two_writes_is_whole(bench: Any, workspace: Path) -> None:
+    waiting = "until [ -e go ]; do sleep 0.02; done"
+    number = await bench.session(f"printf '\\xe4\\xbd'; {waiting}; printf '\\xa0'", yield_time_ms=150)
+    (workspace / "go").touch()
+    outcome = await bench.stdin(number, yield_time_ms=20000)
     assert outcome.text.endswith("Output (3 bytes):\n你")
 
 
 async def test_t26_the_time_limit_ends_the_whole_tree(bench: Any, gone: Callable[..., Any]) -> None:
-    began = time.monotonic()
-    outcome = await bench.cmd("echo before; sleep 61.26 & wait", timeout_ms=300)
-    assert time.monotonic() - began < 2
-    assert outcome.status is Status.TIMEOUT
-    assert "\nTimed out after 0.3 s\nOutput (7 bytes):\nbefore\n" in outcome.text
+    for seconds in ever_longer(1.2):
+        with within(seconds + 1):
+            outcome = await bench.cmd("echo before; sleep 61.26 & wait", timeout_ms=round(1000 * seconds))
+        assert outcome.status is Status.TIMEOUT
+        if "before" in outcome.text:
+            break
+    assert f"\nTimed out after {seconds:g} s\nOutput (7 bytes):\nbefore\n" in outcome.text
     await gone("61.26")
 
 
 async def test_a_session_reaches_its_time_limit_alone(bench: Any, gone: Callable[..., Any]) -> None:
-    number = await bench.session("sleep 61.27", timeout_ms=400)
-    await gone("61.27", 5)
+    number = await bench.session("sleep 61.36", timeout_ms=1200)
+    await gone("61.36")
     outcome = await bench.stdin(number)
-    assert "\nTimed out after 0.4 s\n" in outcome.text
+    assert "\nTimed out after 1.2 s\n" in outcome.text
 
 
 async def test_cancel_in_the_first_wait_ends_the_tree_and_keeps_what_was_said(
-    bench: Any, gone: Callable[..., Any]
+    benches: Callable[..., Any], runs: Callable[..., Any], gone: Callable[..., Any]
 ) -> None:
+    bus, heard = EventBus("s"), asyncio.Event()
+    bus.on("toolOutput", lambda event: heard.set())
+    bench = benches(bus=bus)
     call = asyncio.ensure_future(bench.cmd("echo early; trap '' TERM; sleep 61.28 & wait; sleep 61.28"))
-    await asyncio.sleep(0.5)
-    began = time.monotonic()
-    bench.path.signal.interrupt()
-    outcome = await call
-    assert time.monotonic() - began < 1
+    await runs("sleep\x0061.28")
+    await asyncio.wait_for(heard.wait(), 20)  # a command may run for a while before Forge gets to read its first word
+    with within(1):
+        bench.path.signal.interrupt()
+        outcome = await call
     assert outcome.status is Status.INTERRUPTED
     assert "early" in outcome.text
     await gone("61.28")
 
 
-async def test_a_caller_that_is_cancelled_takes_its_command_with_it(bench: Any, gone: Callable[..., Any]) -> None:
+async def test_a_caller_that_is_cancelled_takes_its_command_with_it(
+    bench: Any, runs: Callable[..., Any], gone: Callable[..., Any]
+) -> None:
     call = asyncio.ensure_future(bench.cmd("sleep 61.29"))
-    await asyncio.sleep(0.5)
+    await runs("sleep\x0061.29")
     call.cancel()
     await asyncio.wait([call])
     assert call.cancelled()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,9 +102,12 @@ async def test_a_grant_covers_lines_without_danger(benches: Callable[..., Any], 
     assert len(person.asked) == 1
 
 
-async def test_an_interrupt_hides_nothing(benches: Callable[..., Any], person: Person) -> None:
+async def test_an_interrupt_hides_nothing(benches: Callable[..., Any], person: Person, workspace: Path) -> None:
     bench = benches(ask=person)
-    number: int = await bench.session("stty -echo; trap '' INT; cat", tty=True, yield_time_ms=300)
+    number: int = await bench.session("stty -echo; trap '' INT; touch deaf; cat", tty=True, yield_time_ms=0)
+    async with asyncio.timeout(20):
+        while not (workspace / "deaf").exists():
+            await asyncio.sleep(0.02)
     await bench.stdin(number, "echo ")
     await bench.stdin(number, "\x03", yield_time_ms=0)
     await bench.stdin(number, "rm -rf x\n")

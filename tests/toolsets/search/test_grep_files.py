@@ -301,12 +301,12 @@ def test_other_arguments() -> None:
 async def test_t44_a_pattern_without_end_is_stopped_and_what_was_found_is_kept(
     call: Any, ctx: ToolContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep_files, "SECONDS", 1)
+    monkeypatch.setattr(grep_files, "SECONDS", 2)
     write(workspace / "a.txt", "aaa\n")
     write(workspace / "b.txt", "a" * 40 + "b\n")
     seen = await create_grep_files_tool().planner({"pattern": "(a+)+$", "mode": "lines"}, ctx).run()
     assert seen.status is Status.TIMEOUT
-    assert seen.result.text == "Search stopped after 1 s; matches so far:\n/workspace/a.txt:1: aaa"
+    assert seen.result.text == "Search stopped after 2 s; matches so far:\n/workspace/a.txt:1: aaa"
     assert seen.result.value["truncated"] is True
     assert not _searching()
 
@@ -314,7 +314,7 @@ async def test_t44_a_pattern_without_end_is_stopped_and_what_was_found_is_kept(
 async def test_a_cancelled_search_leaves_nothing_behind(ctx: ToolContext, workspace: Path) -> None:
     write(workspace / "b.txt", "a" * 40 + "b\n")
     work = asyncio.ensure_future(create_grep_files_tool().planner({"pattern": "(a+)+$"}, ctx).run())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 20
     while not _searching() and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     assert _searching()
@@ -348,7 +348,7 @@ def test_the_search_ends_when_forge_is_killed(workspace: Path, tmp_path: Path) -
     finally:
         forge.kill()
         forge.wait()
-    assert wait_for(lambda: not busy(pid), seconds=2)
+    assert wait_for(lambda: not busy(pid))
 
 
 def busy(pid: str) -> bool:

@@ -14,9 +14,10 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.verdict import Verdict
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.backend import ripgrep
 from golem_forge.sandbox.walls.levels import Level, WallsReport
 from golem_forge.sandbox.walls.settings import PathRule, WallSettings
-from golem_forge.sandbox.walls.walls import Walls, ripgrep
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.search import create_grep_files_tool
 

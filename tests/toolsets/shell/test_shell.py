@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.core.verdict import Status
 from golem_forge.sandbox.walls.levels import Level
@@ -88,13 +88,12 @@ async def test_t13_what_needs_a_shell(shell: Any, command: str, text: str) -> No
 
 
 async def test_t14_the_time_limit(shell: Any, shells: Callable[..., Any]) -> None:
-    began = time.monotonic()
-    outcome = await shell("bash -c 'echo early; sleep 10'", timeout_s=1)
-    assert time.monotonic() - began < 2
+    with within(1):
+        outcome = await shell("bash -c 'echo early; sleep 60'", timeout_s=1)
     assert outcome.status is Status.TIMEOUT
     assert outcome.text == "timed out after 1 s\nstdout:\nearly\n"
     short = shells({"default": {"approval": "preApproved"}, "timeout_s": 0.2}, mode="approve_all")
-    assert (await short("sleep 10")).text.startswith("timed out after 0.2 s")
+    assert (await short("sleep 60")).text.startswith("timed out after 0.2 s")
 
 
 async def test_t15_a_program_that_is_not_there(shell: Any) -> None:
@@ -125,13 +124,14 @@ async def test_t16_the_limit_is_in_bytes_and_divides_no_character(shell: Any) ->
     assert len(outcome.result.value["stdout"].encode()) < 33 * 1024
 
 
-async def test_cancel_keeps_what_was_said(shell: Any) -> None:
-    call = asyncio.ensure_future(shell("bash -c 'echo early; sleep 60'"))
-    await asyncio.sleep(0.5)
-    began = time.monotonic()
-    shell.path.signal.interrupt()
-    outcome = await call
-    assert time.monotonic() - began < 1
+async def test_cancel_keeps_what_was_said(shell: Any, workspace: Path) -> None:
+    call = asyncio.ensure_future(shell("bash -c 'echo early; touch up; sleep 60'"))
+    async with asyncio.timeout(20):
+        while not (workspace / "up").exists():
+            await asyncio.sleep(0.02)
+    with within(1):
+        shell.path.signal.interrupt()
+        outcome = await call
     assert outcome.status is Status.INTERRUPTED and "early" in outcome.text
 
 

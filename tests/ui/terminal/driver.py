@@ -177,7 +177,7 @@ class Runtime:
         id = f"r{time.monotonic_ns()}"
         self.stream("I wonder", channel="thinking", id=id)
         self.stream("", channel="thinking", id=id, done=True)
-        self.note("streamed", at_wall=time.time())
+        self.note("streamed")
         self.stream("# Heading\n\nFirst **bold** par", id=id)
         await self.gate()
         self.stream("agraph.\n\n- one\n- two\n\n```python\nprint('hi')\n", id=id)

@@ -152,7 +152,7 @@ def test_u5_several_cards_queue_with_their_place_and_one_key_pressed_twice_answe
         ready(terminal)
     assert "echo number 3" in terminal.text
     terminal.send("y")
-    terminal.settle(0.15)
+    played.wait_noted("answered", 1)
     terminal.send("y")  # the same key again before the next card can have been read
     terminal.wait_for("1 of 2")
     ready(terminal)

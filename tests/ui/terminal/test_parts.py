@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.tools.fields import derive_fields
 from golem_forge.ui.plain import PlainAdapter
-from golem_forge.ui.terminal import create_event_cli_adapter
+from golem_forge.ui.terminal import create_event_cli_adapter, markdown
 from golem_forge.ui.terminal.activity import Activity
 from golem_forge.ui.terminal.answering import FORM, Answering
 from golem_forge.ui.terminal.completion import Known, candidates
@@ -26,6 +25,7 @@ from golem_forge.ui.terminal.forms import Form
 from golem_forge.ui.terminal.history import MOST_LINES, HistoryFile
 from golem_forge.ui.terminal.leaving import Leaving
 from golem_forge.ui.terminal.markdown import rendered
+from golem_forge.ui.terminal.screen import _SECOND_KEY_S, ESCAPE_S
 from golem_forge.ui.terminal.secrecy import holds_secret
 from golem_forge.ui.terminal.streams import BlockStream
 from golem_forge.ui.terminal.transcript import Transcript
@@ -76,22 +76,27 @@ def test_nothing_that_markdown_spells_in_its_own_way_steers_the_terminal_or_hide
         assert not set(re.sub(r"\x1b\[[0-9;]*m", "", shown)) & set("\x1b\x07\r\u202e\u200f\u200b")
 
 
-def test_a_block_too_large_to_lay_out_is_shown_as_it_is() -> None:
+def test_u25_esc_waits_for_the_rest_of_a_key_and_leaves_room_within_its_100_ms() -> None:
+    assert ESCAPE_S + _SECOND_KEY_S <= 0.07
+
+
+def test_a_block_too_large_to_lay_out_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "_markdown", None)  # nobody lays it out
     table = "a|b\n-|-\n" + "c|\x1bd\n" * 20_000
-    began = time.monotonic()
     shown = rendered(table, 80, colour=True)
-    assert time.monotonic() - began < 2
     assert shown.count("c|\\x1bd\n") == 20_000
 
 
-def test_a_long_code_block_costs_no_more_for_each_line_that_arrives() -> None:
+def test_each_line_of_a_long_code_block_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = BlockStream()
-    began = time.monotonic()
+    looked: list[str] = []
+    is_last = stream._is_last
+    monkeypatch.setattr(stream, "_is_last", lambda line: (looked.append(line), is_last(line))[1])
     assert stream.feed("```\n") == []
     for number in range(20_000):
         assert stream.feed(f"x = {number}\n") == []
     assert [block.count("\n") for block in stream.feed("```\n")] == [20_001]
-    assert time.monotonic() - began < 5
+    assert len(looked) == 20_002
 
 
 def test_a_message_that_was_streamed_is_not_shown_again_and_a_whole_replaces() -> None:
@@ -245,7 +250,6 @@ def test_history_keeps_the_last_thousand_and_lines_as_they_were(tmp_path: Path) 
     assert blocked.lines() == []
 
 
-@pytest.mark.timeout(10)
 def test_a_history_that_is_a_link_or_a_pipe_is_neither_read_nor_written(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("a line of another file\n")

@@ -60,7 +60,7 @@ class Asked:
         return [event.wire for event in self.events if event.type == kind]
 
     async def until(self, fits: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while not fits():
                 await asyncio.sleep(0.02)
 

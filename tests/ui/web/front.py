@@ -24,14 +24,15 @@ from golem_forge.config.home import ForgeHome
 from golem_forge.core.listening import Hosts
 from golem_forge.ui.web import serving
 from golem_forge.ui.web.api import login as login_operations
-from golem_forge.ui.web.api.operation import Call, Model, operation
+from golem_forge.ui.web.api.operation import Call, operation
 from golem_forge.ui.web.app import assembled
-from golem_forge.ui.web.door import Door
+from golem_forge.ui.web.door.door import Door
+from golem_forge.ui.web.door.listening import Reach
+from golem_forge.ui.web.door.login import Login
 from golem_forge.ui.web.house import House
-from golem_forge.ui.web.listening import Reach
-from golem_forge.ui.web.login import Login
 from golem_forge.ui.web.sdk import Response, WebSocket
 from golem_forge.ui.web.serving import WebServer
+from golem_forge.ui.web.wire import Model
 
 LARGE = 32 << 20
 SOCKET = "/api/sessions/x/stream"

@@ -22,14 +22,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from golem_forge.config.home import ForgeHome
+from golem_forge.ui.web.door.listening import Reach
+from golem_forge.ui.web.door.login import Login
 from golem_forge.ui.web.house import House
-from golem_forge.ui.web.listening import Reach
-from golem_forge.ui.web.login import Login
 from golem_forge.ui.web.serving import WebServer
 from golem_forge.ui.web.watching.live import LiveSession
 from golem_forge.workers.runtime import WorkerRuntime
 
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 
 class Page:

@@ -79,7 +79,7 @@ class Person:
         button = self.button(name).filter(visible=True).first
         await self.is_ready(button)
         await self.window.press("Enter")
-        end = time.monotonic() + 1.5
+        end = time.monotonic() + 5
         while time.monotonic() < end:
             if await self.window.run(_WAITS_NO_MORE):
                 return
@@ -92,7 +92,7 @@ class Person:
 
         await self.answer(re.compile("^Edit"))
         try:
-            await expect(self.button(EDITED)).to_be_visible(timeout=1500)
+            await expect(self.button(EDITED)).to_be_visible(timeout=5000)
         except AssertionError:
             await self.answer(re.compile("^Edit"))
             await self.button(EDITED).wait_for()

@@ -60,7 +60,7 @@ class Stage:
 
     async def serve(self, port: int) -> None:
         from golem_forge.ui.web.adapter import WebAdapter
-        from golem_forge.ui.web.listening import Reach
+        from golem_forge.ui.web.door.listening import Reach
 
         self._adapter = WebAdapter(
             self.runtime, Reach(port=port), directory=self.directory, show_link=self._links.append
@@ -85,7 +85,7 @@ class Stage:
     @contextlib.contextmanager
     def unplugged(self) -> Iterator[None]:
         """As a network that is away: every connection breaks off without a goodbye, and no other gets through."""
-        from golem_forge.ui.web.connections import ImpatientConnection
+        from golem_forge.ui.web.door.connections import ImpatientConnection
 
         made = ImpatientConnection.connection_made
 

@@ -21,7 +21,7 @@ class Answer:
     body: bytes
 
 
-async def sent(address: str, request: str | bytes, *, within: float = 10) -> Answer:
+async def sent(address: str, request: str | bytes, *, within: float = 20) -> Answer:
     """`sent(stage.address, "GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n")`; `Connection: close` is up to you."""
     where = urlsplit(address)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)

@@ -11,11 +11,11 @@ import pytest
 
 from golem_forge.events.bus import EventBus
 from golem_forge.toolsets.diffs import unified_diff
-from golem_forge.ui.web.api.operation import Refused
 from golem_forge.ui.web.watching.actions import ACTIONS, take_action
 from golem_forge.ui.web.watching.diffs import diff_for
 from golem_forge.ui.web.watching.followed import FollowedSession
 from golem_forge.ui.web.watching.live import LiveSession
+from golem_forge.ui.web.wire import Refused
 
 CARD: dict[str, Any] = {
     "type": "tool_call",

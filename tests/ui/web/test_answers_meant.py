@@ -102,8 +102,13 @@ _ONE_FORM = """async () => {
   const { toolForm } = await import("/forms/tool_form.js");
   window.ran = 0;
   const ctx = {
-    session: {id: "s"}, store: {items: new Map(), subscribe: () => () => {}},
-    act: async () => { ran += 1; return {ok: true}; },
+    session: {id: "s"}, store: {items: new Map(), subscribe: (told) => { window.tell = told; return () => {}; }},
+    act: async (type, data) => { ran += 1; window.sent = data; return {ok: true}; },
+  };
+  window.result = (id, text) => {
+    const shown = {event: {data: {status: "success"}}, view: {form: "text", text, summary: text}};
+    ctx.store.items.set(`t:${id}`, {kind: "call", name: "act", caller: "human", result: shown});
+    tell({what: "item", key: `t:${id}`, fresh: true});
   };
   const fields = [{name: "x", label: "X", type: "text", required: false}];
   document.querySelector("main").replaceChildren(toolForm({name: "act", label: "Act", fields}, ctx));
@@ -124,6 +129,10 @@ async def test_one_wish_runs_a_tool_once(windows: Any) -> None:
         await page.keyboard.down("Enter")  # the second and later ones repeat
     await page.keyboard.up("Enter")
     assert await window.run("() => ran") == 1
+    await window.run("() => result('f'.repeat(32), 'of a terminal')")
+    await window.run("() => result(sent.requestId, 'of this form')")
+    await window.sees("of this form")
+    assert "of a terminal" not in await window.text(), "the same tool, run by another"
 
 
 _CARD = """async ({items, whole}) => {

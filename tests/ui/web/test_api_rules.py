@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from golem_forge.config.home import ForgeHome
 from golem_forge.core.verdict import Status
+from golem_forge.policy.rules import usage
 
 pytest_plugins = ("tests.ui.web.asking",)
 WRITE = {"path": "/workspace/a.txt", "content": "x"}
@@ -17,7 +20,7 @@ def rules_yaml(home: ForgeHome, text: str) -> None:
 
 
 async def test_every_rule_says_where_it_stands_what_it_matches_and_when_it_was_last_used(
-    sessions: Any, forge_home: ForgeHome
+    sessions: Any, forge_home: ForgeHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules_yaml(
         forge_home,
@@ -35,6 +38,16 @@ async def test_every_rule_says_where_it_stands_what_it_matches_and_when_it_was_l
     assert path["hits"] == 1 and path["lastUsed"].endswith("Z")
     assert listed["tool old"]["inactive"].startswith("ended 2020") and listed["tool old"]["lastUsed"] is None
     assert any(each["origin"] == "builtin" for each in listed.values())
+
+    reads: list[Path] = []
+    decisions = usage._decisions
+    monkeypatch.setattr(usage, "_decisions", lambda path: reads.append(path) or decisions(path))
+    assert listed == {each["what"]: each for each in (await asked.get("rules"))["rules"]}
+    assert reads == [], "a journal that says nothing new is not read again"
+    assert (await asked.call("write_file", **WRITE)).status is Status.SUCCESS
+    asked.runtime.journal.flush()
+    again = {each["what"]: each for each in (await asked.get("rules"))["rules"]}
+    assert again["path /workspace/** (write)"]["hits"] == 2 and len(reads) == 1
 
 
 async def test_a_removed_rule_asks_again_and_so_does_a_revoked_approval_of_the_session(

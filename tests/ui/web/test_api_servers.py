@@ -6,14 +6,20 @@ import json
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests import known_walls
 
+from golem_forge.cli.run.offers import prompts
 from golem_forge.config.home import ForgeHome
+from golem_forge.config.program import load_program
 from golem_forge.core.verdict import Status
+from golem_forge.mcp.client.definitions.manifest import Manifest
+from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+from golem_forge.mcp.client.trust.trust_book import TrustBook
 
 pytest_plugins = ("tests.ui.web.asking",)
 PROGRAMS = Path(__file__).parents[2] / "mcp" / "programs"
@@ -75,6 +81,23 @@ async def test_a_server_starts_after_a_yes_to_the_config_that_was_shown_and_drif
     detail = await asked.get("tools/pets__feed")
     assert detail["server"] == "pets" and detail["source"] == "mcp" and "dog" in detail["description"]
     assert "did you mean 'pets'" in (await asked.post("servers/pest/reconnect", status=404))["problem"]
+    assert await asked.get("prompts") == {"prompts": []}
+
+
+async def test_prompts_are_those_that_the_terminal_offers(
+    sessions: Any, project: Path, program: dict[str, Any], forge_home: ForgeHome
+) -> None:
+    (project / "forge.yaml").write_text(json.dumps(program))
+    spec = load_program(project, forge_home, trusted=lambda _: True).mcp.servers["pets"]
+    TrustBook(forge_home).approve_server(spec, "a person")
+    greet = {"name": "greet", "description": "canary-words", "arguments": [{"name": "who", "required": True}]}
+    ManifestCache(forge_home).store(
+        Manifest(server="pets", scope=spec.scope, config_digest=spec.digest, fetched_at=time.time(), prompts=(greet,))
+    )
+    asked = await sessions(toolsets=SERVERS)
+    (shown,) = (await asked.get("prompts"))["prompts"]
+    assert (shown["name"], shown["server"], shown["description"]) == ("pets__greet", "pets", "canary-words")
+    assert [{"name": shown["name"], "fields": shown["fields"]}] == prompts(asked.runtime)()
 
 
 async def test_of_a_session_that_ended_its_program_tells_which_servers_there_are(

@@ -15,9 +15,9 @@ from golem_forge.config.home import ForgeHome
 from golem_forge.ui.web import api
 from golem_forge.ui.web.api import all_operations
 from golem_forge.ui.web.api.operation import Operation
+from golem_forge.ui.web.door.listening import Reach
+from golem_forge.ui.web.door.login import Login
 from golem_forge.ui.web.house import House
-from golem_forge.ui.web.listening import Reach
-from golem_forge.ui.web.login import Login
 from golem_forge.ui.web.serving import WebServer
 
 

@@ -34,7 +34,10 @@ async def test_what_a_page_does_wrong_is_noticed(windows: Any) -> None:
 
 async def test_axe_finds_what_is_hard_to_read(windows: Any) -> None:
     window = await windows.with_modules()
-    await window.run("() => { document.querySelector('main').innerHTML = '<h1>x</h1><input>' }")
+    await window.run("() => { document.querySelector('main').innerHTML = '<h1>pale</h1><input>' }")
     assert any("label" in found for found in await window.accessible())
+    assert await window.readable() == []
+    await window.run("() => { document.querySelector('h1').style.color = 'rgb(128 128 128 / 20%)' }")
+    assert any("contrast" in found for found in await window.readable())
     with pytest.raises(AssertionError, match="did not reach"):
         await window.tab_to(re.compile("nothing"), most=2)

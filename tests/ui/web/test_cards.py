@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.ui.web.bench import Window, Windows, browsing
 
+from golem_forge.core.ids import is_id
 from golem_forge.tools.fields import derive_fields
 from golem_forge.ui.rendering.card import card
 from golem_forge.ui.rendering.lines import plain_text
@@ -338,9 +339,10 @@ async def test_a_tool_card_from_its_start_to_its_result(windows: Windows) -> Non
     await window.sees("rule r-1: asks")
     await page.get_by_role("button", name="Run again with changes").click()
     await page.get_by_label("Branch").fill("dev")
-    await page.get_by_role("button", name="Run Push to Remote").click()
+    await page.get_by_label("Branch").press("Enter")
     wanted = {"toolName": "git_push", "args": {"branch": "dev", "remote": "origin", "force": False}}
-    assert await acts(window) == [{"type": "manualToolInvoke", **wanted}]
+    [sent] = await acts(window)
+    assert is_id(sent.pop("requestId")) and sent == {"type": "manualToolInvoke", **wanted}
     assert await window.accessible() == []
 
 

@@ -25,6 +25,7 @@ TOOLS = [
         "fields": [{"name": "colour", "type": "select", "options": [{"value": "red"}, {"value": "rose"}]}],
     },
 ]
+PROMPTS = [{"name": "docs__greet", "description": "A greeting", "fields": [{"name": "who", "type": "text"}]}]
 
 
 async def test_commands_are_told_from_text_as_the_runtime_tells_them(windows: Windows) -> None:
@@ -45,12 +46,12 @@ async def test_what_is_offered_while_a_command_is_typed(windows: Windows) -> Non
 
     async def offered(text: str) -> Any:
         return await window.run(
-            """async ([text, tools]) => {
+            """async ([text, known]) => {
               const { offers } = await import("/chat/completion.js");
-              const found = offers(text, tools);
+              const found = offers(text, known);
               return [found.start, found.offers.map((one) => one.value)];
             }""",
-            [text, TOOLS],
+            [text, {"tools": TOOLS, "prompts": PROMPTS, "servers": ["docs", "pets"]}],
         )
 
     assert await offered("/to") == [0, ["/tools", "/tool", "/tool Help"]]
@@ -63,6 +64,46 @@ async def test_what_is_offered_while_a_command_is_typed(windows: Windows) -> Non
     assert await offered("/t paint --colour r") == [18, ["red", "rose"]]
     assert (await offered("/trace "))[1] == ["quiet", "summary", "normal", "debug"]
     assert await offered("say /help") == [0, []]
+    assert await offered("/do") == [0, ["/docs__greet"]]
+    assert await offered("/docs__greet ") == [13, ["--who"]]
+    assert (await offered("/tool d"))[1] == [], "a prompt is no tool"
+    assert (await offered("/help D"))[1] == ["docs__greet"]
+    assert (await offered("/mcp reconnect "))[1] == ["docs", "pets"]
+
+
+async def test_a_notification_says_nothing_and_goes_away(windows: Windows) -> None:
+    window = await windows.with_modules()
+    told = await window.run(
+        """async () => {
+          const said = [];
+          window.Notification = class {
+            static permission = "granted";
+            constructor(...words) { said.push(JSON.stringify(words)); window.latest = this; }
+            close() { said.push("closed"); }
+          };
+          const { notifyNoMore, notifyWaiting } = await import("/notify.js");
+          const go = () => said.push("went");
+          let hidden = false;
+          Object.defineProperty(document, "hidden", { get: () => hidden });
+          notifyWaiting(true, go); // somebody looks
+          hidden = true;
+          notifyWaiting(false, go); // the server does not want it
+          Notification.permission = "default";
+          notifyWaiting(true, go); // nobody allowed it
+          Notification.permission = "granted";
+          notifyWaiting(true, go);
+          notifyNoMore(); // answered elsewhere
+          notifyNoMore();
+          notifyWaiting(true, go);
+          latest.onclick();
+          notifyWaiting(true, go);
+          hidden = false;
+          document.dispatchEvent(new Event("visibilitychange"));
+          return said;
+        }"""
+    )
+    shown = '["Forge waits for an answer",{"tag":"forge-waits"}]'
+    assert told == [shown, "closed", shown, "closed", "went", shown, "closed"]
 
 
 async def test_an_address_is_read_as_it_was_written(windows: Windows) -> None:

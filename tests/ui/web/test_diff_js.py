@@ -9,6 +9,7 @@ from tests.ui.web.bench import Windows, browsing
 
 from golem_forge.toolsets.diffs import unified_diff
 from golem_forge.ui.rendering.diffs import counted
+from golem_forge.ui.web.showing.bounds import shortened_middle
 
 pytestmark = browsing
 
@@ -25,9 +26,10 @@ _WIDER = unified_diff(
 )
 _ROWS = _WIDER.split("\n")
 _SHORTENED = "\n".join([*_ROWS[:90], "# … 500 lines between, display cut …", *_ROWS[-90:]])
+_LONG_LINE = unified_diff("/ws/c", b"a\n", b"x" * 3000 + b"-evil()" + b"y" * 493 + b"\nz\n")
 _PARSE = """async (texts) => {
   const { parseDiff } = await import("/cards/diff_parse.js");
-  return texts.map(parseDiff);
+  return texts.map((text) => parseDiff(text));
 }"""
 _DRAW = """async ({text, most}) => {
   const { diffView } = await import("/cards/diff.js");
@@ -44,8 +46,9 @@ def _lines(files: list[dict[str, Any]]) -> list[str]:
 async def test_every_line_of_a_diff_is_a_row_and_no_content_is_a_heading(windows: Windows) -> None:
     window = await windows.with_modules()
     odd = "no diff at all\n\n--- lonely\n@@ nonsense\n"
-    texts = [_TRICK, _SEVERAL, _WIDER, odd, "", _SHORTENED]
-    trick, several, wider, free, empty, cut = await window.run(_PARSE, texts)
+    inside = shortened_middle(_LONG_LINE, 2 * (len("-evil()") + 493 + len("\n+z\n")))[0]
+    texts = [_TRICK, _SEVERAL, _WIDER, odd, "", _SHORTENED, inside]
+    trick, several, wider, free, empty, cut, torn = await window.run(_PARSE, texts)
     assert [file["title"] for file in trick] == ["/ws/a.sql"], "a removed line `-- a/other` is no heading"
     assert [(file["title"], file["state"]) for file in several] == [
         ("/ws/app.py", ""),
@@ -70,6 +73,8 @@ async def test_every_line_of_a_diff_is_a_row_and_no_content_is_a_heading(windows
     assert [row["now"] for row in cut[0]["rows"] if row["kind"] == "add"][-1] is None, (
         "what is not known is not counted"
     )
+    assert [row["kind"] for row in torn[0]["rows"]][-3:] == ["warn", "note", "add"], "the rest of a line has no mark"
+    assert torn[0]["rows"][-2]["text"].startswith("-evil()y")
 
 
 async def test_a_diff_is_read_inline_or_side_by_side_and_the_choice_is_kept(windows: Windows) -> None:

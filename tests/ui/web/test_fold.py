@@ -294,7 +294,8 @@ async def test_ten_thousand_events_keep_the_page_small_and_in_place(windows: Win
           scroller.style.height = "400px";
           document.querySelector("main").append(scroller);
           const store = new SessionStore();
-          const view = (item) => ({ node: h("li", { "data-key": item.key }, item.text), update() {} });
+          let drawn = 0;
+          const view = (item) => (drawn++, { node: h("li", { "data-key": item.key }, item.text), update() {} });
           const on = { view, level: () => "normal", earlier: async () => {}, moved() {} };
           const feed = new Feed(scroller, list, store, on);
           store.subscribe((change) => feed.changed(change));
@@ -302,10 +303,9 @@ async def test_ten_thousand_events_keep_the_page_small_and_in_place(windows: Win
           const say = (seq, content) => store.take(
             { event: { type: "message", seq, ts: "", workerId: "r", data: { message: { role: "user", content } } } });
           const top = (node) => node.getBoundingClientRect().top;
-          const began = performance.now();
           for (let seq = 1; seq <= 10000; seq++) say(seq, `m${seq}`);
           await frame();
-          const took = performance.now() - began;
+          const first = drawn;
           const counts = [list.children.length];
           const last = list.lastElementChild.textContent;
           let moved = 0;
@@ -325,7 +325,7 @@ async def test_ten_thousand_events_keep_the_page_small_and_in_place(windows: Win
           feed.toEnd();
           await frame();
           const [most, end, kept] = [Math.max(...counts), list.lastElementChild.textContent, store.items.size];
-          return { took, most, last, moved, stayed, end, kept, more: store.more };
+          return { first, most, last, moved, stayed, end, kept, more: store.more };
         }"""
     )
     assert found["most"] <= 300
@@ -333,4 +333,4 @@ async def test_ten_thousand_events_keep_the_page_small_and_in_place(windows: Win
     assert found["more"] is True
     assert (found["last"], found["end"], found["stayed"]) == ("m10000", "new", True)
     assert found["moved"] < 2, "what the eye was on jumped"
-    assert found["took"] < 2000
+    assert found["first"] <= 600, "what nobody would see was not drawn"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 from tests.ui.web.onlooker import served
 
 from golem_forge.events.bus import EventBus
@@ -64,11 +65,9 @@ async def test_a_page_follows_what_another_process_records(elsewhere: Elsewhere)
         assert hello["session"]["state"] == "elsewhere" and hello["session"]["answerable"] is False
         assert [shown["event"]["type"] for shown in hello["standing"]] == ["sessionStarted"]
         await page.until("caught_up")
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        elsewhere.say("three")
-        await page.until(says("three"))
-        assert loop.time() - started < 0.6
+        with within(0.5):
+            elsewhere.say("three")
+            await page.until(says("three"))
         elsewhere.say("four", "five")
         await page.until(says("five"))
         elsewhere.journal.close()
@@ -130,7 +129,7 @@ async def test_nobody_looks_nothing_is_read(elsewhere: Elsewhere) -> None:
     following = session._following
     assert following is not None
     session.audience.leave(page)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(20):
         await asyncio.wait({following})
     elsewhere.say("unseen")
     await session.arrive()

@@ -148,6 +148,8 @@ async def test_every_kind_of_field_takes_and_gives_its_value(windows: Windows) -
     assert words == ["Target branch", "✗ a value is needed"], "the error is tied to its field"
 
     await branch.fill("dev")
+    await branch.press("Shift+Enter")
+    await page.keyboard.type("x")
     assert await branch.get_attribute("aria-invalid") is None, "typing takes the error away"
     await page.get_by_label("Amount (required)").fill("12345678901234567890")
     await page.get_by_label("Ready").check()
@@ -166,7 +168,7 @@ async def test_every_kind_of_field_takes_and_gives_its_value(windows: Windows) -
     await page.get_by_label("Token").fill("canary-token")
     sent = _read(await window.run(_SENT))
     assert sent == {
-        "branch": "dev",
+        "branch": "dev\nx",
         "token": "canary-token",
         "amount": 12345678901234567890,
         "ready": True,
@@ -190,7 +192,7 @@ async def test_a_form_starts_from_values_and_shows_errors_by_path(windows: Windo
     window = await windows.with_modules(dark=True)
     page = window.page
     values = {
-        "branch": "a\u202eb",
+        "branch": "a\u202eb\r\nand so on",
         "note": "",
         "token": "[secret, not shown]",
         "amount": 3,

@@ -41,7 +41,7 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
     assert await window.focused() == "Message"
     await window.page.keyboard.type("first")
     await window.press("Enter")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await running.wait()
     await window.page.keyboard.type("second")
     await window.press("Enter")

@@ -14,19 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 from tests.ui.web.front import LARGE, SOCKET, Front, front
 from tests.ui.web.stranger import request
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.ui.web import connections, sockets
-from golem_forge.ui.web.listening import Reach, check_reach
+from golem_forge.ui.web.door import connections, sockets
+from golem_forge.ui.web.door.listening import Reach, check_reach
 from golem_forge.ui.web.missing import need_web
 
 
-async def until(holds: Any, within: float = 5.0) -> None:
-    async with asyncio.timeout(within):
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(20):
         while not holds():
             await asyncio.sleep(0.01)
 
@@ -143,7 +144,7 @@ class TestConnections:
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(said)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(20):
                 with contextlib.suppress(ConnectionError):
                     await reader.read()
             writer.close()
@@ -153,7 +154,7 @@ class TestConnections:
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(b"GET / HTTP/1.1\r\n")
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(20):
                 with contextlib.suppress(ConnectionError):
                     while not reader.at_eof():
                         writer.write(b"X: y\r\n")
@@ -170,7 +171,7 @@ class TestConnections:
             for _ in range(4):
                 await asyncio.sleep(0.05)
             await page.send("still here")
-            assert await asyncio.wait_for(page.recv(), 2) == "still here"
+            assert await asyncio.wait_for(page.recv(), 20) == "still here"
 
     async def test_who_does_not_take_the_answer_is_let_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(connections, "LOOK_SECONDS", 0.1)
@@ -207,7 +208,7 @@ class TestConnections:
             for _ in range(3):
                 assert (await served.ask("/api/thing", cookie=True)).status == 200
             await page.send("still here")
-            assert await asyncio.wait_for(page.recv(), 2) == "still here"
+            assert await asyncio.wait_for(page.recv(), 20) == "still here"
             for _, writer in held:
                 writer.close()
 
@@ -274,7 +275,7 @@ class TestSockets:
                 async with socket_of(served) as page:
                     page.transport.write(nonsense)
                     with pytest.raises(ConnectionClosed):
-                        await asyncio.wait_for(page.recv(), 2)
+                        await asyncio.wait_for(page.recv(), 20)
             await until(lambda: served.done.count("closed") == 4)
         assert caplog.records == []
 
@@ -288,9 +289,9 @@ class TestSockets:
             ):
                 await served.ask("/api/logout", method="POST", Cookie=mine, Origin=served.address)
                 for each in (page, tab):
-                    assert await asyncio.wait_for(each.recv(), 2) == '{"kind": "bye", "reason": "Logged out."}'
+                    assert await asyncio.wait_for(each.recv(), 20) == '{"kind": "bye", "reason": "Logged out."}'
                     with pytest.raises(ConnectionClosed):
-                        await asyncio.wait_for(each.recv(), 2)
+                        await asyncio.wait_for(each.recv(), 20)
                     assert each.close_code == 4401
                 await other.send("still here")
                 assert await other.recv() == "still here"
@@ -311,7 +312,7 @@ class TestSockets:
             cookie = served.cookie
             served.clock.now += 43_200 - 0.2
             async with socket_of(served, cookie) as page:
-                assert "Logged out" in str(await asyncio.wait_for(page.recv(), 2))
+                assert "Logged out" in str(await asyncio.wait_for(page.recv(), 20))
 
 
 class TestStopping:
@@ -321,9 +322,8 @@ class TestStopping:
             await until(lambda: served.done.count("opened") == 2 and "stuck" in served.done)
             assert served.server._server is not None
             there = served.server._server.server_state
-            began = time.monotonic()
-            await served.server.stop()
-            assert time.monotonic() - began < 2  # half a second, and room for a busy machine
+            with within(0.5):
+                await served.server.stop()
             assert await page.recv() == '{"kind": "bye", "reason": "The session that serves this page ended."}'
             with pytest.raises(ConnectionClosed):
                 await page.recv()
@@ -338,9 +338,8 @@ class TestStopping:
     async def test_an_idle_server_stops_at_once(self) -> None:
         async with front() as served:
             await served.ask("/")
-            began = time.monotonic()
-            await served.server.stop()
-            assert time.monotonic() - began < 0.5
+            with within(0.5):
+                await served.server.stop()
 
     async def test_signals_and_the_terminal_stay_as_they_were(
         self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -59,7 +59,7 @@ async def _run(runtime: WorkerRuntime, detach: Callable[[], None]) -> None:
 
 async def say(runtime: WorkerRuntime, text: str, source: str = "terminal") -> None:
     """As soon as somebody listens."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while True:
             asked: list[Any] = []
             runtime.ui.replay_open(asked.append)
@@ -252,7 +252,7 @@ async def test_a_page_that_does_not_read_is_let_go_and_the_session_is_not_held_u
             runtime.bus.emit("status", {"type": "info", "message": f"{number} " + "x" * 65_000})
         quick = await house.page()
         await quick.until("caught_up")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(house.session.audience) > 1:
                 await asyncio.sleep(0.01)
         await slow.closed()
@@ -334,19 +334,29 @@ async def test_closing_says_goodbye(talk: Callable[..., Any]) -> None:
         assert not runtime.ui.attached or runtime.ui.open_count == 1, "the terminal is still there"
 
 
-async def test_an_event_is_on_its_way_within_20_ms(talk: Callable[..., Any]) -> None:
+async def test_an_event_is_on_its_way_at_once(talk: Callable[..., Any]) -> None:
+    """In turns of a loop that does nothing else: whoever waited for a timer of 20 ms would take thousands."""
     runtime = await talk([])
     async with served(runtime) as house:
         page = await house.page()
         await page.until("caught_up")
-        loop = asyncio.get_running_loop()
+        turns = 0
+
+        async def turn() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        turning = asyncio.create_task(turn())
         took = []
         for number in range(20):
-            started = loop.time()
+            turns = 0
             runtime.bus.emit("status", {"type": "info", "message": f"{number}"})
             await page.until("status")
-            took.append(loop.time() - started)
-        assert sorted(took)[10] < 0.02
+            took.append(turns)
+        turning.cancel()
+        assert sorted(took)[10] < 300, took
 
 
 async def test_two_pages_of_a_long_history_get_its_end_and_the_rest_in_pages(talk: Callable[..., Any]) -> None:
@@ -386,7 +396,7 @@ async def test_the_server_opened_in_the_middle_knows_what_was_before(talk: Calla
     runtime = await talk(["One."])
     runtime.ui.update_plan([{"step": "think", "status": "in_progress"}])
     await say(runtime, "hi")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not any(
             event["type"] == "message" and event["data"]["message"]["role"] == "assistant"
             for event in journal_of(runtime)

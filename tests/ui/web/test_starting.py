@@ -14,11 +14,11 @@ from golem_forge.config.home import ForgeHome
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.journal_reader import events_after
 from golem_forge.events.session_files import is_held, journal_path
-from golem_forge.ui.web.api.operation import Refused
 from golem_forge.ui.web.house import House, Wish
 from golem_forge.ui.web.starting import OwnSessions
 from golem_forge.ui.web.watching.actions import take_action
 from golem_forge.ui.web.watching.session import SessionState
+from golem_forge.ui.web.wire import Refused
 
 SCRIPT = "turns:\n" + 4 * "  - {say: Hello there.}\n"
 
@@ -43,7 +43,7 @@ def said(own: OwnSessions, id: str) -> list[str]:
 
 
 async def until(happened: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not happened():
             await asyncio.sleep(0.01)
 

@@ -232,8 +232,8 @@ async def connect_timeout(ground: Ground) -> None:
 
 async def limited(ground: Ground, name: str, *, progress: bool) -> str:
     """What the caller of a slow tool is told, with a short limit and a long one."""
-    wait = {"seconds": 1.2, "progress": progress}
-    seen = await served(ground, [calls(("a__wait", wait), ("b__wait", wait)), "ok"], a={name: 0.6}, b={name: 60})
+    long, short = ({"seconds": seconds, "progress": progress} for seconds in (30, 0.8))
+    seen = await served(ground, [calls(("a__wait", long), ("b__wait", short)), "ok"], a={name: 0.6}, b={name: 60})
     assert seen.statuses() == ["timeout", "success"], seen.texts()
     return seen.texts()
 

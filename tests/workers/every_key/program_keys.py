@@ -219,11 +219,12 @@ async def approval_tools(ground: Ground) -> None:
 
 @key("approval.timeout")
 async def approval_timeout(ground: Ground) -> None:
-    async def slow_person(request: Any) -> dict[str, Any]:
-        await asyncio.sleep(0.3)
-        return {"approved": True}
+    for seconds, takes, status in (("0.1", 60, "approval_denied"), ("20", 0.2, "success")):
 
-    for seconds, status in (("0.1", "approval_denied"), ("20", "success")):
+        async def slow_person(request: Any, takes: float = takes) -> dict[str, Any]:
+            await asyncio.sleep(takes)
+            return {"approved": True}
+
         program = f"approval: {{timeout: {seconds}}}\n"
         seen = await ground.run([write(), "ok"], program=program, approval=None, approval_callback=slow_person)
         assert seen.statuses() == [status]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from tests.workers.conftest import calls
@@ -199,7 +200,7 @@ async def max_context_tokens(ground: Ground) -> None:
 @key("batch.mode")
 async def batch_mode(ground: Ground) -> None:
     async def at_once(word: str) -> int:
-        now, most = 0, 0
+        now, most, together = 0, 0, asyncio.Barrier(2)
 
         @tool(needs_approval=False, read_only=True)
         async def look() -> str:
@@ -207,7 +208,8 @@ async def batch_mode(ground: Ground) -> None:
             nonlocal now, most
             now += 1
             most = max(most, now)
-            await asyncio.sleep(0.05)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(together.wait(), 20 if word == "parallel" else 0.05)
             now -= 1
             return "seen"
 

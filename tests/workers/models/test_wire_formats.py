@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.core.verdict import Status
 from golem_forge.workers.messages import (
@@ -32,6 +33,8 @@ from golem_forge.workers.models.layer import (
 )
 
 from .conftest import KEY
+
+pytestmark = pytest.mark.timeout(180)  # whoever comes first imports the providers' libraries
 
 ADD = ToolOffer(
     name="add",
@@ -295,15 +298,13 @@ async def test_a_cancelled_request_closes_its_connection_at_once(wire: Any, open
         running = asyncio.create_task(
             ask(model, Request(system="", messages=(HELLO,)), show=shown.append, sleep=shown.sleep)
         )
-        end = time.monotonic() + 10
+        end = time.monotonic() + 20
         while not shown.text and time.monotonic() < end:
             await asyncio.sleep(0.01)
         assert shown.text
         running.cancel()
-        began = time.monotonic()
-        with pytest.raises(asyncio.CancelledError):
+        with within(0.5), pytest.raises(asyncio.CancelledError):
             await running
-        assert time.monotonic() - began < 0.5
         assert await asyncio.to_thread(wire.wait_until, lambda: server.dropped == 1)
         answer, _ = await asked(model)
     assert answer.message.text == "ok", "the next request works"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.core.verdict import Status
 from golem_forge.policy import base
@@ -84,16 +84,16 @@ async def test_a_tools_own_word_is_asked_for_in_its_host_and_kept(place: Any, ca
 async def test_w10_a_broken_check_refuses_its_call_and_nothing_else(
     place: Any, call: Any, asked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "PREDICATE_SECONDS", 0.7)
     place.write("tools.py", OWN)
     ask = asked({"approved": True})
     path = await place.opened("broken", "silly", "slow", "x", ask=ask)
-    for name, why in [("broken", "ZeroDivisionError"), ("silly", "answered int"), ("slow", "TimeoutError")]:
-        began = time.monotonic()
-        outcome = await call(path, name)
+    answers = [("broken", 30, "ZeroDivisionError"), ("silly", 30, "answered int"), ("slow", 0.7, "TimeoutError")]
+    for name, seconds, why in answers:
+        monkeypatch.setattr(base, "PREDICATE_SECONDS", seconds)
+        with within(1.7):
+            outcome = await call(path, name)
         assert (outcome.status, outcome.executed) == (Status.POLICY_DENIED, False)
         assert outcome.error == f"Approval check of '{name}' failed ({why}); the call was not run."
-        assert time.monotonic() - began < 1.7
     assert (await call(path, "x")).text == "x"
     assert [request.tool for request in ask] == ["x"]
 

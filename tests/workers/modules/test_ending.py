@@ -7,6 +7,8 @@ import os
 import time
 from typing import Any
 
+from tests.deadlines import within
+
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
 from golem_forge.workers.modules.pool import MOST_HOSTS
@@ -57,7 +59,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-async def until(what: Any, seconds: float = 10.0) -> None:
+async def until(what: Any, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -77,12 +79,12 @@ async def test_w11_a_busy_loop_is_cancelled_alone(place: Any, call: Any) -> None
     await until((data / "spinning").exists)
     (host,) = [each for each in pool.hosts if each is not other]
     pid = host.pid
-    began = time.monotonic()
-    path.signal.interrupt()
-    outcome = await spinning
-    assert time.monotonic() - began < 1.0
+    with within(1):
+        path.signal.interrupt()
+        outcome = await spinning
     assert outcome.status is Status.INTERRUPTED and outcome.executed
-    await until(lambda: gone(pid), 1.0)
+    with within(1):
+        await until(lambda: gone(pid))
     path.signal = before
     (data / "go").touch()
     assert (await beside).text == "beside"
@@ -102,10 +104,9 @@ async def test_w11_a_crash_is_one_failed_call_and_the_next_one_works(place: Any,
 async def test_a_timeout_ends_the_host_within_a_second(place: Any, call: Any) -> None:
     place.write("tools.py", CODE)
     path = await place.opened(*NAMES)
-    began = time.monotonic()
-    outcome = await call(path, "late")
+    with within(1.5):
+        outcome = await call(path, "late")
     assert outcome.status is Status.TIMEOUT
-    assert time.monotonic() - began < 1.5
     assert (await call(path, "count")).text == "1"
 
 
@@ -116,7 +117,7 @@ async def test_parallel_calls_get_at_most_four_hosts_and_all_end_with_the_sessio
     (pool,) = place.made[0].pools
     names = [f"call{number}" for number in range(MOST_HOSTS + 2)]
     running = [asyncio.create_task(call(path, "wait", name=name)) for name in names]
-    await until(lambda: len([name for name in names if (data / name).exists()]) == MOST_HOSTS, 20)
+    await until(lambda: len([name for name in names if (data / name).exists()]) == MOST_HOSTS)
     assert len(pool.hosts) == MOST_HOSTS
     pids = [host.pid for host in pool.hosts]
     assert len(set(pids)) == MOST_HOSTS and not any(gone(pid) for pid in pids)
@@ -124,7 +125,8 @@ async def test_parallel_calls_get_at_most_four_hosts_and_all_end_with_the_sessio
     assert [outcome.text for outcome in await asyncio.gather(*running)] == names
     assert len(pool.hosts) == MOST_HOSTS
     await place.made[0].aclose()
-    await until(lambda: all(gone(pid) for pid in pids), 1.0)
+    with within(1):
+        await until(lambda: all(gone(pid) for pid in pids))
 
 
 async def test_walls_that_would_be_others_now_are_built_anew(place: Any, call: Any) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import within
 
 from golem_forge.core.verdict import Status
 
@@ -139,15 +140,13 @@ async def test_an_interrupt_while_a_changed_module_is_imported_leaves_it_for_the
     place.write("tools.py", "def word() -> str: return 'first'")
     modules = place.custom("word")
     await modules.load()
-    slow = "import os, time\nif not os.path.exists('/data/go'): time.sleep(20)\ndef word() -> str: return 'second'"
+    slow = "import os, time\nif not os.path.exists('/data/go'): time.sleep(60)\ndef word() -> str: return 'second'"
     place.write("tools.py", slow)
     looking = asyncio.create_task(modules.refresh())
     await asyncio.sleep(0.3)
     looking.cancel()
-    began = asyncio.get_running_loop().time()
-    with pytest.raises(asyncio.CancelledError):
+    with within(2), pytest.raises(asyncio.CancelledError):
         await looking
-    assert asyncio.get_running_loop().time() - began < 2
     place.write("data/go", "")
     changed = await modules.refresh()
     assert changed is not None and changed.changed == ("word",)

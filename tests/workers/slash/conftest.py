@@ -77,6 +77,7 @@ class Host:
         self.rules = self.session.rules
         self.controller = self.path._approval._controller
         self.journal = self.session.journal
+        self.call_ids: set[str] = set()
         self.meter = Meter()
         self.model_name = "anthropic:small"
         self.context_used = 500
@@ -110,7 +111,7 @@ class Host:
     async def type(self, text: str) -> str:
         """Types a line; gives what was said to the person: `error: …` if it is one, empty if nothing was."""
         before = len(self.of("status"))
-        await asyncio.wait_for(self.commands.run(text), 10)
+        await asyncio.wait_for(self.commands.run(text), 40)
         said = self.of("status")[before:]
         assert all(each["code"] == "command" for each in said) and len(said) <= 1
         if not said:
@@ -118,7 +119,7 @@ class Host:
         return ("error: " if said[0]["type"] == "error" else "") + said[0]["message"]
 
     async def until(self, holds: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while not holds():
             assert time.monotonic() < deadline, "it never came to hold"
             await asyncio.sleep(0.002)

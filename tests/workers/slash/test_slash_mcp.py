@@ -42,7 +42,7 @@ async def rig(host: Any, tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def prefilled(host: Any, text: str) -> list[str]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await host.commands.run(text)
     return [each["message"] for each in host.of("status") if each["code"] == "prefill"]
 

@@ -10,8 +10,9 @@ from golem_forge.cli.plain import homely
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.sandbox.walls.backend import ripgrep
 from golem_forge.sandbox.walls.levels import DIFFERS, GUARANTEES, Level, LevelResult, WallsReport
-from golem_forge.sandbox.walls.walls import Walls, ripgrep
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.workers.surroundings import worker_sandbox
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.cli.mcp.unseen import unseen_file
 from golem_forge.cli.plain import complain, homely, one_line, parser
 
 if TYPE_CHECKING:
@@ -144,21 +144,6 @@ def _say_notes(place: Place, spec: ServerSpec, block: Mapping[str, Any]) -> None
 
 def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
-
-
-def unseen_file(place: Place, spec: ServerSpec) -> tuple[str, str] | None:
-    """Of a program without zones: the first argument that names something in a zone, as it looks from here, and that
-    zone."""
-    if spec.is_http or spec.zones:
-        return None
-    for word in spec.args:
-        path = Path(os.path.abspath(word)) if word and "\0" not in word else None
-        if path is None or word.startswith("-") or not os.path.exists(path):
-            continue
-        for zone in place.program.zones:
-            if path.is_relative_to(zone.path):
-                return word, zone.name
-    return None
 
 
 def _started(place: Place, spec: ServerSpec, directory: str, *, yes: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.cli.mcp.unseen import unseen_file
 from golem_forge.cli.plain import complain, one_line, parser, print_json
 
 if TYPE_CHECKING:
@@ -92,8 +93,6 @@ def tell_failure(verb: str, refused: NotConnected) -> None:
 
 def _tell_unseen(place: Place, spec: ServerSpec) -> None:
     """The likeliest reason of a program that finds its own file missing."""
-    from golem_forge.cli.mcp.adding import unseen_file
-
     if place.book.approved(spec) and (found := unseen_file(place, spec)):
         word, zone = found
         print(

@@ -17,8 +17,7 @@ HELP: Final = """usage: forge rules check [FILE…] [--cases FILE]
             Exit: 0 all hold, 1 something does not, 2 usage
   explain   how a call would be judged, without running it, asking anybody or writing anything: what it touches,
             everybody who has a say, and who decides. After `--` come a command's words; a single word is the text of
-            a command. (A tool that runs commands is not part of this version yet; this is how it will be judged.)
-            Exit: 0 preApproved, 3 ask, 4 blocked or out of reach, 2 bad input
+            a command. Exit: 0 preApproved, 3 ask, 4 blocked or out of reach, 2 bad input
   list      every rule, what it matches, how often calls met it and when last; those that do not act, with the reason.
             Exit: 0
   revoke    takes remembered rules back, for running sessions too. A rule somebody wrote by hand is theirs to remove:

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from golem_forge.cli.run.uis import adapter_for
 from golem_forge.cli.run.words import Asked
@@ -18,9 +18,11 @@ from golem_forge.core.homely import homely
 from golem_forge.core.visible import visible
 from golem_forge.events.finding import find_session
 from golem_forge.events.questions import InputUnavailable
-from golem_forge.ui.exit_codes import INTERRUPTED, TERMINATED, exit_code, exit_code_for, status_for
-from golem_forge.workers.conversation import Conversation
-from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.ui import exit_codes
+from golem_forge.ui.exit_codes import exit_code, exit_code_for, status_for
+from golem_forge.ui.session_ui import SessionUI
+from golem_forge.workers.conversation import TERMINATED, Conversation, end_conversation
+from golem_forge.workers.run_result import RunResult
 from golem_forge.workers.runtime import WorkerRuntime
 from golem_forge.workers.slash.handler import SlashCommands
 from golem_forge.workers.trusting import NotTrusted
@@ -30,8 +32,6 @@ _ID_SHOWN: Final = 12
 
 _REFUSALS: Final = (ConfigError, NotTrusted, ForgeError)
 """What ends a start before anything ran."""
-_NEVER_RAN: Final = frozenset({RunStatus.INVALID_CONFIG, RunStatus.MODEL_UNAVAILABLE})
-"""The same, found out by the first turn."""
 
 
 async def start(asked: Asked) -> int:
@@ -72,7 +72,8 @@ async def _run(asked: Asked) -> int:
         default_mode="single" if asked.headless or (asked.input is not None and not asked.on_page) else "chat",
     )
     adapter = adapter_for(asked, runtime)
-    _Signals(runtime, adapter).install()
+    signals = _Signals(runtime, adapter)
+    signals.install()
     try:
         await adapter.initialize()
         try:
@@ -81,25 +82,25 @@ async def _run(asked: Asked) -> int:
             if not asked.json:
                 raise
             return _refused_in_json(runtime, adapter, error)
-        return await _drive(asked, runtime, adapter)
+        return await _drive(asked, runtime, adapter, signals)
     finally:
         await runtime.aclose()
         await adapter.shutdown()
 
 
-async def _drive(asked: Asked, runtime: WorkerRuntime, adapter: Any) -> int:
+async def _drive(asked: Asked, runtime: WorkerRuntime, adapter: SessionUI, signals: _Signals) -> int:
     if asked.headless or runtime.mode == "single":
         text = asked.input
         if text is None and not asked.headless:
             try:
                 text = await _first_input(runtime, adapter)
             except InputUnavailable:  # the person left instead
-                runtime.end(_ended_by(runtime, None))
+                end_conversation(runtime, None)
                 return _left(runtime, adapter, None)
         result = await runtime.run(text or "", asked.attach)
         adapter.finished(result)
-        if asked.ui == {"web"}:
-            await _stay(adapter, result)
+        signals.nothing_runs()
+        await adapter.stay(result)
         return exit_code(result)
     conversation = Conversation(runtime)
     watcher = asyncio.ensure_future(_leave_when_asked(adapter, conversation))
@@ -107,21 +108,11 @@ async def _drive(asked: Asked, runtime: WorkerRuntime, adapter: Any) -> int:
         last = await conversation.run(asked.input or "", asked.attach)
     finally:
         watcher.cancel()
-    runtime.end(_ended_by(runtime, last))
+    end_conversation(runtime, last)
     return _left(runtime, adapter, last)
 
 
-async def _stay(adapter: Any, result: RunResult) -> None:
-    """A page that went with the answer would show it to nobody; where nothing ran there is nothing to show."""
-    if result.status in _NEVER_RAN:
-        print(f"forge: {visible(result.error)}", file=sys.stderr)
-        return
-    print("The worker has ended; the page stays until Ctrl-C.", file=sys.stderr)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, adapter.request_exit)
-    await adapter.exit_requested.wait()
-
-
-async def _first_input(runtime: WorkerRuntime, adapter: Any) -> str:
+async def _first_input(runtime: WorkerRuntime, adapter: SessionUI) -> str:
     """Of a worker that answers once; slash commands work until then."""
     commands = SlashCommands(runtime, leave=lambda: adapter.request_exit(0))
     try:
@@ -130,29 +121,23 @@ async def _first_input(runtime: WorkerRuntime, adapter: Any) -> str:
         await commands.aclose()
 
 
-async def _leave_when_asked(adapter: Any, conversation: Conversation) -> None:
+async def _leave_when_asked(adapter: SessionUI, conversation: Conversation) -> None:
     await adapter.exit_requested.wait()
     conversation.leave()
 
 
-def _ended_by(runtime: WorkerRuntime, last: RunResult | None) -> RunResult | None:
-    """What ended the conversation, if it was not the person."""
-    if runtime.signal and runtime.signal.reason == "terminated":
-        return RunResult(success=True, status=RunStatus.TERMINATED)
-    return last if runtime.signal else None
-
-
-def _left(runtime: WorkerRuntime, adapter: Any, last: RunResult | None) -> int:
+def _left(runtime: WorkerRuntime, adapter: SessionUI, last: RunResult | None) -> int:
     """How a conversation ended is how the person left it, not what its last answer was."""
     if adapter.exit_code or not runtime.signal or last is None:
-        return int(adapter.exit_code)
+        return adapter.exit_code
     return exit_code(last)
 
 
 class _Signals:
-    """SIGINT interrupts; a second one within two seconds ends the process. SIGTERM ends it in an orderly way."""
+    """SIGINT interrupts; a second one within two seconds ends the process. SIGTERM ends it in an orderly way, and so
+    does a terminal that is closed, unless somebody (`nohup`) said that it shall not."""
 
-    def __init__(self, runtime: WorkerRuntime, adapter: Any) -> None:
+    def __init__(self, runtime: WorkerRuntime, adapter: SessionUI) -> None:
         self._runtime = runtime
         self._adapter = adapter
         self._last = -_TWICE_WITHIN_S
@@ -161,25 +146,26 @@ class _Signals:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self._terminate)
+
+    def nothing_runs(self) -> None:
+        """From now on an interrupt means that the person leaves."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._adapter.request_exit)
 
     def _interrupt(self) -> None:
         now = time.monotonic()
         again, self._last = now - self._last < _TWICE_WITHIN_S, now
         self._runtime.interrupt()
         if again:
-            self._leave(INTERRUPTED)
+            self._adapter.request_exit(exit_codes.INTERRUPTED)
 
     def _terminate(self) -> None:
-        self._runtime.interrupt("terminated")
-        self._leave(TERMINATED)
-
-    def _leave(self, code: int) -> None:
-        """A headless run ends with its one answer anyway."""
-        if hasattr(self._adapter, "request_exit"):
-            self._adapter.request_exit(code)
+        self._runtime.interrupt(TERMINATED)
+        self._adapter.request_exit(exit_codes.TERMINATED)
 
 
-def _refused_in_json(runtime: WorkerRuntime, adapter: Any, error: Exception) -> int:
+def _refused_in_json(runtime: WorkerRuntime, adapter: SessionUI, error: Exception) -> int:
     """Whoever reads events learns from them, too, that there will be no session."""
     status, problem = status_for(error), "\n".join(_problems(error))
     runtime.bus.emit("status", {"type": "error", "message": problem, "code": status.value})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from golem_forge.cli.run.words import Asked
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.finding import find_session
+from golem_forge.ui.session_ui import SessionUI
 from golem_forge.ui.together import Together
 from golem_forge.workers.runtime import WorkerRuntime
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from golem_forge.ui.web.adapter import WebAdapter
 
 
-def adapter_for(asked: Asked, runtime: WorkerRuntime) -> Any:
+def adapter_for(asked: Asked, runtime: WorkerRuntime) -> SessionUI:
     """Raises ConfigError where a page cannot be served as asked."""
     if asked.headless:
         from golem_forge.ui.headless import HeadlessAdapter
@@ -25,16 +26,19 @@ def adapter_for(asked: Asked, runtime: WorkerRuntime) -> Any:
         return HeadlessAdapter(runtime.bus, json=asked.json, trace=asked.trace or "summary")
     page = _Page(asked, runtime)
     if asked.ui == {"web"}:
+        from golem_forge.cli.web.another_link import on_enter
+
         runtime.open_page = page.another_link
         adapter = page.adapter()
-        print("Ctrl-C stops what runs; twice within 2 seconds it ends the session.", file=sys.stderr)
+        another = " Enter prints another link." if on_enter(adapter.show_link) else ""
+        print(f"Ctrl-C stops what runs; twice within 2 seconds it ends the session.{another}", file=sys.stderr)
         return adapter
     uis = Together(_terminal(asked, runtime), *([page.adapter()] if asked.on_page else []))
     runtime.open_page = partial(page.opened, uis)
     return uis
 
 
-def _terminal(asked: Asked, runtime: WorkerRuntime) -> Any:
+def _terminal(asked: Asked, runtime: WorkerRuntime) -> SessionUI:
     from golem_forge.cli.run.offers import model_names, prompts, rule_ids, server_names, session_ids, zone_names
     from golem_forge.ui.terminal import create_event_cli_adapter
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import parser
 from golem_forge.cli.tools.consent import DENIED, Answer, agreed
-from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entries_of, for_each, open_shop
+from golem_forge.cli.tools.with_consent import run_with_consent
 
 if TYPE_CHECKING:
     from golem_forge.custom.entry import Entry
@@ -24,18 +23,7 @@ _VERB: Final = "activate"
 
 
 def run_activate(words: list[str]) -> int:
-    reader = parser(f"tools {_VERB}", HELP)
-    reader.add_argument("names", metavar="NAME", nargs="+")
-    reader.add_argument("--yes", action="store_true")
-    asked = reader.parse_args(words)
-    shop = open_shop()
-    entries = entries_of(shop, _VERB, asked.names)
-    if entries is None:
-        return NO_SUCH_TOOL
-    import asyncio
-
-    answer = Answer.of(asked.yes)
-    return asyncio.run(for_each(_VERB, entries, lambda entry: _activate(shop, entry, answer)))
+    return run_with_consent(_VERB, HELP, words, _activate)
 
 
 async def _activate(shop: Workshop, entry: Entry, answer: Answer) -> int:

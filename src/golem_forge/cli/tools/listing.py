@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.plain import columns, complain, parser, print_json, shortened
@@ -31,6 +32,7 @@ The tools that fit the words best, best first.
 Nothing is run and no session is opened.
 Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 
+OF_THE_WORKER: Final = "the worker of this program has a choice of its own: `forge run --dry-run` shows it."
 _SOURCES: Final = ("native", "custom", "mcp")
 _MODES: Final = ("llm", "manual", "both")
 _CUSTOM: Final = "custom"
@@ -74,6 +76,8 @@ def run_list(words: list[str]) -> int:
         print("\nskipped:" if tools or quarantined else "skipped:")
         rows = ((each.tool, each.code.value, shortened(_first(each.message), _REASON_WIDTH)) for each in skipped)
         print(columns(rows, indent="  "))
+    if seen.has_entry:
+        print(f"note: {OF_THE_WORKER}", file=sys.stderr)
     return 0
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from golem_forge.config.home import ForgeHome, forge_home
+from golem_forge.config.program import PROGRAM_FILE, program_root
+from golem_forge.config.run_settings import MAIN_WORKER
 from golem_forge.tools.catalog import Catalog
 from golem_forge.workers import catalog as catalogs
 
@@ -32,6 +34,8 @@ class Seen:
     """What the configs of MCP servers say about their tools, by name."""
     unread: tuple[str, ...] = ()
     """Why MCP servers could not be looked at: problems of the files that would name them."""
+    has_entry: bool = False
+    """`forge call` here is the worker's of this program: it has some of these tools, and perhaps its own."""
 
     @property
     def skipped(self) -> tuple[Diagnostic, ...]:
@@ -47,9 +51,10 @@ def look_around() -> Seen:
     catalog, home = catalogs.build_catalog(), forge_home()
     shop = add_own_tools(catalog, home, ("*",), create=True)
     if not _may_name_servers(home):
-        return Seen(catalog=catalog, shop=shop)
+        return Seen(catalog=catalog, shop=shop, has_entry=os.path.lexists(program_root(Path.cwd()) / MAIN_WORKER))
     from golem_forge.cli.mcp.shelf import put_known_tools
     from golem_forge.core.errors import ConfigError
+    from golem_forge.workers.entry_session import has_entry
     from golem_forge.workers.mcp.known import look
 
     try:
@@ -57,7 +62,7 @@ def look_around() -> Seen:
     except ConfigError as error:
         return Seen(catalog=catalog, shop=shop, unread=error.problems)
     said = put_known_tools(place, catalog) if place.program.mcp.servers else {}
-    return Seen(catalog=catalog, shop=shop, approval=said)
+    return Seen(catalog=catalog, shop=shop, approval=said, has_entry=has_entry(place.program))
 
 
 def add_own_tools(catalog: Catalog, home: ForgeHome, globs: tuple[str, ...], *, create: bool) -> Workshop | None:
@@ -80,8 +85,6 @@ def add_own_tools(catalog: Catalog, home: ForgeHome, globs: tuple[str, ...], *, 
 
 def _may_name_servers(home: ForgeHome) -> bool:
     """Whether any of the files is there that can; reading them costs more than all the rest."""
-    from golem_forge.config.program import PROGRAM_FILE, program_root
-
     root = program_root(Path.cwd())
     return any(os.path.lexists(file) for file in (root / PROGRAM_FILE, root / ".mcp.json", home.config))
 

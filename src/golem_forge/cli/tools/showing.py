@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.plain import columns, complain, one_line, parser, print_json
-from golem_forge.cli.tools.listing import complain_unread, facts, not_offered
+from golem_forge.cli.tools.listing import OF_THE_WORKER, complain_unread, facts, not_offered
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ def _not_found(seen: Seen, name: str) -> int:
         return 4
     close = nearest(name, seen.catalog.names())
     hint = f" (did you mean '{close}'?)" if close else ""
-    complain("tools", f"no tool '{name}'{hint}. `forge tools list` shows them.")
+    more = f" But {OF_THE_WORKER}" if seen.has_entry else ""
+    complain("tools", f"no tool '{name}'{hint}. `forge tools list` shows them.{more}")
     return 4
 
 

@@ -16,7 +16,8 @@ one you are in.
       --allow-host NAME    the name (or name:port) it is reached by there; needed with --host, repeat for more
       --no-open            print the link, open nothing
 
-Ctrl-C ends it, and every session it runs. Exit: 0 ended, 1 it cannot listen there, 2 usage or configuration."""
+Enter prints another link. Ctrl-C ends it, and every session it runs.
+Exit: 0 ended, 1 it cannot listen there, 2 usage or configuration."""
 
 
 def run(words: list[str]) -> int:

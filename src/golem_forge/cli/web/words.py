@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from golem_forge.config.ui_block import UiSettings
-    from golem_forge.ui.web.listening import Reach
+    from golem_forge.ui.web.door.listening import Reach
 
 _HIGHEST_PORT: Final = 65535
 
@@ -24,7 +24,7 @@ def add_reach(reader: ArgumentParser) -> None:
 
 def read_reach(asked: Any, port: int) -> Reach:
     """Raises ForgeError for an address that others could reach without a name for it, and where parts are missing."""
-    from golem_forge.ui.web.listening import Reach, check_reach
+    from golem_forge.ui.web.door.listening import Reach, check_reach
     from golem_forge.ui.web.missing import need_web
 
     need_web()

@@ -13,6 +13,7 @@ import contextlib
 import os
 import secrets
 import socket
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from golem_forge.config.home import ForgeHome
@@ -32,7 +33,7 @@ ASK_WITHIN_S: Final = 5.0
 _SOCKET: Final = "socket"
 
 
-class Desk:
+class Desk(ABC):
     def __init__(self, home: ForgeHome, root: str, level: Level) -> None:
         """`root`: the part of the token that is kept out of all output, which makes the rest of it worthless; `level`:
         of the walls that the tool runs in."""
@@ -45,9 +46,9 @@ class Desk:
         self._serving: set[asyncio.Task[None]] = set()
         self._calls = 0
 
+    @abstractmethod
     async def answer(self, request: Request, number: int) -> dict[str, Any]:
         """What the tool is told; `number`: which of its requests this is, from 1."""
-        raise NotImplementedError
 
     @property
     def shown(self) -> tuple[HostDirectory, ...]:

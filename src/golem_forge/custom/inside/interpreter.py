@@ -20,7 +20,8 @@ from golem_forge.custom.entry import Program
 from golem_forge.sandbox.processes.ending import TIMEOUT
 from golem_forge.sandbox.walls.job import HostDirectory, Job
 from golem_forge.sandbox.walls.levels import Level
-from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.sandbox.walls.walled_child import WalledChild
+from golem_forge.sandbox.walls.walls import Walls
 
 INSIDE: Final = "/forge/inside"
 _STARTER: Final = "start.py"
@@ -152,7 +153,7 @@ class Interpreter:
 
 def _hidden_now(walls: Walls) -> object:
     """Another object as soon as there is something else to take out."""
-    return walls._output_redactor()
+    return walls.output_redactor()
 
 
 def _identities(job: Job) -> tuple[object, ...]:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.custom.diagnostic import Code, Unusable
+from golem_forge.custom.folder_writing import write_folder
 from golem_forge.custom.making import templates
 from golem_forge.custom.manifest import MANIFEST, BooleanFlags, Manifest
 from golem_forge.custom.names import is_reserved, name_problem
@@ -30,7 +31,6 @@ UNFINISHED: Final = ".new-"
 DEFAULT_VERSION: Final = "1.0.0"
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Language(StrEnum):
@@ -160,10 +160,9 @@ def _place(tools: int, name: str, files: Mapping[str, bytes], executable: Collec
     import shutil
 
     made = UNFINISHED + os.urandom(8).hex()
-    os.mkdir(made, 0o700, dir_fd=tools)
     claimed = False
     try:
-        _fill(tools, made, files, executable)
+        write_folder(tools, made, files, executable)
         os.mkdir(name, 0o700, dir_fd=tools)  # of two creators one gets past this line
         claimed = True
         os.rename(made, name, src_dir_fd=tools, dst_dir_fd=tools)  # onto the empty folder, or it fails
@@ -174,27 +173,3 @@ def _place(tools: int, name: str, files: Mapping[str, bytes], executable: Collec
             with contextlib.suppress(OSError):  # whatever somebody put there meanwhile is theirs
                 os.rmdir(name, dir_fd=tools)
         raise
-
-
-def _fill(tools: int, folder: str, files: Mapping[str, bytes], executable: Collection[str]) -> None:
-    folders = {folder: None}
-    for file, content in files.items():
-        parts = file.split("/")
-        for end in range(1, len(parts)):
-            if (inner := "/".join((folder, *parts[:end]))) not in folders:
-                os.mkdir(inner, 0o700, dir_fd=tools)
-                folders[inner] = None
-        mode = 0o700 if file in executable else 0o600
-        handle = os.open(f"{folder}/{file}", _NEW_FILE, mode, dir_fd=tools)
-        with open(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fchmod(handle, mode)
-            os.fsync(handle)
-    for each in folders:
-        handle = os.open(each, _DIRECTORY | os.O_NOFOLLOW, dir_fd=tools)
-        try:
-            os.fchmod(handle, 0o700)
-            os.fsync(handle)
-        finally:
-            os.close(handle)

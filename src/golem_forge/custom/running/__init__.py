@@ -24,7 +24,7 @@ from golem_forge.sandbox.walls.job import HostDirectory, HostGrant, Job, Nowhere
 from golem_forge.tools.context import ToolContext
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.sandbox.walls.walled_child import WalledChild
 
 _TIMEOUT: Final = "TIMEOUT"
 _ENDED: Final = "ENDED"

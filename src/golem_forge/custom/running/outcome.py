@@ -24,7 +24,7 @@ from golem_forge.tools.context import ToolContext
 if TYPE_CHECKING:
     from golem_forge.custom.running.reach import Reach
     from golem_forge.sandbox.processes.capture import Capture
-    from golem_forge.sandbox.walls.walls import Aftermath
+    from golem_forge.sandbox.walls.walled_child import Aftermath
 
 KIND: Final = "tool.output"
 _WITHHELD: Final = "Its output is withheld: for a moment it could read what was to stay hidden."

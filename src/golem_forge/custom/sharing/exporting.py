@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from golem_forge.custom.diagnostic import Unusable
+from golem_forge.custom.folder_writing import ForWhom, write_folder
 from golem_forge.custom.manifest import Manifest
 from golem_forge.custom.registry.folder import FolderFiles, read_folder
 from golem_forge.custom.sharing.archive import tar_gz
@@ -56,22 +57,18 @@ def _folder(files: FolderFiles, name: str, out: Path) -> Path:
         if _holds(target, files):
             return target
         raise SharingError(f"{quoted(name)} is there already and differs; remove it or choose another folder.")
-    room = Path(tempfile.mkdtemp(prefix=".export-", dir=out))
+    parent = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    made = f".export-{os.urandom(8).hex()}"
     try:
-        made = room / name
-        made.mkdir()
-        for each, content in files.files.items():
-            path = made / each
-            path.parent.mkdir(parents=True, exist_ok=True)
-            mode = 0o777 if each in files.executable else 0o666
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-                file.write(content)
-        try:
-            os.rename(made, target)
-        except OSError:
-            raise SharingError(f"{quoted(name)} could not be put in place; is there something of that name?") from None
+        write_folder(parent, made, files.files, files.executable, ForWhom.ANYBODY)
+        os.rename(made, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except OSError as error:
+        raise SharingError(
+            f"{quoted(name)} could not be put in place ({error.strerror}); is there something of that name?"
+        ) from None
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True, dir_fd=parent)
+        os.close(parent)
     return target
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.config.home import ForgeHome
+from golem_forge.custom.folder_writing import write_folder
 from golem_forge.custom.registry.folder import FolderFiles, read_folder
 from golem_forge.custom.sharing.refusal import SharingError
 
@@ -54,10 +55,20 @@ def staged(home: ForgeHome, name: str, files: FolderFiles) -> Iterator[Path]:
     """The complete folder, on disk and read back, ready to be renamed."""
     with private_folder(home) as room:
         folder = room / name
-        _write(folder, files)
+        with _opened(room) as parent:
+            write_folder(parent, name, files.files, files.executable)
         if read_folder(folder).digest != files.digest:
             raise SharingError("The files could not be written as they are; nothing was taken over.")
         yield folder
+
+
+@contextlib.contextmanager
+def _opened(room: Path) -> Iterator[int]:
+    handle = os.open(room, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def place(home: ForgeHome, name: str, folder: Path) -> None:
@@ -85,21 +96,6 @@ def check_free(home: ForgeHome, name: str) -> None:
 def _taken(home: ForgeHome, name: str) -> SharingError:
     folder = home.shown(home.path / TOOLS / name)
     return SharingError(f"tool '{name}' already exists at {folder}; import it under another name with --as NAME")
-
-
-def _write(folder: Path, files: FolderFiles) -> None:
-    folder.mkdir(mode=0o700)
-    for name in sorted(files.files):
-        path = folder / name
-        for above in reversed(path.relative_to(folder).parents[:-1]):  # `parents=True` would not give them the mode
-            (folder / above).mkdir(mode=0o700, exist_ok=True)
-        mode = 0o700 if name in files.executable else 0o600
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with open(handle, "wb") as file:
-            file.write(files.files[name])
-            os.fchmod(handle, mode)
-            file.flush()
-            os.fsync(handle)
 
 
 def _swap(one: Path, other: Path) -> None:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.walls.levels import WallsReport
     from golem_forge.sandbox.walls.settings import WallSettings
-    from golem_forge.sandbox.walls.walls import WalledChild, Walls
+    from golem_forge.sandbox.walls.walled_child import WalledChild
+    from golem_forge.sandbox.walls.walls import Walls
 
 ZONE: Final = "workspace"
 MOST_CASES: Final = 200

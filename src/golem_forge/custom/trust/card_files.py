@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from golem_forge.core.file_diff import file_diff
 from golem_forge.core.visible import count_hidden, visible
 from golem_forge.custom.manifest import MANIFEST
-from golem_forge.custom.trust.line_changes import unified
 
 if TYPE_CHECKING:
     from golem_forge.custom.registry.folder import FolderFiles
@@ -99,7 +99,7 @@ class CardFiles:
         if other is not None and one is None and len(other) > LONGEST_FILE:
             yield from (_MARK + line for line in _lines(self._bounded(name, other)))
         elif one is not None or other is not None:  # without an old text the new one is shown whole
-            yield from _lines(self._bounded(name, "\n".join(unified(name, one, other))))
+            yield from _lines(self._bounded(name, "\n".join(file_diff(name, one, other))))
 
     def _kind(self, name: str, data: bytes) -> str:
         if data.startswith(_ELF) and name == self._entrypoint:

@@ -119,6 +119,11 @@ class ServerTools:
                 found.append((name, visible(said)))
         return tuple(found)
 
+    @property
+    def in_step(self) -> bool:
+        """Right after a look at the pool, without another one: whether `refresh` would find nothing new."""
+        return self._pool.version_seen == self._seen
+
     def refresh(self) -> Refreshed | None:
         """None: nothing is other than before."""
         version = self._pool.version

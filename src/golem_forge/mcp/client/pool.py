@@ -71,6 +71,11 @@ class Pool:
         return tuple(self._owners)
 
     @property
+    def version_seen(self) -> int:
+        """As of the last look at `version`: for whoever has just looked."""
+        return self._version
+
+    @property
     def version(self) -> int:
         """Grows whenever a listing, a state or a held tool changes, also by an answer given in another session."""
         stamp = self._book.stamp

@@ -81,14 +81,15 @@ class _Proxied:
     tool: RemoteTool
     accept: Callable[[], None]
     accepted: bool = False
-    _digest: str = ""
+    _said: Definition | None = None
     _effects: tuple[Effect, ...] | None = None
 
     def definition(self) -> Definition:
-        if not self._digest:
-            self._digest = digest({"server": self.spec.digest, "tool": self.tool.digest})
         known = self.accepted or self.tool.familiarity is Familiarity.PINNED
-        return Definition(digest=self._digest, approved=known)
+        if self._said is None or self._said.approved is not known:
+            said = digest({"server": self.spec.digest, "tool": self.tool.digest})
+            self._said = Definition(digest=said, approved=known)
+        return self._said
 
     def pin(self) -> None:
         self.accept()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.config.program import PROJECT_RULES
-from golem_forge.config.stamps import Stamp, stamp
+from golem_forge.config.stamps import Stamp, stamp_behind
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.verdict import Status
@@ -50,12 +50,12 @@ class FileSource:
         """The bytes that were parsed."""
 
     def load(self) -> None:
-        self._read(_stamp_behind(self._path))
+        self._read(stamp_behind(self._path))  # a person may keep their rules elsewhere, and link to them
         if self._error:
             raise self._error
 
     def refresh(self) -> bool:
-        now = _stamp_behind(self._path)
+        now = stamp_behind(self._path)
         changed = not self._sure or now != self._seen
         if changed:
             before = self.content
@@ -142,11 +142,6 @@ class ProjectSource:
             return False
         self._vouched = self._file.data
         return True
-
-
-def _stamp_behind(path: Path) -> Stamp | None:
-    """A person may keep their rules elsewhere and link to them; what the link leads to is what counts."""
-    return stamp(os.path.realpath(path))
 
 
 def _parsed(data: bytes, name: str, origin: Origin) -> RuleFile:

@@ -1,17 +1,24 @@
-"""How often calls met a rule, and when last, from the decisions in the journals."""
+"""How often calls met a rule, and when last, from the decisions in the journals.
+
+A journal only grows, and most of them have ended: what one said is remembered by its size and time of change, so that a
+second look reads only the journals that went on since.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from golem_forge.events.chain import unseal
 from golem_forge.events.session_files import list_journals
 
-_MARK = b'"source":"rules"'
+_MARK: Final = b'"source":"rules"'
+_MOST_REMEMBERED: Final = 4096
+"""Journals; of more the rest is read anew each time."""
 
 
 @dataclass(slots=True)
@@ -21,20 +28,58 @@ class Usage:
     """ISO time, UTC."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What one journal said when it was this long and this old."""
+
+    size: int
+    changed_ns: int
+    used: Mapping[str, Usage]
+
+
+_remembered: dict[Path, _Told] = {}
+
+
 def rule_usage(home: Path) -> dict[str, Usage]:
     """By rule id. A call that was judged twice (after an edit, say) counts once for each rule."""
     used: dict[str, Usage] = {}
     for path in list_journals(home):
-        seen: set[tuple[str, str]] = set()
-        for record in _decisions(path):
-            for source in record["decision"].get("sources", ()):
-                if source.get("source") != "rules":
-                    continue
-                usage = used.setdefault(source.get("id", ""), Usage())
-                usage.last = max(usage.last, record.get("ts", ""))
-                if (key := (record.get("call", ""), source.get("id", ""))) not in seen:
-                    seen.add(key)
-                    usage.hits += 1
+        with contextlib.suppress(FileNotFoundError):  # its session was removed meanwhile
+            _add(used, _used_in(path))
+    return used
+
+
+def _add(used: dict[str, Usage], more: Mapping[str, Usage]) -> None:
+    for rule, one in more.items():
+        usage = used.setdefault(rule, Usage())
+        usage.hits += one.hits
+        usage.last = max(usage.last, one.last)
+
+
+def _used_in(path: Path) -> Mapping[str, Usage]:
+    about = path.stat()  # before it is read: what is added meanwhile makes another size, and is read next time
+    told = _remembered.get(path)
+    if told is not None and (told.size, told.changed_ns) == (about.st_size, about.st_mtime_ns):
+        return told.used
+    used = _read(path)
+    if told is not None or len(_remembered) < _MOST_REMEMBERED:
+        _remembered[path] = _Told(size=about.st_size, changed_ns=about.st_mtime_ns, used=used)
+    return used
+
+
+def _read(path: Path) -> dict[str, Usage]:
+    used: dict[str, Usage] = {}
+    seen: set[tuple[str, str]] = set()
+    for record in _decisions(path):
+        for source in record["decision"].get("sources", ()):
+            if source.get("source") != "rules":
+                continue
+            rule = source.get("id", "")
+            usage = used.setdefault(rule, Usage())
+            usage.last = max(usage.last, record.get("ts", ""))
+            if (key := (record.get("call", ""), rule)) not in seen:
+                seen.add(key)
+                usage.hits += 1
     return used
 
 

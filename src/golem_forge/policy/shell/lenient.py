@@ -21,7 +21,8 @@ from fnmatch import fnmatchcase
 
 from .names import names
 from .quoting import printed_texts
-from .reader import MAX_NESTING, Report, read_commands
+from .reader import MAX_NESTING, read_commands
+from .report import Report
 from .roots import joined
 from .scope import NOTHING, RawCommand, Redirect, Span
 from .wrappers import SHELLS, WRAPPERS, Hidden, hidden_commands, reads_script_from_input

@@ -6,7 +6,7 @@ Nothing here refuses anything: malformed input is read as literally as possible.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 BARE, QUOTED, POSITIONAL = "b", "q", "p"
@@ -44,6 +44,21 @@ class Word:
     @property
     def is_bare(self) -> bool:
         return QUOTED not in self.mask and POSITIONAL not in self.mask
+
+
+@dataclass(slots=True)
+class Pieces:
+    """A word in the making."""
+
+    text: list[str] = field(default_factory=list)
+    mask: list[str] = field(default_factory=list)
+
+    def add(self, text: str, kind: str) -> None:
+        self.text.append(text)
+        self.mask.append(kind * len(text))
+
+    def word(self) -> Word:
+        return Word("".join(self.text), "".join(self.mask))
 
 
 def decode_escapes(text: str) -> str:

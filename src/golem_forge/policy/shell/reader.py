@@ -4,26 +4,30 @@ It follows quotes, substitutions, groups, control flow and heredocs. It never ra
 of a text because of one part: an unclosed quote is read both as text and as commands, arithmetic `((…))` both as
 arithmetic and as groups. Too deep a nesting, or more work than a command text can honestly need, is reported as
 `too_deep`. Where shells disagree about what is text and what is a command, the report is no longer `certain`.
+
+One class, because words stand in lists and lists in words: `$(…)`, `${…}` and heredocs lead from each to the other.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from .arithmetic import arithmetic_end
 from .heredoc import Heredoc
 from .quoting import (
     BARE,
     POSITIONAL,
     QUOTED,
     SPLIT,
+    Pieces,
     Word,
     decode_escapes,
     finish_word,
     has_too_many_braces,
     printed_texts,
 )
+from .report import Report
 from .scope import NOTHING, RawCommand, Redirect, Scope, Span
 
 MAX_NESTING = 8
@@ -33,41 +37,8 @@ _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>\||>>!|>>|>\
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]")
 _WORD_END = frozenset(" \t\n\r;&|<>()")
 _PLAIN = re.compile(r"[^ \t\n\r;&|<>()\\'\"`$]+")
-_BRACKETS = re.compile(r"[()\[\]]")
 _DOUBTFUL_ARITHMETIC = re.compile(r"[#'\"`\\\n]|<<")
 _PLAIN_DOUBLE = re.compile(r"[^\\\"`$]+")
-
-
-@dataclass(slots=True)
-class Report:
-    """What one whole analysis found out besides commands, and how many characters it may still read."""
-
-    budget: int
-    too_deep: bool = False
-    fork_bomb: bool = False
-    certain: bool = True
-    swallowed: bool = False  # were whole lines taken for text, in quotes or a heredoc?
-
-    def spend(self, amount: int) -> bool:
-        self.budget -= amount + 16
-        if self.budget < 0:
-            self.too_deep = True
-        return self.budget >= 0
-
-
-@dataclass(slots=True)
-class _Pieces:
-    """A word in the making."""
-
-    text: list[str] = field(default_factory=list)
-    mask: list[str] = field(default_factory=list)
-
-    def add(self, text: str, kind: str) -> None:
-        self.text.append(text)
-        self.mask.append(kind * len(text))
-
-    def word(self) -> Word:
-        return Word("".join(self.text), "".join(self.mask))
 
 
 def read_commands(text: str, depth: int, report: Report) -> list[RawCommand]:
@@ -226,7 +197,7 @@ class Reader:
     # -- words
 
     def read_word(self, scope: Scope) -> Word:
-        pieces = _Pieces()
+        pieces = Pieces()
         text = self.text
         while self.position < len(text):
             char = text[self.position]
@@ -252,7 +223,7 @@ class Reader:
                 break
         return pieces.word()
 
-    def read_single(self, pieces: _Pieces) -> None:
+    def read_single(self, pieces: Pieces) -> None:
         start = self.position + 1
         pieces.add(self.text[start : self.find_close("'", start)], QUOTED)
         self.note_lines(start)
@@ -269,7 +240,7 @@ class Reader:
         self.position = end + 1
         return end
 
-    def read_double(self, pieces: _Pieces) -> None:
+    def read_double(self, pieces: Pieces) -> None:
         text, start = self.text, self.position
         while self.position < len(text):
             char = text[self.position]
@@ -291,7 +262,7 @@ class Reader:
                 self.read_dollar(pieces, QUOTED)
         self.loose.append(start)
 
-    def read_backtick(self, pieces: _Pieces, kind: str) -> None:
+    def read_backtick(self, pieces: Pieces, kind: str) -> None:
         start = self.position + 1
         match = re.compile(r"(?:[^`\\]|\\.)*", re.DOTALL).match(self.text, start)
         end = match.end() if match else start
@@ -301,7 +272,7 @@ class Reader:
         content = re.sub(r"\\([`\\$])", r"\1", self.text[start:end])
         self.substitute(pieces, kind, lambda: _read_into(content, self.raws, self.depth + 1, self.report, 1))
 
-    def read_dollar(self, pieces: _Pieces, kind: str) -> None:
+    def read_dollar(self, pieces: Pieces, kind: str) -> None:
         text, start = self.text, self.position
         following = text[start + 1 : start + 2]
         if following == "'" and kind == BARE:
@@ -327,7 +298,7 @@ class Reader:
             self.position += 1
             pieces.add("$", kind)
 
-    def read_parenthesis(self, pieces: _Pieces, kind: str) -> None:
+    def read_parenthesis(self, pieces: Pieces, kind: str) -> None:
         """At `$(`: a command substitution, or arithmetic if it can be nothing else."""
         start = self.position
         self.position = start + 2
@@ -339,7 +310,7 @@ class Reader:
             self.position = start + 2
         self.substitute(pieces, kind, lambda: self.nested(")"))
 
-    def add_variable(self, pieces: _Pieces, name: str, written: str, kind: str) -> None:
+    def add_variable(self, pieces: Pieces, name: str, written: str, kind: str) -> None:
         if name == "IFS" and kind == BARE:
             pieces.add(SPLIT, BARE)
         elif name in "123456789@*":
@@ -347,14 +318,14 @@ class Reader:
         else:
             pieces.add("$" + name if written == "${" + name + "}" else written, QUOTED)
 
-    def read_parameter(self, pieces: _Pieces, kind: str) -> None:
+    def read_parameter(self, pieces: Pieces, kind: str) -> None:
         """After `${`, up to its `}`."""
         text, start = self.text, self.position
         if text[start : start + 1] in (" ", "\t", "\n", "|"):
             self.position += 1
             self.substitute(pieces, kind, lambda: self.nested("}"))
             return
-        aside = _Pieces()  # the value's own spelling is of no interest, the commands in it are
+        aside = Pieces()  # the value's own spelling is of no interest, the commands in it are
         while self.position < len(text):
             char = text[self.position]
             if char == "}":
@@ -384,7 +355,7 @@ class Reader:
         it is read as commands too, apart from what follows.
         """
         start = self.position + opening
-        end = self.arithmetic_end(start, closer)
+        end = arithmetic_end(self.text, start, closer, self.report)
         if end is None:
             self.report.certain = False
             return False
@@ -398,27 +369,9 @@ class Reader:
         self.position = max(self.position, end + len(closer))
         return True
 
-    def arithmetic_end(self, start: int, closer: str) -> int | None:
-        """Where the closer of arithmetic stands; none if its brackets do not fit."""
-        if not self.report.spend(0):
-            return None  # looking for brackets that never close takes long
-        level = 0
-        opening, closing = ("[", "]") if closer == "]" else ("(", ")")
-        for match in _BRACKETS.finditer(self.text, start):
-            if match[0] == opening:
-                level += 1
-            elif match[0] == closing:
-                if level == 0:
-                    end = match.start()
-                    self.report.spend(end - start)
-                    return end if self.text.startswith(closer, end) else None
-                level -= 1
-        self.report.spend(len(self.text) - start)
-        return None
-
     def read_expansions(self, end: int) -> None:
         """Substitutions in text that is otherwise not commands: arithmetic, heredoc bodies."""
-        aside = _Pieces()
+        aside = Pieces()
         while self.position < end:
             char = self.text[self.position]
             if char == "\\":
@@ -430,7 +383,7 @@ class Reader:
             else:
                 self.position += 1
 
-    def read_process(self, pieces: _Pieces, scope: Scope) -> None:
+    def read_process(self, pieces: Pieces, scope: Scope) -> None:
         written = self.text[self.position]
         self.position += 2
         start = len(self.raws)
@@ -458,7 +411,7 @@ class Reader:
             self.report.certain = False
         self.depth -= 1
 
-    def substitute(self, pieces: _Pieces, kind: str, read: Callable[[], None]) -> None:
+    def substitute(self, pieces: Pieces, kind: str, read: Callable[[], None]) -> None:
         """Reads a substitution; one that only echoes literal words is replaced by them."""
         start = len(self.raws)
         read()

@@ -1,6 +1,6 @@
 """The environment of a child: empty, plus what every child needs, plus what its kind declares.
 
-`child_environment` puts it together; `exec_environment` is what commands declare; an `EnvBlock` is what a toolset's
+`job_environment` puts it together; `exec_environment` is what commands declare; an `EnvBlock` is what a toolset's
 `env` block adds. Refused at load: names that decide what code runs or where a child looks for things. Threat: a secret
 in an argument or a log is a secret lost, so its value is looked up at spawn only, handed to the Redactor before anyone
 else has it, and no error text ever contains it.
@@ -21,10 +21,14 @@ from golem_forge.config.yaml_file import Path as Place
 from golem_forge.config.yaml_file import YamlFile
 from golem_forge.core.errors import ToolFailed
 from golem_forge.events.credential_names import IS, credential
+from golem_forge.sandbox.walls.backend import ripgrep
+from golem_forge.sandbox.walls.layout import SHIPPED
 from golem_forge.sandbox.walls.levels import Level
 
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
+    from golem_forge.sandbox.walls.job import Job
+    from golem_forge.sandbox.walls.toolchains import Toolchains
 
 _LONGEST_LINE: Final = 64 * 1024
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -41,6 +45,21 @@ def child_environment(
     """Exactly what a child gets. `variables`: the toolchains'; `declared`: what its kind adds (`Job.env`)."""
     base = {"LANG": "C.UTF-8", "TMPDIR": tmp}
     return {**variables, **base, **declared, "PATH": ":".join(path), "HOME": home}
+
+
+def job_environment(job: Job, toolchains: Toolchains, *, home: str, tmp: str, level: Level) -> dict[str, str]:
+    """Exactly what the child of this job gets at this level."""
+    path = toolchains.path
+    declared = dict(job.env)
+    if level is not Level.FULL:
+        own = os.path.dirname(ripgrep())
+        path = tuple(own if entry == SHIPPED else entry for entry in path)
+    if job.hosts and level is Level.FULL:  # without namespaces no proxy stands there
+        from golem_forge.sandbox.network.namespace import proxy_environment
+
+        declared |= proxy_environment()
+    path = (*job.path_first, *path)
+    return child_environment(path=path, variables=toolchains.variables, home=home, tmp=tmp, declared=declared)
 
 
 def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) -> dict[str, str]:

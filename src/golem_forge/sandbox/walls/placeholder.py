@@ -9,6 +9,7 @@ so nobody's repository is at risk. What a Forge that was killed could not remove
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -25,6 +26,8 @@ from golem_forge.sandbox.zones import Zone
 
 _COMMON: Final = "commondir"
 """A file of this name in a repository says where git finds settings and hooks instead."""
+_OCCUPY_WITHIN_S: Final = 2.0
+_ASK_EVERY_S: Final = 0.002
 _LOCKABLE: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -112,6 +115,17 @@ def occupy(zone: Zone) -> Occupied | None:
         os.close(fd)
         return Occupied(zone, -1)
     return Occupied(zone, fd)
+
+
+async def occupy_soon(zone: Zone) -> Occupied:
+    """The lock, after a short wait for whoever has it alone. Raises WALLS_UNAVAILABLE."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _OCCUPY_WITHIN_S
+    while (lock := occupy(zone)) is None:
+        if loop.time() > deadline:
+            raise walls_unavailable(f"another program keeps the directory of zone '/{zone.name}' locked", "Try again.")
+        await asyncio.sleep(_ASK_EVERY_S)
+    return lock
 
 
 def remove_leftovers(notes: PlaceholderNotes) -> None:

@@ -10,108 +10,38 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from golem_forge.core.effects import Verb
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.stream_redaction import StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.placeholder_notes import PlaceholderNotes
-from golem_forge.sandbox.processes.capture import Capture
-from golem_forge.sandbox.processes.child import Child
 from golem_forge.sandbox.processes.launch import Launch
 from golem_forge.sandbox.processes.start import start as start_process
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import backend as programs
-from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
+from golem_forge.sandbox.walls import bubblewrap, landlock, layout
 from golem_forge.sandbox.walls.child_output import output_redactor
 from golem_forge.sandbox.walls.devices import put_back_modes
-from golem_forge.sandbox.walls.environment import child_environment
+from golem_forge.sandbox.walls.environment import job_environment
+from golem_forge.sandbox.walls.explaining import Explanation, explain
 from golem_forge.sandbox.walls.guard import Guards
 from golem_forge.sandbox.walls.job import Job, Streams
 from golem_forge.sandbox.walls.kept_home import cache_directory, introduce, kept_home
+from golem_forge.sandbox.walls.landlock_job import landlock_command
 from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.placeholder import Occupied, occupy, remove_leftovers
-from golem_forge.sandbox.walls.plan import Refusal, WallPlan, Why
+from golem_forge.sandbox.walls.placeholder import Occupied, occupy_soon, remove_leftovers
 from golem_forge.sandbox.walls.planning import Place, Planned, Planner
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.settings import PathRule, WallSettings
-from golem_forge.sandbox.zones import Zone
+from golem_forge.sandbox.walls.walled_child import WalledChild
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.proxy import HostProxy
     from golem_forge.sandbox.walls.toolchains import Toolchains
-
-_OCCUPY_WITHIN_S: Final = 2.0
-_WINDOW: Final = 256 * 1024
-
-
-def ripgrep() -> str:
-    """The host path of the `rg` that came with Forge; empty if there is none."""
-    return programs.ripgrep()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aftermath:
-    """What is known once a child has ended."""
-
-    denials: tuple[dict[str, Any], ...] = ()
-    protected_created: tuple[str, ...] = ()
-    """Virtual paths of protected names that did not exist before."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What zones and walls would allow at one path."""
-
-    virtual: str
-    inner: str
-    """As a child names it."""
-    read: Refusal | None
-    write: Refusal | None
-    stands: str = ""
-    """Outside of every zone: what a child finds there."""
-
-
-class WalledChild:
-    def __init__(
-        self,
-        child: Child,
-        plan: WallPlan | None,
-        *,
-        created: Callable[[], tuple[str, ...]],
-        proxy: HostProxy | None = None,
-    ) -> None:
-        """Without a plan there are no walls, which cannot have refused anything."""
-        self.child = child
-        self.plan = plan
-        self._created = created
-        self._proxy = proxy
-
-    def refusals_in(self, text: str) -> tuple[dict[str, Any], ...]:
-        """What a failure that a child told of in words is evidence of."""
-        return denials.find(self.plan, text, exit_code=1) if self.plan is not None else ()
-
-    def aftermath(self) -> Aftermath:
-        """Call it after the end."""
-        if self.plan is None:
-            return Aftermath()
-        ending = self.child.ending
-        texts = (each for each in (self.child.output, self.child.errors) if each is not None)
-        text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
-        return Aftermath(
-            denials=denials.find(
-                self.plan,
-                text,
-                exit_code=ending.exit_code if ending else None,
-                signal_number=ending.signal if ending else None,
-                refused_hosts=self._proxy.refused if self._proxy else (),
-            ),
-            protected_created=self._created(),
-        )
 
 
 class Walls:
@@ -258,36 +188,7 @@ class Walls:
     def explain(self, path: str) -> Explanation:
         """What a child could do at a path, by its address or host path, also outside of every zone. Raises SandboxError
         for what is no path of either kind."""
-        try:
-            place = self._sandbox.locate(path)
-        except SandboxError:
-            if not path.startswith("/"):
-                raise
-            return self._explain_outside(os.path.normpath("/" + path.lstrip("/")))
-        base = self._planner.stands_at(place.zone) if place.zone else "/"
-        inner = os.path.join(base, *place.parts)
-        plan = self._planner.planned(Job(argv=())).plan
-        return Explanation(
-            virtual=place.virtual,
-            inner=inner,
-            read=plan.refusal(inner, Verb.READ),
-            write=plan.refusal(inner, Verb.WRITE),
-        )
-
-    def _explain_outside(self, path: str) -> Explanation:
-        from golem_forge.sandbox.walls.outside import ABOVE, ABSENT, HIDDEN, stands_outside
-
-        planned = self._planner.planned(Job(argv=()))
-        read = planned.plan.refusal(path, Verb.READ)
-        write = planned.plan.refusal(path, Verb.WRITE)
-        if any(zone.inside(path) is not None for zone in planned.plan.zones):
-            return Explanation(virtual="", inner=path, read=read, write=write)
-        stands = stands_outside(path, planned.mounts, self._planner.toolchains.directories)
-        if stands in (ABSENT, HIDDEN):
-            read = Refusal(target=path, access=Verb.READ, why=Why.OUTSIDE)
-        elif read is not None and stands == ABOVE:
-            read = None
-        return Explanation(virtual="", inner=path, read=read, write=write, stands=stands)
+        return explain(path, self._sandbox, self._planner)
 
     async def start(self, job: Job) -> WalledChild:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""
@@ -330,7 +231,7 @@ class Walls:
                 writable = self._planner.is_writable(zone, job)
                 self._planner.check(zone, writable=writable)
                 if writable:
-                    occupied.append(await _occupied(zone))
+                    occupied.append(await occupy_soon(zone))
             place = self._planner.working_directory(job)
             planned, launch = self._launch(job, place, leave, before_go, occupied)
         except BaseException:
@@ -353,7 +254,7 @@ class Walls:
 
     def cleaned(self, text: str) -> str:
         """What a child said in another way than by its output: zones by their addresses, secrets taken out."""
-        return self._output_redactor().text(text)
+        return self.output_redactor().text(text)
 
     def prepared(self, job: Job) -> Launch:
         """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
@@ -379,7 +280,13 @@ class Walls:
                     self._found_backend(),
                     (*planned.mounts, layout.closing(place.inner)),
                     argv=job.argv,
-                    env=self._environment(job, self._planner.home_of(job), layout.TEMPORARY, Level.FULL),
+                    env=job_environment(
+                        job,
+                        self._planner.toolchains,
+                        home=self._planner.home_of(job),
+                        tmp=layout.TEMPORARY,
+                        level=Level.FULL,
+                    ),
                     limits=job.limits or self._settings.limits,
                     terminal=job.streams is Streams.TERMINAL,
                     network=_network(job),
@@ -404,30 +311,14 @@ class Walls:
         if job.home:
             introduce(job.home, self._planner.gitconfig())
         planned = self._planner.planned(replace(job, reads_only=True))
-        zones = {zone.name: zone for zone in self._planner.zones}
-        masked = [(zones[name], one.parts) for name, held in planned.held.items() for one in held.found if one.masked]
-        masked += [(zones[name], ()) for name, held in planned.held.items() if held.masked]
-        lifted = [(zones[name], parts) for name, held in planned.held.items() for parts in held.lifted]
-        toolchains = self._planner.toolchains
-        rg = ripgrep()
-        command = landlock.Command(
-            argv=landlock.host_operands(job.argv, self._sandbox) if job.host_operands else job.argv,
-            env=self._environment(job, "", "", level),
+        command = landlock_command(
+            job,
+            self._sandbox,
+            self._planner,
+            planned,
             cwd=place.host,
-            nowhere=job.nowhere,
-            streams=job.streams,
+            env=job_environment(job, self._planner.toolchains, home="", tmp="", level=level),
             limits=job.limits or self._settings.limits,
-            readable=(
-                *(zone.host for zone in zones.values()),
-                *toolchains.directories,
-                *((rg,) if rg else ()),
-                *(one.host for one in job.shown),
-            ),
-            masked=(*(zone.real(parts) for zone, parts in masked), *toolchains.masked),
-            lifted=tuple(zone.real(parts) for zone, parts in lifted),
-            network=Network.SHARED if job.shares_network else Network.NONE,
-            gitconfig=self._planner.gitconfig(),
-            home=job.home,
         )
         child = await start_process(
             landlock.launch(command, level=level),
@@ -439,20 +330,6 @@ class Walls:
         plan = replace(planned.plan, cwd=place.host or "/") if level is Level.LANDLOCK else None
         return WalledChild(child, plan, created=tuple)
 
-    def _environment(self, job: Job, home: str, tmp: str, level: Level) -> dict[str, str]:
-        toolchains = self._planner.toolchains
-        path = toolchains.path
-        declared = dict(job.env)
-        if level is not Level.FULL:
-            own = os.path.dirname(ripgrep())
-            path = tuple(own if entry == layout.SHIPPED else entry for entry in path)
-        if job.hosts and level is Level.FULL:  # without namespaces no proxy stands there
-            from golem_forge.sandbox.network.namespace import proxy_environment
-
-            declared |= proxy_environment()
-        path = (*job.path_first, *path)
-        return child_environment(path=path, variables=toolchains.variables, home=home, tmp=tmp, declared=declared)
-
     def _found_backend(self) -> programs.Backend:
         if self._backend is None:
             path = self._bwrap or programs.find_bwrap()
@@ -462,9 +339,10 @@ class Walls:
         return self._backend
 
     def _text_filter(self) -> StreamRedactor:
-        return StreamRedactor(self._output_redactor())
+        return StreamRedactor(self.output_redactor())
 
-    def _output_redactor(self) -> Redactor:
+    def output_redactor(self) -> Redactor:
+        """What takes secrets and host paths out of all that children say: another object once there is more of them."""
         known = len(self._redactor.secrets) + len(self._redactor.paths) if self._redactor else 0
         if self._output is None or self._output[0] != known:
             self._output = (known, output_redactor(self._planner.zones, self._redactor))
@@ -475,20 +353,3 @@ def _network(job: Job) -> Network:
     if job.own_program:
         return Network.NONE
     return Network.SHARED if job.shares_network else Network.OWN
-
-
-async def _occupied(zone: Zone) -> Occupied:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _OCCUPY_WITHIN_S
-    while (lock := occupy(zone)) is None:
-        if loop.time() > deadline:
-            raise walls_unavailable(f"another program keeps the directory of zone '/{zone.name}' locked", "Try again.")
-        await asyncio.sleep(0.002)
-    return lock
-
-
-def _ends(capture: Capture) -> bytes:
-    """The beginning and the end of an output; evidence in between is not looked for."""
-    if capture.size <= 2 * _WINDOW:
-        return capture.read()
-    return capture.read(0, _WINDOW) + b"\n" + capture.read(capture.size - _WINDOW)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.line_diff import Change
 from golem_forge.sandbox import files, writing
 from golem_forge.sandbox.access import Handle
 from golem_forge.sandbox.errors import not_a_directory, not_a_file, not_found, too_large
 from golem_forge.sandbox.target import Kind, Target
-from golem_forge.toolsets.diffs import Change
 from golem_forge.toolsets.edit.failures import PatchFailed
 
 

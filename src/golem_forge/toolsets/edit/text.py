@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from golem_forge.toolsets.diffs import Change
+from golem_forge.core.line_diff import Change
 from golem_forge.toolsets.edit.failures import PatchFailed
 from golem_forge.toolsets.edit.ladder import Readings
 from golem_forge.toolsets.numbered import bare, split_lines

@@ -34,7 +34,7 @@ class Ground:
     def world(self) -> SandboxWorld:
         """The machine as commands inside these walls find it."""
         from golem_forge.policy.world import SandboxWorld
-        from golem_forge.sandbox.walls.walls import ripgrep
+        from golem_forge.sandbox.walls.backend import ripgrep
 
         return SandboxWorld(
             self.sandbox,

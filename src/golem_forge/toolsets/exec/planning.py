@@ -31,7 +31,7 @@ from golem_forge.toolsets.exec.settings import ExecSettings, declared_env
 from golem_forge.toolsets.exec.weighing import Weighed, weigh
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.sandbox.walls.walled_child import WalledChild
 
 _PRESENTATION: Final = frozenset({"yield_time_ms", "max_output_tokens", "justification", "prefix_rule"})
 _PLAIN_START: Final = {"bash": ("--noprofile", "--norc", "-c"), "zsh": ("-f", "-c"), "sh": ("-c",)}

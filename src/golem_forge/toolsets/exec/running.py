@@ -22,7 +22,7 @@ from golem_forge.toolsets.exec.hints import network_hint
 from golem_forge.toolsets.exec.text import ended_well, standing_of, whole_text
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.sandbox.walls.walled_child import WalledChild
     from golem_forge.toolsets.exec.sessions import ExecSessions, Running, Started
 
 BYTES_PER_TOKEN: Final = 4

@@ -22,7 +22,7 @@ from golem_forge.toolsets.exec.text import ENDED, TIMED_OUT
 if TYPE_CHECKING:
     from golem_forge.sandbox.processes.child import Child
     from golem_forge.sandbox.processes.ending import Ending
-    from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.sandbox.walls.walled_child import WalledChild
 
 MOST_RUNNING: Final = 64
 MOST_ENDED: Final = 64

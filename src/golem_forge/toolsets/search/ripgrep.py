@@ -251,8 +251,8 @@ def in_walls(walls: Walls) -> Start:
 
 def program_in_walls(level: Level) -> str:
     """The one that came with Forge, by its path: a program of that name in the person's PATH may be another one."""
+    from golem_forge.sandbox.walls.backend import ripgrep
     from golem_forge.sandbox.walls.layout import SHIPPED
-    from golem_forge.sandbox.walls.walls import ripgrep
 
     shipped = ripgrep()
     if not shipped:

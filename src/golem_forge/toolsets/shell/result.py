@@ -18,7 +18,7 @@ from golem_forge.toolsets.exec.text import LIMITS, TIMED_OUT, after, ended_well,
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.processes.ending import Ending
-    from golem_forge.sandbox.walls.walls import Aftermath
+    from golem_forge.sandbox.walls.walled_child import Aftermath
 
 _LIMIT: Final = 32 * 1024
 _NOT_STARTED: Final = {126: "permission denied", 127: "command not found"}

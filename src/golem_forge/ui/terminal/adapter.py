@@ -130,6 +130,9 @@ class TerminalAdapter:
     def finished(self, result: RunResult) -> None:
         """The events of the run have said it all."""
 
+    async def stay(self, result: RunResult) -> None:
+        """What was drawn stays by itself."""
+
     # ---- events
 
     def _take(self, event: Event) -> None:

@@ -2,26 +2,30 @@
 
 `initialize` attaches to the bus and listens; from then on the session counts as answerable, with or without an open
 page. `shutdown` says goodbye to every page. Alone, it ends when the person ends the session on the page or the process
-is told to; beside a terminal, the terminal decides.
+is told to, and shows the answer of a worker that has ended until then; beside a terminal, the terminal decides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from golem_forge.core.visible import visible
 from golem_forge.ui.web.house import House
-from golem_forge.workers.run_result import RunResult
+from golem_forge.workers.run_result import RunResult, RunStatus
 
 if TYPE_CHECKING:
-    from golem_forge.ui.web.listening import Reach
+    from golem_forge.ui.web.door.listening import Reach
     from golem_forge.ui.web.serving import WebServer
     from golem_forge.workers.runtime import WorkerRuntime
 
 ShowLink = Callable[[str], None]
 """Shows the person a link that lets whoever has it in, once."""
+_NEVER_RAN: Final = frozenset({RunStatus.INVALID_CONFIG, RunStatus.MODEL_UNAVAILABLE})
+"""What ends a start before anything ran, found out by the first turn."""
 
 
 class WebAdapter:
@@ -47,7 +51,7 @@ class WebAdapter:
 
     async def initialize(self) -> None:
         """Raises ForgeError where the address cannot be had."""
-        from golem_forge.ui.web.login import Login
+        from golem_forge.ui.web.door.login import Login
         from golem_forge.ui.web.serving import WebServer
         from golem_forge.ui.web.watching.live import LiveSession
 
@@ -78,6 +82,14 @@ class WebAdapter:
 
     def finished(self, result: RunResult) -> None:
         """The events of the run have said it all."""
+
+    async def stay(self, result: RunResult) -> None:
+        """A page that went with the answer would show it to nobody; where nothing ran there is nothing to show."""
+        if result.status in _NEVER_RAN:
+            print(f"forge: {visible(result.error)}", file=sys.stderr)
+            return
+        print("The worker has ended; the page stays until Ctrl-C.", file=sys.stderr)
+        await self.exit_requested.wait()
 
     def request_exit(self, code: int = 0) -> None:
         if not self.exit_requested.is_set():

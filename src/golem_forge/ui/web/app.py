@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.listening import Hosts
 from golem_forge.ui.web.api import all_operations
-from golem_forge.ui.web.api.operation import Operation, Problem
+from golem_forge.ui.web.api.operation import Operation
 from golem_forge.ui.web.assets import load_assets
-from golem_forge.ui.web.door import Door
-from golem_forge.ui.web.login import Login
+from golem_forge.ui.web.door.door import Door
+from golem_forge.ui.web.door.login import Login
+from golem_forge.ui.web.wire import Problem
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.house import House

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.events.session_files import journal_path
-from golem_forge.ui.web.api.operation import Refused
+from golem_forge.ui.web.wire import Refused
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.watching.followed import FollowedSession

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.listening import bound
 from golem_forge.ui.web.app import make_app
-from golem_forge.ui.web.listening import Reach, check_reach
-from golem_forge.ui.web.login import Login
+from golem_forge.ui.web.door.listening import Reach, check_reach
+from golem_forge.ui.web.door.login import Login
 from golem_forge.ui.web.missing import need_web
 
 if TYPE_CHECKING:
     import socket
 
-    from golem_forge.ui.web.door import Door
+    from golem_forge.ui.web.door.door import Door
+    from golem_forge.ui.web.door.running import QuietServer
     from golem_forge.ui.web.house import House
-    from golem_forge.ui.web.running import QuietServer
 
 _BYE_SECONDS: Final = 0.3
 _STOPPING: Final = "The session that serves this page ended."
@@ -67,7 +67,7 @@ class WebServer:
             raise
 
     async def _serve(self, listener: socket.socket) -> None:
-        from golem_forge.ui.web.running import QuietServer, quiet_config
+        from golem_forge.ui.web.door.running import QuietServer, quiet_config
 
         self._port = listener.getsockname()[1]
         self._door = make_app(self._house, login=self._login, hosts=self._reach.hosts(self._port))

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.config.home import ForgeHome
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.failures import described
-from golem_forge.ui.web.api.operation import Refused
 from golem_forge.ui.web.house import House, Wish
-from golem_forge.workers.conversation import Conversation
-from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.ui.web.wire import Refused
+from golem_forge.workers.conversation import TERMINATED, Conversation, end_conversation
 from golem_forge.workers.runtime import WorkerRuntime
 from golem_forge.workers.starting import StartInterrupted
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from golem_forge.ui.web.watching.live import LiveSession
 
 MOST_AT_ONCE: Final = 16
-_TERMINATED: Final = "terminated"
 _log = logging.getLogger(__name__)
 
 
@@ -94,9 +92,7 @@ class OwnSessions:
                 return
             shown.set()
             conversation = self._conversations[session] = Conversation(runtime)
-            last = await conversation.run(first)
-            ended = runtime.signal and runtime.signal.reason == _TERMINATED
-            runtime.end(RunResult(success=True, status=RunStatus.TERMINATED) if ended else _stopped(runtime, last))
+            end_conversation(runtime, await conversation.run(first))
         finally:
             self._running.pop(session, None)
             self._conversations.pop(session, None)
@@ -114,7 +110,7 @@ class OwnSessions:
         if (conversation := self._conversations.get(session)) is not None:
             conversation.leave()
         if session.runtime is not None:
-            session.runtime.signal.interrupt(_TERMINATED)
+            session.runtime.signal.interrupt(TERMINATED)
 
 
 def _tell(runtime: WorkerRuntime, error: Exception) -> None:
@@ -130,7 +126,3 @@ def _tell(runtime: WorkerRuntime, error: Exception) -> None:
         words = "The session could not start; the log of the process that serves this page says why."
     runtime.ui.show_status(type="error", message=words, code="START_FAILED")
     runtime.ui.end_session("error", words)
-
-
-def _stopped(runtime: WorkerRuntime, last: RunResult | None) -> RunResult | None:
-    return last if runtime.signal else None

@@ -27,7 +27,8 @@ from golem_forge.orchestrator.resolve import resolve
 from golem_forge.orchestrator.travel import Travel
 from golem_forge.orchestrator.validate import validate
 from golem_forge.policy.command_plan import command_plan
-from golem_forge.policy.judge import Judge, Judged
+from golem_forge.policy.judge import Judge
+from golem_forge.policy.judged import Judged
 from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog

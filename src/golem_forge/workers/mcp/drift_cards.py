@@ -39,11 +39,12 @@ class DriftCards:
         self._seen: tuple[int, bool] | None = None
         """At the last look; every call looks, and nearly always finds the same."""
 
-    def look(self) -> None:
-        """Raises the cards that are due, withdraws those that are not any more."""
+    def look(self) -> bool:
+        """Raises the cards that are due, withdraws those that are not any more. True: nothing changed since the last
+        look."""
         now = (self._pool.version, self._ui.attached)
         if now == self._seen:
-            return
+            return True
         self._seen = now
         specs = self._pool.specs
         for server in [server for server in self._open if server not in specs]:
@@ -55,6 +56,7 @@ class DriftCards:
             due = (held for digest, held in drifted.items() if (spec.scope, server, digest) not in self._answered)
             if server not in self._open and self._ui.attached and (held := next(due, None)) is not None:
                 self._raise(spec.scope, held)
+        return False
 
     def close(self) -> None:
         for server in tuple(self._open):

@@ -103,13 +103,14 @@ class SessionServers:
             self._begun = True
             self.pool.begin()
 
-    async def refresh(self) -> None:
-        """Before whatever may use a server: edited config counts, changed definitions are put before a person."""
+    async def refresh(self) -> bool:
+        """Before whatever may use a server: edited config counts, changed definitions are put before a person. True:
+        the servers and their lists are as they were at the last look."""
         self.begin()
         if self._files != (now := self._stamps()):
             self._files = now
             await self._read_again()
-        self._drift_cards.look()
+        return self._drift_cards.look()
 
     def pin(self, tool: RemoteTool) -> None:
         """A person read this definition and agreed to it; a card that asks about it is needless now. Raises BookError,

@@ -49,11 +49,17 @@ def look_at_servers(station: Station) -> None:
     _check_names(station, station.server_tools)
 
 
+def in_step_with_servers(station: Station) -> bool:
+    """Asked where `SessionServers.refresh` has just found nothing new: whether this catalog has all that is older."""
+    return station.server_tools is not None and station.server_tools.in_step
+
+
 def _check_names(station: Station, tools: ServerTools) -> None:
     """A name that forge.yaml speaks of and its server does not have is told of, once."""
     from golem_forge.workers.mcp.servers import servers_of
 
-    unchecked = servers_of(station.tree).unchecked
+    if not (unchecked := servers_of(station.tree).unchecked):
+        return
     for name in [name for name in unchecked if tools.lists(name) is not None]:
         said = unchecked.pop(name)
         if not tools.lists(name):

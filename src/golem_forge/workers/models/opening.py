@@ -43,7 +43,7 @@ def open_model(
 
     variable = key_variable(provider, settings)
     try:
-        from golem_forge.workers.models.pydantic_ai_layer import open_provider
+        from golem_forge.workers.models.providers.opening import open_provider
     except ModuleNotFoundError as error:
         raise ModelError(f"{error.name} is not installed: {INSTALL}", code="MODEL_LIBRARY_MISSING") from None
     return open_provider(provider, name, base_url=base_url, key=environ.get(variable, "") if variable else "")

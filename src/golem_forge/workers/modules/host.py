@@ -20,7 +20,8 @@ from golem_forge.core.finished import Finished
 from golem_forge.sandbox.processes.ending import Ending
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.sandbox.walls.walled_child import WalledChild
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.mcp_results import from_mcp
 from golem_forge.tools.results import to_result

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from golem_forge.core.call import Caller, ToolCall
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.ids import is_id
 from golem_forge.core.nearest import nearest
 from golem_forge.core.visible import visible
 from golem_forge.events.envelope import Event
@@ -95,12 +96,27 @@ class SlashCommands:
     async def _invoke(self, event: Event) -> None:
         """A form was sent, or a UI's button pressed. What is wrong with it, its result says."""
         wire = event.wire
+        wished = wire.get("requestId")
+        if is_id(wished) and not self._is_first(wished):
+            return
         try:
             await self._host.refresh()
         except ForgeError as error:
             self._say("error", error.message)
             return
-        await self._host.path.call(ToolCall(str(wire["toolName"]), wire["args"], Caller.HUMAN))
+        call = ToolCall(str(wire["toolName"]), wire["args"], Caller.HUMAN)
+        if is_id(wished):
+            call.id = wished  # whoever sent the form knows its call by it
+        await self._host.path.call(call)
+
+    def _is_first(self, request_id: str) -> bool:
+        """What is sent twice, as after a lost line or to a resumed session, runs once. Nor does a call take the id of a
+        model's: what the journal says became of that one would be what became of this one."""
+        known = self._host.call_ids
+        if request_id in known:
+            return False
+        known.add(request_id)
+        return True
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         if len(self._tasks) >= _MOST_AT_ONCE:

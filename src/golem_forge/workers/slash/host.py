@@ -55,6 +55,10 @@ class SlashHost(Protocol):
     @property
     def journal(self) -> Journal | None: ...
     @property
+    def call_ids(self) -> set[str]:
+        """Of calls whose id somebody else chose, those on record before a resume included: each is one call's."""
+
+    @property
     def meter(self) -> Sums: ...
     @property
     def model_name(self) -> str: ...

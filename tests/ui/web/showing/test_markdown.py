@@ -194,7 +194,7 @@ SLOW = {
 def test_text_made_to_be_slow_is_not(name: str) -> None:
     started = time.process_time()
     html = to_html(SLOW[name])
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 20  # of the processor's time: read without bounds it would be minutes
     assert_inert(html[:20_000])
     assert len(html) < 1 << 20
 

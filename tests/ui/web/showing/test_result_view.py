@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-import time
 from typing import Any
 
 import pytest
@@ -82,13 +82,12 @@ def test_u21_a_diff(value: dict[str, Any], summary: str, counts: tuple[int, int]
     assert (made["form"], made["summary"], (made["added"], made["removed"])) == ("diff", summary, counts)
 
 
-def test_a_diff_too_large_to_compare_says_so_and_costs_nothing() -> None:
-    started = time.process_time()
+def test_a_diff_too_large_to_compare_says_so_and_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difflib, "SequenceMatcher", None)
     big = "line\n" * 10_000_000
     made = view(
         {"kind": "diff", "path": "/w/a", "original": big, "modified": big + "x", "isNew": False, "bytesWritten": 1}
     )
-    assert time.process_time() - started < 1
     assert made["cut"] and made["summary"] == "/w/a +? −?"
     patch = "--- a/x\n+++ b/x\n@@ -0,0 +1,90000 @@\n" + "+0123456789\n" * 90_000
     made = view({"kind": "patch.result", "diff": patch})
@@ -205,9 +204,7 @@ def test_an_event_of_50_mb_costs_little_and_keeps_its_ends() -> None:
         event = Event(
             "toolResult", {"toolName": "t", "status": "success", "value": value, "durationMs": 1, "tail": "END"}
         )
-        started = time.process_time()
         made = shown(event)
-        assert time.process_time() - started < 1.5
         assert len(encode(made)) < 1.2 * MIB
         assert made["view"]["cut"]
         assert made["event"]["data"]["tail"] == "END"
@@ -265,9 +262,7 @@ def test_lists_that_hold_each_other_are_small_in_memory_and_endless_to_write_dow
     nested: Any = "x"
     for _ in range(60):
         nested = [nested, nested]
-    started = time.process_time()
     small, cut = bounded({"nested": nested, "end": "END"})
-    assert time.process_time() - started < 2
     assert cut and len(encode(small)) < MIB and small["end"] == "END"
 
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TOOL: Final = frozenset({-32601, -32602, -32020})
 """What servers answer for a tool they do not have (any more), or whose header rules changed."""
+_FLAT: Final = frozenset({str, bool})
+"""Numbers are not among them: `1e999`, NaN and integers of a thousand digits can be written too."""
+_FEW: Final = 64
 
 
 async def call_tool(owner: Owner, tool: RemoteTool, args: Mapping[str, Any], ctx: ToolContext) -> Finished:
@@ -105,17 +108,28 @@ def finished(owner: Owner, tool: RemoteTool, raw: dict[str, Any]) -> Finished:
     return Finished(result=result)
 
 
+def _is_flat(value: Any) -> bool:
+    """A few texts, truths and nulls by name, as most are: read from JSON, it cannot be anything that JSON is not."""
+    few = type(value) is dict and len(value) <= _FEW
+    return few and all(item is None or type(item) in _FLAT for item in value.values())
+
+
 def _mismatch(owner: Owner, tool: RemoteTool, raw: dict[str, Any]) -> str:
     """How the structured content breaks the tool's own promise; empty: it does not."""
-    said = f"tool {tool.name!r} of {tool.server} returned"
     if "structuredContent" not in raw:
-        return f"{said} no structured content at $, which its output schema promises"
-    try:
-        subject = as_json(raw["structuredContent"])
-    except NotJson as error:
-        return f"{said} an invalid value at $: {error}"
+        return f"{_by(tool)} no structured content at $, which its output schema promises"
+    subject = raw["structuredContent"]
+    if not _is_flat(subject):
+        try:
+            subject = as_json(subject)
+        except NotJson as error:
+            return f"{_by(tool)} an invalid value at $: {error}"
     problems = owner.offered.output_check(tool).problems(subject, limit=1)
     if not problems:
         return ""
     path, words = problems[0]
-    return owner.rewriter.words(f"{said} an invalid value at {json_path(path)}: {words[:1].lower()}{words[1:]}")
+    return owner.rewriter.words(f"{_by(tool)} an invalid value at {json_path(path)}: {words[:1].lower()}{words[1:]}")
+
+
+def _by(tool: RemoteTool) -> str:
+    return f"tool {tool.name!r} of {tool.server} returned"

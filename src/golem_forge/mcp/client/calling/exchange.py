@@ -72,11 +72,14 @@ async def exchange(
         return result
 
     async def work() -> dict[str, Any]:
-        with flying(flight):
-            return await owner.perform(flight, asked)
+        try:
+            with flying(flight):
+                return await owner.perform(flight, asked)
+        finally:
+            ends(None)  # here: told by the task's end, the caller would go on one turn of the loop later
 
     task = loop.create_task(work())
-    task.add_done_callback(lambda _: ends(None))
+    task.add_done_callback(lambda _: ends(None))  # one that is cancelled before it began never comes to that line
     forget = ctx.cancel.listen(lambda _: loop.call_soon_threadsafe(ends, Interrupted()))
     try:
         why = await end

@@ -11,9 +11,9 @@ is put before another: a connection is shared, and in the old era nothing says w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import Context, ContextVar, copy_context
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context, ContextVar, Token, copy_context
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -44,15 +44,21 @@ class Flight:
 _current: ContextVar[Flight | None] = ContextVar("mcp_flight", default=None)
 
 
-@contextmanager
-def flying(flight: Flight) -> Iterator[Flight]:
-    """Around the call, in the task that makes it."""
-    token = _current.set(flight)
-    try:
-        yield flight
-    finally:
-        _current.reset(token)
-        flight.over.set()
+class flying:
+    """`with flying(flight): …`, around the call, in the task that makes it."""
+
+    __slots__ = ("_flight", "_token")
+
+    def __init__(self, flight: Flight) -> None:
+        self._flight = flight
+
+    def __enter__(self) -> Flight:
+        self._token: Token[Flight | None] = _current.set(self._flight)
+        return self._flight
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
+        self._flight.over.set()
 
 
 def asking_flight(flights: Sequence[Flight]) -> Flight | None:

@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from golem_forge.events.all_texts import all_texts
+
 if TYPE_CHECKING:
     from golem_forge.mcp.client.definitions.manifest import Manifest
 
@@ -63,8 +65,12 @@ class Rewriter:
         return self.clean(text) if self.clean is not None else text
 
     def result(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """Of a tool. Raises RecursionError for one that nests without end."""
+        """Of a tool; the same object where nothing is to be rewritten, as in most. Raises RecursionError for one that
+        nests without end."""
         if self.clean is None:
+            return raw
+        said = all_texts(raw)
+        if said is not None and self.clean(said) is said:
             return raw
         return {
             key: self._protocol(value, self.clean) if key == "content" else _every_text(value, self.clean)
@@ -93,7 +99,7 @@ class Rewriter:
             return clean(value)
         if isinstance(value, list):
             return [self._protocol(item, clean) for item in value]
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):  # it was read from JSON
             return value
         return {key: self._member(value, key, item, clean) for key, item in value.items()}
 
@@ -127,6 +133,6 @@ def _with_descriptions(value: Any, clean: Clean) -> Any:
 def _every_text(value: Any, clean: Clean) -> Any:
     if isinstance(value, str):
         return clean(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {clean(key): _every_text(item, clean) for key, item in value.items()}
     return [_every_text(item, clean) for item in value] if isinstance(value, list) else value

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final
 
@@ -39,14 +37,12 @@ class Turns:
         self._wanted -= 1
         self._last_used = monotonic()
 
-    @contextmanager
-    def airborne(self, flight: Flight) -> Iterator[None]:
-        """Around the request itself: only now may the server ask something on its behalf."""
+    def airborne(self, flight: Flight) -> None:
+        """Its request is about to be sent: only now, and until it `landed`, may the server ask on its behalf."""
         self._flights[flight] = None
-        try:
-            yield
-        finally:
-            self._flights.pop(flight, None)
+
+    def landed(self, flight: Flight) -> None:
+        self._flights.pop(flight, None)
 
     def touch(self) -> None:
         self._last_used = monotonic()

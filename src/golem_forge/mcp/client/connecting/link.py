@@ -62,6 +62,7 @@ class Link:
         self.version = session.protocol_version or ""
         self.is_modern = self.version in sdk.MODERN_PROTOCOL_VERSIONS
         """2026-07-28 and later: no session, no ping, questions inside results."""
+        self._stamp, self._error = sdk.stamp, sdk.MCPError  # every request needs them: here they are imported once
         self._ids = itertools.count(_FIRST_ID)
         self._progress: dict[int, Progress] = {}
 
@@ -86,8 +87,6 @@ class Link:
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Cancelling the task that awaits this tells the server."""
-        from golem_forge.mcp import sdk
-
         ident = next(self._ids)
         sent: dict[str, Any] = dict(params or {})
         options: sdk.CallOptions = {"request_id": ident}
@@ -97,11 +96,11 @@ class Link:
             sent["_meta"] = {**sent.get("_meta", {}), "progressToken": ident}
             self._progress[ident] = progress
         data = {"method": method, "params": sent}
-        sdk.stamp(self.session, data, options)
+        self._stamp(self.session, data, options)
         with tracked() as delivery:
             try:
                 return await self.wire.send_raw_request(method, sent, options)
-            except sdk.MCPError as error:
+            except self._error as error:
                 failure = delivery.failure
                 if isinstance(failure, NeedsLogin):
                     raise failure from None

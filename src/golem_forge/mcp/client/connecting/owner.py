@@ -377,15 +377,17 @@ class Owner:
 
     async def _once(self, flight: Flight, job: Callable[[Link], Awaitable[T]]) -> T:
         link = await self.link()
+        self.turns.airborne(flight)
         try:
-            with self.turns.airborne(flight):
-                return await job(link)
+            return await job(link)
         except Unprocessed:
             self._retire(link)
             raise
         except NeedsLogin:
             self._retire(link)
             raise self.standing.need_login() from None
+        finally:
+            self.turns.landed(flight)
 
 
 def _life(spec: ServerSpec) -> tuple[Any, ...]:

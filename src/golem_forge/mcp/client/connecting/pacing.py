@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 MOST_WAITING: Final = 64
 
@@ -20,13 +20,32 @@ def paced(read: Any, write: Any) -> tuple[PacedReader, PacedWriter]:
     return PacedReader(read, writer), writer
 
 
-class PacedWriter:
+class _Around:
+    """A stream that opens and closes with the one inside it."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
+
+
+class PacedWriter(_Around):
     """The SDK's WriteStream."""
 
     def __init__(self, inner: Any) -> None:
         from golem_forge.mcp import sdk
 
-        self._inner = inner
+        super().__init__(inner)
         self._answer = (sdk.JSONRPCResponse, sdk.JSONRPCError)
         self._waiting = 0
         self._room = asyncio.Event()
@@ -43,7 +62,8 @@ class PacedWriter:
 
     async def room(self) -> None:
         """Returns once there are few enough answers that nobody has taken yet."""
-        await self._room.wait()
+        if self._waiting >= MOST_WAITING:
+            await self._room.wait()
 
     def _count(self, more: int) -> None:
         self._waiting += more
@@ -52,24 +72,12 @@ class PacedWriter:
         else:
             self._room.set()
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
-    async def __aenter__(self) -> PacedWriter:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._inner.__aexit__(kind, error, trace)
-
-
-class PacedReader:
+class PacedReader(_Around):
     """The SDK's ReadStream."""
 
     def __init__(self, inner: Any, writer: PacedWriter) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._writer = writer
 
     @property
@@ -87,15 +95,3 @@ class PacedReader:
 
     def __aiter__(self) -> PacedReader:
         return self
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> PacedReader:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._inner.__aexit__(kind, error, trace)

@@ -52,11 +52,11 @@ class Offered:
     @property
     def listing(self) -> Listing | None:
         """A person's answer in another session counts here too."""
-        from golem_forge.mcp.client.trust.pins import held_against
-
         if self._checked is None:
             return None
         if self._held is None or self._stamp != self._book.stamp:
+            from golem_forge.mcp.client.trust.pins import held_against
+
             try:
                 self._held = held_against(self._checked, self._book, self.spec.scope)
             except OSError as error:  # what cannot be pinned cannot be known again: nothing of it is offered
@@ -101,13 +101,21 @@ class Offered:
         """Arguments that the tool wants in headers too; only the new era knows that, and only over HTTP."""
         if not link.is_modern or not self.spec.is_http:
             return None
+        if tool.digest not in self._header_maps:
+            self._header_maps[tool.digest] = _header_map(tool)
+        if not (found := self._header_maps[tool.digest]):
+            return None
         from golem_forge.mcp import sdk
 
-        if tool.digest not in self._header_maps:
-            wanted = "x-mcp-header" in compact(tool.input_schema)
-            self._header_maps[tool.digest] = sdk.x_mcp_header_map(tool.input_schema) if wanted else None
-        found = self._header_maps[tool.digest]
-        return sdk.mcp_param_headers(found, args) if found else None
+        return sdk.mcp_param_headers(found, args)
+
+
+def _header_map(tool: RemoteTool) -> HeaderMap | None:
+    if "x-mcp-header" not in compact(tool.input_schema):
+        return None
+    from golem_forge.mcp import sdk
+
+    return sdk.x_mcp_header_map(tool.input_schema)
 
 
 def _said(manifest: Manifest) -> tuple[Any, ...]:

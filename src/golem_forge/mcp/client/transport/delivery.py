@@ -11,9 +11,7 @@ repeated" rests on facts of ours and never on what a server says of itself. What
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 
 from golem_forge.mcp.client.transport.errors import TransportError
@@ -42,12 +40,15 @@ def current() -> Delivery:
     return _current.get() or Delivery()
 
 
-@contextmanager
-def tracked() -> Iterator[Delivery]:
+class tracked:
     """`with tracked() as delivery: await session.call_tool(…)`; read it after a failure."""
-    delivery = Delivery()
-    token = _current.set(delivery)
-    try:
-        yield delivery
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> Delivery:
+        delivery = Delivery()
+        self._token: Token[Delivery | None] = _current.set(delivery)
+        return delivery
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)

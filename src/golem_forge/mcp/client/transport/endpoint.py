@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final
@@ -114,12 +114,10 @@ class Endpoint(sdk.httpx2.AsyncClient):
         delivery.sent += 1
         token = _ours.set(True)
         try:
-            with sdk.anyio.move_on_after(_GOODBYE_S if self.is_leaving else None):
-                response = await super().send(request, **{**options, "stream": True})
-                if self.is_leaving:
-                    await response.aclose()
-                    return _bare(response)
-                return await self._judged(request, response, delivery)
+            if not self.is_leaving:
+                return await self._answered(request, options, delivery)
+            with sdk.anyio.move_on_after(_GOODBYE_S):
+                return await self._answered(request, options, delivery)
             return self._failed(request, ConnectionLost(f"{self._server} does not answer"), delivery)
         except Exception as error:
             failure = self._failure(error)
@@ -127,6 +125,15 @@ class Endpoint(sdk.httpx2.AsyncClient):
             return self._failed(request, failure, delivery)
         finally:
             _ours.reset(token)
+
+    async def _answered(
+        self, request: sdk.httpx2.Request, options: dict[str, Any], delivery: Delivery
+    ) -> sdk.httpx2.Response:
+        response = await super().send(request, **{**options, "stream": True})
+        if self.is_leaving:
+            await response.aclose()
+            return _bare(response)
+        return await self._judged(request, response, delivery)
 
     async def _not_too_often(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -153,13 +160,15 @@ class Endpoint(sdk.httpx2.AsyncClient):
             await response.aclose()
             return self._failed(request, failure, delivery, status)
         self.failure = delivery.failure = None
-        if why := _unusable(response):
+        said = dict(response.headers.items())  # once: each lookup goes through all of them
+        kind = said.get("content-type", "").lower()
+        if why := _unusable(status, said, kind):
             await response.aclose()
             return _answer(request, max(status, 400), f"{self._server} {why}")
         stream = response.stream
         assert isinstance(stream, sdk.httpx2.AsyncByteStream)
-        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-        response.stream = _Events(stream, self, delivery) if is_stream else _Body(stream, self, delivery)
+        around = _Events if kind.startswith("text/event-stream") else _Body
+        response.stream = around(stream, self, delivery)
         return response
 
     def _failure(self, error: Exception) -> TransportError:
@@ -220,18 +229,16 @@ class _Events(_Body):
         self._delivery.failure = self._endpoint.lost(error)
 
 
-def _unusable(response: sdk.httpx2.Response) -> str:
-    """Why this answer is not read."""
-    headers = response.headers
+def _unusable(status: int, headers: Mapping[str, str], kind: str) -> str:
+    """Why this answer is not read. `kind`: its content type."""
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         return "sent a compressed answer that was not asked for"
     length = headers.get("content-length", "0")
     if not length.isdigit() or int(length[:20]) > LARGEST:
         return f"sent an answer larger than {LARGEST >> 20} MiB"
-    is_json = headers.get("content-type", "").lower().startswith("application/json")
-    if response.status_code >= 400 and not is_json and response.status_code != 404:
-        return f"answered HTTP {response.status_code}"
+    if status >= 400 and not kind.startswith("application/json") and status != 404:
+        return f"answered HTTP {status}"
     return ""
 
 

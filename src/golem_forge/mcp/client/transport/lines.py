@@ -79,6 +79,7 @@ class LineReader:
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._parsed = sdk.jsonrpc_message_adapter.validate_json
+        self._answer = sdk.JSONRPCResponse.model_validate_json
         self._message = sdk.SessionMessage
         self._end = sdk.anyio.EndOfStream
         self._listen()
@@ -140,7 +141,7 @@ class LineReader:
     def _listen(self) -> None:
         if not self._reading and not self._ended:
             self._reading = True
-            self._loop.add_reader(self._descriptor, self._read)
+            self._loop.add_reader(self._descriptor, self._readable)
 
     def _pause(self) -> None:
         if self._reading:
@@ -157,6 +158,14 @@ class LineReader:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _readable(self) -> None:
+        """Only a server that writes on while lines wait is no longer listened to: doing so after every line would be
+        two system calls for each answer."""
+        if self._lines:
+            self._pause()
+        else:
+            self._read()
 
     def _read(self) -> bool:
         """Whether there may be more."""
@@ -177,11 +186,16 @@ class LineReader:
         if not data:
             self._end_reading()
         elif self._lines:
-            self._pause()
             self._wake()
         return bool(data)
 
     def _understood(self, line: bytes) -> sdk.SessionMessage | None:
+        if b'"result"' in line and b'"method"' not in line and b'"error"' not in line:
+            # It can only be an answer, and need not be held against every other kind of message.
+            try:
+                return self._message(self._answer(line, by_name=False))
+            except ValueError:
+                pass
         try:
             return self._message(self._parsed(line, by_name=False))
         except ValueError:

@@ -33,13 +33,14 @@ class TrustBook:
     def __init__(self, home: ForgeHome) -> None:
         self._home = home
         self._path = home.path / _FOLDER / _FILE
+        self._place = str(self._path)  # every call looks there
         self._kept: tuple[Stamp, Records] | None = None
         self._problem = ""
 
     @property
     def stamp(self) -> Stamp | None:
         """Other than before once anybody wrote, this process or another."""
-        return stamp(self._path)
+        return stamp(self._place)
 
     @property
     def problem(self) -> str:
@@ -106,7 +107,7 @@ class TrustBook:
         return self._records().get((scope, server), UNKNOWN)
 
     def _records(self) -> Records:
-        if self._kept is not None and self._kept[0] == stamp(self._path):
+        if self._kept is not None and self._kept[0] == self.stamp:
             return self._kept[1]
         self._kept, self._problem = None, ""
         try:

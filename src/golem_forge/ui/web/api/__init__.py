@@ -17,6 +17,7 @@ def all_operations() -> tuple[Operation, ...]:
         login,
         openapi,
         outputs,
+        prompts,
         rules,
         servers,
         sessions,
@@ -29,7 +30,7 @@ def all_operations() -> tuple[Operation, ...]:
 
     modules = (
         *(login, sessions, events, actions, attachments, outputs),
-        *(tools, tool_acts, statistics, servers, rules, settings, openapi),
+        *(tools, tool_acts, statistics, servers, prompts, rules, settings, openapi),
     )
     declared = (value for module in modules for value in vars(module).values() if isinstance(value, Operation))
     return tuple({(each.method, each.path): each for each in declared}.values())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from golem_forge.ui.web.api.operation import Call, Model, Operation, operation
+from golem_forge.ui.web.api.operation import Call, Operation, operation
 from golem_forge.ui.web.watching.actions import take_action
+from golem_forge.ui.web.wire import Model
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Response

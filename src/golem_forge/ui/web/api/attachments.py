@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Model, Operation, Refused, operation
+from golem_forge.ui.web.api.operation import Call, Operation, operation
+from golem_forge.ui.web.wire import Model, Refused
 
 _MOST_NAME: Final = 255
 

@@ -13,9 +13,10 @@ from pydantic import Field
 from golem_forge.events.envelope import Event
 from golem_forge.events.jsontext import encode
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Model, Operation, Refused, operation
+from golem_forge.ui.web.api.operation import Call, Operation, operation
 from golem_forge.ui.web.watching.frames import shown_members
 from golem_forge.ui.web.watching.history import PAGE
+from golem_forge.ui.web.wire import Model, Refused
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Response

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from golem_forge.ui.web.api.operation import Call, Model, Refused, operation
+from golem_forge.ui.web.api.operation import Call, operation
+from golem_forge.ui.web.wire import Model, Refused
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Response

@@ -16,7 +16,8 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from golem_forge.events.jsontext import encode
 from golem_forge.ui.web.api.attribute_words import attribute_words
 from golem_forge.ui.web.api.event_schemas import REF, Schema, event_schemas, without_null
-from golem_forge.ui.web.api.operation import Call, Model, Operation, Problem, operation
+from golem_forge.ui.web.api.operation import Call, Operation, operation
+from golem_forge.ui.web.wire import Model, Problem
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Response
@@ -65,7 +66,7 @@ class Description(Model):
 @operation("GET", "/api/openapi.json", tag="login", answer=Description)
 async def describe(call: Call) -> Response:
     """This description."""
-    from golem_forge.ui.web.login import cookie_name
+    from golem_forge.ui.web.door.login import cookie_name
     from golem_forge.ui.web.sdk import Response
 
     return Response(_written(cookie_name(call.request.scope)), media_type="application/json")

@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
 
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.failures import described
+from golem_forge.ui.web.wire import Model, Refused
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.house import House
@@ -29,29 +29,6 @@ if TYPE_CHECKING:
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 MOST_BODY_BYTES: Final = 1 << 20
 _log = logging.getLogger(__name__)
-
-
-class Model(BaseModel):
-    """What goes over the wire: camelCase there, snake_case here, nothing that is not declared."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-
-
-class Problem(Model):
-    """Why a request was refused, and what to do about it."""
-
-    problem: str
-    fields: dict[str, str] = {}
-    """By the name of each part of the request that is wrong."""
-
-
-class Refused(Exception):
-    """The answer to this request is no."""
-
-    def __init__(self, status: int, problem: str, fields: Mapping[str, str] | None = None) -> None:
-        super().__init__(problem)
-        self.status = status
-        self.problem = Problem(problem=problem, fields=dict(fields or {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

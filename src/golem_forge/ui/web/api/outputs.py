@@ -15,8 +15,9 @@ from pydantic import Field
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Model, Operation, Refused, operation
+from golem_forge.ui.web.api.operation import Call, Operation, operation
 from golem_forge.ui.web.api.subject import subject_of
+from golem_forge.ui.web.wire import Model, Refused
 
 MOST_LINES: Final = 2000
 _USUAL_LINES: Final = 200

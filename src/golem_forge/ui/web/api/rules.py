@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, model_validator
 
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Model, Refused, operation
+from golem_forge.ui.web.api.operation import Call, operation
 from golem_forge.ui.web.api.subject import Subject, subject_of
 from golem_forge.ui.web.api.tool_answers import Said
+from golem_forge.ui.web.wire import Model, Refused
 
 if TYPE_CHECKING:
     from golem_forge.workers.explaining.bench import Bench, Explained

@@ -16,10 +16,11 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.nearest import nearest
 from golem_forge.core.visible import visible
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Model, Refused, operation
+from golem_forge.ui.web.api.operation import Call, operation
 from golem_forge.ui.web.api.server_facts import known_here, place_of, pool_of, told
 from golem_forge.ui.web.api.subject import Subject, subject_of
 from golem_forge.ui.web.api.tool_answers import Server
+from golem_forge.ui.web.wire import Model, Refused
 
 if TYPE_CHECKING:
     from golem_forge.config.mcp.spec import ServerSpec

@@ -16,9 +16,10 @@ from golem_forge.core.homely import homely
 from golem_forge.events.index import Index, SessionSummary
 from golem_forge.events.session_files import is_held, journal_path, sessions_dir
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Model, Operation, Refused, operation
+from golem_forge.ui.web.api.operation import Call, Operation, operation
 from golem_forge.ui.web.watching.live import LiveSession
 from golem_forge.ui.web.watching.session import SessionState
+from golem_forge.ui.web.wire import Model, Refused
 
 MOST: Final = 200
 _MOST_SEARCHED: Final = 10_000

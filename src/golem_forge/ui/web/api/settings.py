@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Model, operation
+from golem_forge.ui.web.api.operation import Call, operation
 from golem_forge.ui.web.api.subject import Subject, subject_of
 from golem_forge.ui.web.watching.session import SessionState
+from golem_forge.ui.web.wire import Model
 
 if TYPE_CHECKING:
     from golem_forge.workers.runtime import WorkerRuntime

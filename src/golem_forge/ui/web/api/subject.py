@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Refused
+from golem_forge.ui.web.api.operation import Call
+from golem_forge.ui.web.wire import Refused
 
 if TYPE_CHECKING:
     from golem_forge.config.home import ForgeHome

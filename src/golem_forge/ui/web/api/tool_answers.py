@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from golem_forge.ui.web.api.operation import Model
+from golem_forge.ui.web.wire import Model
 
 
 class ManualTool(Model):

@@ -14,9 +14,9 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.nearest import nearest
 from golem_forge.core.visible import visible
 from golem_forge.ui.web.api import own_tools
-from golem_forge.ui.web.api.operation import Refused
 from golem_forge.ui.web.api.statistics import tool_statistics
 from golem_forge.ui.web.api.subject import Subject, fit
+from golem_forge.ui.web.wire import Refused
 
 if TYPE_CHECKING:
     from golem_forge.policy.base import ApprovalBlocks

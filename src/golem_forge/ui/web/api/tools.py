@@ -14,12 +14,13 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.visible import visible
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api import own_tools
-from golem_forge.ui.web.api.operation import Call, Model, Refused, operation
+from golem_forge.ui.web.api.operation import Call, operation
 from golem_forge.ui.web.api.server_facts import known_here, place_of, told
 from golem_forge.ui.web.api.subject import Subject, subject_of
 from golem_forge.ui.web.api.tool_acts import activate_tool, deny_tool, restore_tool, retire_tool, undo_tool
 from golem_forge.ui.web.api.tool_answers import Difference, ToolDetail, ToolList
 from golem_forge.ui.web.api.tool_detail import difference_of, look_for, whole
+from golem_forge.ui.web.wire import Model, Refused
 
 __all__ = [
     "activate_tool",

@@ -35,6 +35,15 @@ export class Desk {
     this.#show();
   }
 
+  /** A new link was opened here: the page goes on where it was. @param {string} refused why the link was of no use */
+  async signedIn(refused) {
+    const { open } = this;
+    if (open?.link.state === "here") return;
+    if (refused) return this.frame.lost(0, refused);
+    if (open) open.link.again();
+    else location.reload();
+  }
+
   /** @param {string} where an area of this session, or an address that begins with `#/` */
   go(where) {
     location.hash = where.startsWith("#/") ? where : address(where, this.open?.id ?? this.me.current ?? "");

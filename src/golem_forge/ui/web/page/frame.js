@@ -19,7 +19,8 @@ const AWAY = { connecting: "connecting", away: "connecting", over: "not connecte
 /** @type {Record<string, string>} */
 const STATES = { live: "live", elsewhere: "runs elsewhere", closed: "closed" };
 const SIGNED_OUT =
-  "This page is no longer signed in. Open a new link: type /web in the terminal session. What you typed is kept.";
+  "This page is no longer signed in. Type /web in the terminal session, or press Enter where forge web runs, and open " +
+  "the new link in this browser. What you typed is kept.";
 /** @param {string} id */
 const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
@@ -124,6 +125,12 @@ export class Frame {
   /** The server does not let this page in any more. @param {number} status @param {string} problem */
   lost(status, problem) {
     this.#lost = status === 401 ? SIGNED_OUT : problem;
+    this.changed();
+  }
+
+  /** It does again. */
+  found() {
+    this.#lost = "";
     this.changed();
   }
 

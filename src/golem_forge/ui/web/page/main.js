@@ -6,20 +6,32 @@
 import * as api from "./api.js";
 import { h, replace } from "./dom.js";
 import { Desk } from "./desk.js";
+import { keepFromDrops } from "./dropping.js";
 import { startShortcuts } from "./shortcuts.js";
 
+/** @type {Desk | null} */
+let desk = null;
+
 const start = async () => {
+  keepFromDrops();
   const skip = document.getElementById("skip");
   skip?.addEventListener("click", (event) => {
     event.preventDefault(); // the fragment is the route
     document.getElementById("main")?.focus();
   });
-  window.addEventListener("hashchange", async () => {
-    if (!code()) return; // a new link, opened where the page is: a browser only changes the fragment
-    await login();
-    location.reload();
+  window.addEventListener("hashchange", async (event) => {
+    if (!code()) return;
+    // A new link, opened where the page is: only the fragment changed, and what was typed is still there.
+    event.stopImmediatePropagation();
+    const refused = await login(new URL(event.oldURL).hash);
+    if (desk) await desk.signedIn(refused);
+    else await enter(refused);
   });
-  const refused = await login();
+  await enter(await login(""));
+};
+
+/** @param {string} refused why the code was not taken */
+const enter = async (refused) => {
   let me;
   try {
     me = await api.get("/api/me");
@@ -27,7 +39,7 @@ const start = async () => {
     explain(/** @type {api.Failure} */ (failure), refused);
     return;
   }
-  const desk = new Desk(me);
+  desk = new Desk(me);
   startShortcuts(desk);
   desk.start();
 };
@@ -35,11 +47,14 @@ const start = async () => {
 /** The code in the address, if there is one. */
 const code = () => /^#code=([^&]+)$/.exec(location.hash)?.[1];
 
-/** @returns {Promise<string>} why the code was not taken; "" where all is well */
-const login = async () => {
+/**
+ * @param {string} before where in the page one was
+ * @returns {Promise<string>} why the code was not taken; "" where all is well
+ */
+const login = async (before) => {
   const given = code();
   if (!given) return "";
-  history.replaceState(null, "", location.pathname);
+  history.replaceState(null, "", `${location.pathname}${before}`);
   try {
     await api.post("/api/login", { code: decodeURIComponent(given) });
     return "";
@@ -64,11 +79,11 @@ const explain = (failure, refused) => {
         ? h(
             "p",
             null,
-            "Open the link that forge printed. A link works once, for five minutes; type ",
+            "Open the link that forge printed. A link works once, for five minutes; for a new one type ",
             h("kbd", null, "/web"),
-            " in the terminal session, or start ",
+            " in the terminal session, or press Enter where ",
             h("kbd", null, "forge web"),
-            " again, for a new one.",
+            " runs.",
           )
         : h("button", { class: "primary", type: "button", on: { click: () => location.reload() } }, "Try again"),
     ),

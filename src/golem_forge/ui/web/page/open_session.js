@@ -6,7 +6,7 @@
 import * as api from "./api.js";
 import { announce } from "./announce.js";
 import { Chat } from "./chat/chat.js";
-import { notifyWaiting } from "./notify.js";
+import { notifyNoMore, notifyWaiting } from "./notify.js";
 import { Budget } from "./side/budget.js";
 import { address } from "./router.js";
 import { settings } from "./settings_here.js";
@@ -39,7 +39,8 @@ export class OpenSession {
     this.link = new Link(id, this.store, {
       frame: (frame) => this.#take(frame),
       link: (state, before) => {
-        desk.frame.changed();
+        if (state === "here") desk.frame.found();
+        else desk.frame.changed();
         this.chat.linkChanged(state);
         if (state === "away") announce("The server is away. Trying again.");
         if (state === "here" && this.store.caughtUp && before === "away") announce("The server is back.");
@@ -126,6 +127,7 @@ export class OpenSession {
   #speak(change) {
     const { store } = this;
     if (!store.caughtUp) return;
+    if (change.what === "question" && !store.openQuestions().length) notifyNoMore();
     if (change.what === "question" && change.fresh) {
       const question = store.questions.get(change.requestId);
       if (question?.state !== "open" || !this.session.answerable) return;
@@ -134,7 +136,7 @@ export class OpenSession {
         question.kind === "approval" ? `Approval needed: ${tool}, risk ${risk}` : `${source} asks: ${title}`,
         "assertive",
       );
-      notifyWaiting(this.notify);
+      notifyWaiting(this.notify, () => this.desk.frame.toQuestion(change.requestId));
     } else if (change.what === "said" && change.role === "assistant") {
       announce(`${store.items.get(change.key)?.text ?? ""}`.slice(0, MOST_SPOKEN));
     } else if (change.what === "item" && change.fresh) {

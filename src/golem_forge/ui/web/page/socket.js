@@ -36,6 +36,7 @@ export class Link {
     this.outbox = new Outbox(store, (frame) => this.#send(frame));
     this.wake = () => this.#wake();
     window.addEventListener("online", this.wake);
+    window.addEventListener("focus", this.wake);
     document.addEventListener("visibilitychange", this.wake);
     this.#connect();
   }
@@ -54,6 +55,7 @@ export class Link {
     clearTimeout(this.#timer);
     clearInterval(this.#ping);
     window.removeEventListener("online", this.wake);
+    window.removeEventListener("focus", this.wake);
     document.removeEventListener("visibilitychange", this.wake);
     this.#socket?.close(1000);
     this.outbox.drop();
@@ -98,19 +100,22 @@ export class Link {
     clearInterval(this.#ping);
     this.outbox.left();
     this.#say("away");
-    if (!opened && (await this.on.refused())) {
-      this.#say("over");
-      return;
-    }
-    if (this.#closed) return;
+    const over = !opened && (await this.on.refused());
+    if (this.#closed || this.#socket) return; // meanwhile somebody had a reason to try again
+    if (over) return this.#say("over");
     const longest = Math.min(FIRST_WAIT_MS * 2 ** this.#tries++, LONGEST_WAIT_MS);
     // Jitter: pages that lost the same server do not all come back at the same moment.
     this.#timer = window.setTimeout(() => this.#connect(), longest * (0.5 + Math.random() / 2));
   }
 
-  /** The machine is back, or the person looks: no reason to wait longer. */
+  /** The machine is back, or the person looks (who may have signed in in another tab): no reason to wait longer. */
   #wake() {
-    if (this.#closed || this.#socket || this.#state !== "away" || document.hidden) return;
+    if (this.#state !== "here" && this.#state !== "connecting" && !document.hidden) this.again();
+  }
+
+  /** Tries at once. */
+  again() {
+    if (this.#closed || this.#socket) return;
     clearTimeout(this.#timer);
     this.#tries = 0;
     this.#connect();

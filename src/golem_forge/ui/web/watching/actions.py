@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.events.envelope import Event
 from golem_forge.events.types import REGISTRY
-from golem_forge.ui.web.api.operation import Refused
 from golem_forge.ui.web.watching.diffs import diff_for
 from golem_forge.ui.web.watching.live import NAME, LiveSession
 from golem_forge.ui.web.watching.session import SessionState, WatchedSession
+from golem_forge.ui.web.wire import Refused
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

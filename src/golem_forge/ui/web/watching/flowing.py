@@ -7,6 +7,7 @@ place are sent is made once for all of them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,7 +49,7 @@ class Piece:
     """Whether there is more already."""
 
 
-class Flow:
+class Flow(ABC):
     """The newest event says which call or request this is, and how it ended."""
 
     def __init__(self, event: Event) -> None:
@@ -74,8 +75,9 @@ class Flow:
                 kept[place] = made  # where it has grown meanwhile, nobody looks there any more
         return made
 
+    @abstractmethod
     async def _make(self, place: Place) -> Piece | None:
-        raise NotImplementedError
+        """The same, made anew."""
 
     def _written(self, data: Mapping[str, Any], view: Mapping[str, Any] | None = None) -> str:
         event = self.event

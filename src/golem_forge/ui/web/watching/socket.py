@@ -17,7 +17,6 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.events.envelope import Event
 from golem_forge.events.jsontext import decode
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Refused
 from golem_forge.ui.web.watching.actions import take_action
 from golem_forge.ui.web.watching.flowing import Flow
 from golem_forge.ui.web.watching.followed import GONE, FollowedSession
@@ -34,6 +33,7 @@ from golem_forge.ui.web.watching.frames import (
 from golem_forge.ui.web.watching.history import Page
 from golem_forge.ui.web.watching.live import LiveSession
 from golem_forge.ui.web.watching.page_queue import BEHIND, Ended, PageQueue
+from golem_forge.ui.web.wire import Refused
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import WebSocket

@@ -10,6 +10,7 @@ import {
   aboutLines,
   defaults,
   fieldErrors,
+  isTrust,
   literalText,
   riskWords,
   segmentWords,
@@ -66,13 +67,22 @@ const segments = (request) => {
   );
 };
 
+/** What it would change, as a unified diff; "" where it is something else. @param {any} request */
+const diffOf = (request) => {
+  if (request.diff) return words(request.diff);
+  const text = isTrust(request) ? literalText(request) : "";
+  return text.startsWith("--- ") ? text : ""; // a program that is trusted anew: its files against those of then
+};
+
 /** @param {any} shown @param {any} ctx */
 const literalPart = (shown, ctx) => {
   const { data } = shown.event;
   /** @param {(request: any) => string} pick */
   const whole = (pick) => (shown.view?.cut ? async () => pick(await wholeQuestion(shown, ctx)) : null);
-  if (!data.diff) return literal(literalText(data), { label: "What would run, literally", whole: whole(literalText) });
-  return diffView(words(data.diff), ctx, { most: MOST_DIFF_ROWS, whole: whole((request) => words(request.diff)) });
+  const diff = diffOf(data);
+  if (!diff) return literal(literalText(data), { label: "What would run, literally", whole: whole(literalText) });
+  const root = isTrust(data) ? "" : "/"; // a program's files are named from its directory, all others by their zone
+  return diffView(diff, ctx, { most: MOST_DIFF_ROWS, whole: whole(diffOf), root });
 };
 
 /** Every argument, and what the tool fills in. @param {any} shown @param {any} ctx */

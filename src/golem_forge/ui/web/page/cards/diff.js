@@ -93,19 +93,20 @@ const filesNode = (flat, mode, shown, isWhole) => {
 /**
  * @param {string} unified
  * @param {any} ctx
- * @param {{most?: number, whole?: (() => Promise<string>) | null, counts?: number[]}} [about]
- *   `most`: rows before it is cut in the middle; `counts`: added and removed lines, where the text is not all
+ * @param {{most?: number, whole?: (() => Promise<string>) | null, counts?: number[], root?: string}} [about]
+ *   `most`: rows before it is cut in the middle; `counts`: added and removed lines, where the text is not all;
+ *   `root`: before the names of files, `/` for those in zones
  * @returns {HTMLElement}
  */
-export const diffView = (unified, ctx, { most = MOST_ROWS, whole = null, counts } = {}) => {
-  let files = parseDiff(String(unified ?? ""));
+export const diffView = (unified, ctx, { most = MOST_ROWS, whole = null, counts, root = "/" } = {}) => {
+  let files = parseDiff(String(unified ?? ""), root);
   let limit = most;
   let fetch = whole;
   const node = h("div", { class: "diff" });
 
   const showAll = async () => {
     try {
-      if (fetch) files = parseDiff(await fetch());
+      if (fetch) files = parseDiff(await fetch(), root);
       fetch = null;
       limit = nextLimit();
       draw();

@@ -3,7 +3,8 @@
    Every line of the text becomes a row or a file's title; nothing is dropped, also of text that is no diff at all.
    Threat: a removed line `-- a/x` must not pass for the heading of another file, so a hunk is as long as it says it
    is. A line of a hunk begins with a blank, `+` or `-`: what begins with `@`, `#` or `…` there was put in by who
-   shortened the text, and from then on lines have no number and nothing is a heading until the next hunk. */
+   shortened the text, and from then on lines have no number and nothing is a heading until the next hunk. Where it was
+   cut by characters, what follows is the end of some line: whatever it begins with was put there to look like a mark. */
 
 /**
  * @typedef {{kind: "add" | "del" | "same" | "hunk" | "note" | "warn", text: string, old: number | null, now: number |
@@ -12,20 +13,21 @@
 /** @typedef {{title: string, state: string, added: number, removed: number, rows: Row[]}} DiffFile */
 
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
+const CUT_ANYWHERE = /^… [\d,]+ characters …$/; // as `showing/bounds.py` writes it
 const NOWHERE = "/dev/null";
 
 /** @param {string} mark */
 const isMarker = (mark) => mark === "#" || mark === "…";
 
-/** @param {string} head `--- a/zone/file` */
-const pathOf = (head) => {
+/** @param {string} head `--- a/zone/file` @param {string} root */
+const pathOf = (head, root) => {
   const name = head.slice(4);
-  return /^[ab]\//.test(name) ? name.slice(1) : name;
+  return /^[ab]\//.test(name) ? root + name.slice(2) : name;
 };
 
-/** @param {string} before @param {string} after @returns {DiffFile} */
-const fileOf = (before, after) => {
-  const [was, is] = [pathOf(before), pathOf(after)];
+/** @param {string} before @param {string} after @param {string} root @returns {DiffFile} */
+const fileOf = (before, after, root) => {
+  const [was, is] = [pathOf(before, root), pathOf(after, root)];
   const file = (/** @type {string} */ title, /** @type {string} */ state) => ({
     title,
     state,
@@ -38,8 +40,12 @@ const fileOf = (before, after) => {
   return was === is ? file(is, "") : file(is, `moved from ${was}`);
 };
 
-/** @param {string} unified @returns {DiffFile[]} */
-export const parseDiff = (unified) => {
+/**
+ * @param {string} unified
+ * @param {string} [root] before the names of files: `/` for those in zones
+ * @returns {DiffFile[]}
+ */
+export const parseDiff = (unified, root = "/") => {
   const lines = unified.split("\n");
   if (lines.at(-1) === "") lines.pop();
   /** @type {DiffFile[]} */
@@ -58,7 +64,8 @@ export const parseDiff = (unified) => {
       [oldLeft, nowLeft] = [0, 0];
       shortened = isMarker(mark);
     }
-    if (mark === "\\") put("note", line);
+    if (CUT_ANYWHERE.test(lines[at - 1] ?? "")) put("note", line);
+    else if (mark === "\\") put("note", line);
     else if (oldLeft > 0 || nowLeft > 0 || (shortened && (mark === "+" || mark === "-" || mark === " "))) {
       if (mark === "+") put("add", line.slice(1), null, shortened ? null : now);
       else if (mark === "-") put("del", line.slice(1), shortened ? null : old, null);
@@ -76,7 +83,7 @@ export const parseDiff = (unified) => {
         put("hunk", line);
       } else if (line.startsWith("--- ") && lines[at + 1]?.startsWith("+++ ")) {
         at += 1;
-        files.push(fileOf(line, lines[at]));
+        files.push(fileOf(line, lines[at], root));
       } else put(isMarker(mark) ? "warn" : "note", line);
     }
   }

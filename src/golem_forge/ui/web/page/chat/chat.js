@@ -46,11 +46,13 @@ export class Chat {
       this.scroller,
       h("div", { class: "dock" }, this.latest, this.waiting, this.composer.node),
     );
+    this.composer.takesDropsOn(this.node);
     this.feed = new Feed(this.scroller, this.list, ctx.store, {
       view: (item) => itemView(item, ctx),
       level: ctx.level,
       earlier: () => this.#earlier(),
       moved: (atEnd) => this.#moved(atEnd),
+      ready: () => ctx.store.caughtUp,
     });
     this.forget = [
       ctx.store.subscribe((/** @type {any} */ change) => this.#changed(change)),

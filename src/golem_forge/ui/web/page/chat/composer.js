@@ -1,15 +1,19 @@
 /* The text box and what belongs to it: files, the list of commands, what waits to be sent, sending and stopping. */
 
 import { h, replace, say } from "../dom.js";
+import { dropZone } from "../dropping.js";
 import { icon } from "../icons.js";
 import { Attaching } from "./attaching.js";
+import { closedBecause, standingWords } from "./composer_words.js";
 import { keepDraft, keptDraft } from "./drafts.js";
+import { KnownNames } from "./known_names.js";
 import { OfferList } from "./offer_list.js";
+import { queuedChips } from "./queued.js";
 import { visibleProse } from "../visible.js";
 import { Sending } from "./sending.js";
 
 const MOST_ROWS = 10;
-const PLACEHOLDER = "Ask for something, or type / for commands";
+const PLACEHOLDER = "Ask, or type / for commands";
 
 export class Composer {
   #ctx;
@@ -28,7 +32,8 @@ export class Composer {
         spellcheck: "true",
       })
     );
-    this.offers = new OfferList(this.box, () => ctx.store.standing.tools, ctx.announce);
+    this.names = new KnownNames(ctx);
+    this.offers = new OfferList(this.box, this.names, ctx.announce);
     this.files = new Attaching(ctx, () => this.draw());
     this.sending = new Sending(ctx, () => link.state, {
       changed: () => this.draw(),
@@ -98,6 +103,7 @@ export class Composer {
   }
 
   close() {
+    this.names.close();
     keepDraft(this.#ctx.session.id, this.box.value);
   }
 
@@ -125,31 +131,14 @@ export class Composer {
     const empty = !this.box.value.trim() && !this.files.ready.length;
     /** @type {HTMLButtonElement} */ (this.send).disabled = Boolean(why) || empty || this.files.busy;
     /** @type {HTMLButtonElement} */ (this.attach).disabled = Boolean(why);
-    say(this.hint, why || this.#said || this.#state(running));
+    const { awaited } = this.sending;
+    say(this.hint, why || this.#said || standingWords(store, { link: this.link.state, awaited, running }));
     this.#grow();
     this.#drawQueue();
   }
 
-  /** Why nothing can be sent at all; "" where something can. */
   #closedBecause() {
-    const { store, session } = this.#ctx;
-    if (!store.caughtUp) return "";
-    if (session.state === "elsewhere") return "Read-only: another process runs this session.";
-    if (session.state === "closed" || !session.answerable) return "Read-only: nobody runs this session.";
-    if (store.standing.ended) return "The session has ended.";
-    const once = store.standing.session?.mode === "single" && !store.prompt;
-    if (once) return "This session answers once; it takes no more input.";
-    return "";
-  }
-
-  /** @param {boolean} running */
-  #state(running) {
-    const { store } = this.#ctx;
-    if (this.link.state === "over") return "Not connected.";
-    if (this.link.state !== "here") return "Connecting… what you send waits.";
-    if (store.openQuestions().length) return "Waiting for your answer.";
-    if (this.sending.awaited) return "";
-    return running ? "Working… what you send waits for its turn." : "";
+    return closedBecause(this.#ctx.store, this.#ctx.session);
   }
 
   #submit() {
@@ -208,22 +197,25 @@ export class Composer {
         this.#submit();
       }
     });
-    this.box.addEventListener("paste", (event) => this.#take(event, event.clipboardData));
-    this.node.addEventListener("dragover", (event) => {
+    this.box.addEventListener("paste", (event) => {
+      const files = [...(event.clipboardData?.files ?? [])];
+      if (!files.length || this.#closedBecause()) return;
       event.preventDefault();
-      this.node.classList.add("over");
+      this.files.add(files);
     });
-    this.node.addEventListener("dragleave", () => this.node.classList.remove("over"));
-    this.node.addEventListener("drop", (event) => this.#take(event, event.dataTransfer));
   }
 
-  /** @param {Event} event @param {DataTransfer | null} given */
-  #take(event, given) {
-    this.node.classList.remove("over");
-    const files = [...(given?.files ?? [])];
-    if (!files.length || this.#closedBecause()) return;
-    event.preventDefault();
-    this.files.add(files);
+  /** Files may be dropped anywhere on it. @param {HTMLElement} zone */
+  takesDropsOn(zone) {
+    dropZone(zone, {
+      takes: () => !this.#closedBecause(),
+      over: (isOver) => {
+        this.node.classList.toggle("over", isOver);
+        if (isOver) say(this.hint, "Drop the files here to send them along.");
+        else this.draw();
+      },
+      take: (files) => this.files.add(files),
+    });
   }
 
   #grow() {
@@ -235,26 +227,6 @@ export class Composer {
     const { queued } = this.sending;
     this.queue.hidden = !queued.length;
     if (!queued.length && !this.queue.hasChildNodes()) return;
-    replace(
-      this.queue,
-      ...queued.map((one, index) =>
-        h(
-          "li",
-          { class: "chip" },
-          h("span", { class: "dim" }, "queued"),
-          h("span", { class: "clamp" }, one.text || `${one.files.length} files`),
-          h(
-            "button",
-            {
-              class: "quiet",
-              type: "button",
-              "aria-label": "Do not send this",
-              on: { click: () => this.sending.remove(index) },
-            },
-            icon("close"),
-          ),
-        ),
-      ),
-    );
+    replace(this.queue, ...queuedChips(queued, (index) => this.sending.remove(index)));
   }
 }

@@ -1,5 +1,5 @@
-/* Drafts: what was typed and not sent, by session, in this tab only. A line of a command is not kept: it may hold a
-   secret. */
+/* Drafts: what was typed and not sent, by session, in this tab only, until the browser is signed out. A line of a
+   command is not kept: it may hold a secret. */
 
 import { isCommand } from "./commands.js";
 
@@ -14,6 +14,15 @@ export const keptDraft = (session) => {
     return sessionStorage.getItem(key(session)) ?? "";
   } catch {
     return "";
+  }
+};
+
+/** The person signs out: the next one at this tab finds nothing of theirs. */
+export const forgetDrafts = () => {
+  try {
+    for (const name of Object.keys(sessionStorage)) if (name.startsWith(key(""))) sessionStorage.removeItem(name);
+  } catch {
+    /* no storage: there is nothing */
   }
 };
 

@@ -8,10 +8,9 @@
 
 import { moved } from "../cards/guard.js";
 import { questionKey } from "../folding/questions.js";
+import { FeedWindow, STEP } from "./feed_window.js";
 import { isShown } from "./levels.js";
 
-const MOST = 300;
-const STEP = 100;
 const NEAR_PX = 48;
 const REACH_PX = 600;
 const ABOVE_PX = 8;
@@ -19,10 +18,7 @@ const ABOVE_PX = 8;
 /** @typedef {{node: HTMLElement, update: (item: any) => void, focus?: () => void}} View */
 
 export class Feed {
-  /** @type {string[]} the keys of everything that may be shown, in order */
-  #keys = [];
-  #from = 0;
-  #to = 0;
+  #window = new FeedWindow();
   /** @type {Map<string, View>} */
   #views = new Map();
   /** @type {Set<string>} */
@@ -39,7 +35,8 @@ export class Feed {
    * @param {HTMLElement} scroller @param {HTMLElement} list
    * @param {import("../store.js").SessionStore} store
    * @param {{view: (item: any) => View, level: () => string, earlier: () => Promise<void>,
-   *   moved: (atEnd: boolean) => void}} on
+   *   moved: (atEnd: boolean) => void, ready?: () => boolean}} on
+   *   `ready`: false while the past still comes; it is drawn once, not again with each part of it
    */
   constructor(scroller, list, store, on) {
     this.scroller = scroller;
@@ -76,6 +73,7 @@ export class Feed {
   }
 
   schedule() {
+    if (this.on.ready?.() === false) return;
     this.#due ||= requestAnimationFrame(() => {
       this.#due = 0;
       this.draw();
@@ -107,17 +105,11 @@ export class Feed {
 
   /** Below a question that is kept there may be something new: unless it is the last of all. */
   #tellEnd() {
-    this.on.moved(
-      this.#isAtEnd() || (this.#to >= this.#keys.length && this.#kept?.node === this.list.lastElementChild),
-    );
+    this.on.moved(this.#isAtEnd() || (this.#window.isAtEnd && this.#kept?.node === this.list.lastElementChild));
   }
 
   toEnd() {
-    if (this.#to < this.#keys.length) {
-      this.#to = this.#keys.length;
-      this.#from = Math.max(0, this.#to - MOST);
-      this.#fill();
-    }
+    if (this.#window.toEnd()) this.#fill();
     this.#follow = true;
     this.#place(this.#endOf());
     this.#kept = this.#waiting();
@@ -127,13 +119,8 @@ export class Feed {
   /** Brings an item into view and gives its view. @param {string} key @returns {View | undefined} */
   show(key) {
     if (this.#structure) this.#arrange();
-    const at = this.#keys.indexOf(key);
-    if (at < 0) return undefined;
-    if (at < this.#from || at >= this.#to) {
-      this.#from = Math.max(0, Math.min(at - STEP, this.#keys.length - MOST));
-      this.#to = Math.min(this.#keys.length, this.#from + MOST);
-      this.#fill();
-    }
+    if (!this.#window.has(key)) return undefined;
+    if (this.#window.include(key)) this.#fill();
     this.#follow = false;
     const view = this.#views.get(key);
     view?.node.scrollIntoView({ block: "start" });
@@ -149,14 +136,14 @@ export class Feed {
   }
 
   get hasEarlier() {
-    return this.#from > 0 || this.store.more;
+    return !this.#window.isAtStart || this.store.more;
   }
 
   async loadEarlier() {
     if (this.#loading || !this.hasEarlier) return;
     this.#loading = true;
     try {
-      if (this.#from === 0) await this.on.earlier();
+      if (this.#window.isAtStart) await this.on.earlier();
       if (this.#structure) this.draw();
       this.#slide(-STEP);
     } finally {
@@ -169,42 +156,26 @@ export class Feed {
     this.resized.disconnect();
   }
 
-  /** Which keys there are, and which of them the window holds: the same ones as before wherever they still are. */
+  /** Which items there are, and which of them the window holds. */
   #arrange(follow = this.#follow) {
     this.#structure = false;
     const level = this.on.level();
-    const [first, atEnd] = [this.#keys[this.#from], this.#to >= this.#keys.length];
-    const length = this.#to - this.#from;
-    this.#keys = [];
-    for (const item of this.store.items.values()) if (isShown(item, level)) this.#keys.push(item.key);
-    if (follow || first === undefined) {
-      this.#to = this.#keys.length;
-      this.#from = Math.max(0, this.#to - MOST);
-    } else {
-      const at = this.#keys.indexOf(first);
-      this.#from = at < 0 ? Math.max(0, Math.min(this.#from, this.#keys.length - MOST)) : at;
-      const wanted = atEnd ? this.#keys.length : this.#from + length;
-      this.#to = Math.min(wanted, this.#from + MOST, this.#keys.length);
-    }
+    const keys = [];
+    for (const item of this.store.items.values()) if (isShown(item, level)) keys.push(item.key);
+    this.#window.rearrange(keys, follow);
     this.#fill();
   }
 
   /** Moves the window up or down, keeping in place what the eye is on. @param {number} by */
   #slide(by) {
     const anchor = this.#anchor();
-    if (by < 0) {
-      this.#from = Math.max(0, this.#from + by);
-      this.#to = Math.min(this.#to, this.#from + MOST);
-    } else {
-      this.#to = Math.min(this.#keys.length, this.#to + by);
-      this.#from = Math.max(this.#from, this.#to - MOST);
-    }
+    this.#window.slide(by);
     this.#fill();
     if (anchor) this.#restore(anchor);
   }
 
   #fill() {
-    const wanted = this.#keys.slice(this.#from, this.#to);
+    const wanted = this.#window.shown;
     const kept = new Set(wanted);
     for (const [key, view] of this.#views) {
       if (kept.has(key)) continue;
@@ -233,8 +204,11 @@ export class Feed {
   #endOf() {
     const { scroller } = this;
     const last = this.list.lastElementChild;
-    const key = this.#keys[this.#to - 1];
-    if (!(last instanceof HTMLElement) || !this.#isOpen(key) || last.offsetHeight <= scroller.clientHeight)
+    if (
+      !(last instanceof HTMLElement) ||
+      !this.#isOpen(this.#window.last) ||
+      last.offsetHeight <= scroller.clientHeight
+    )
       return scroller.scrollHeight;
     return scroller.scrollTop + last.getBoundingClientRect().top - scroller.getBoundingClientRect().top - ABOVE_PX;
   }
@@ -261,7 +235,7 @@ export class Feed {
 
   #isAtEnd() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    return this.#to >= this.#keys.length && scrollHeight - scrollTop - clientHeight < NEAR_PX;
+    return this.#window.isAtEnd && scrollHeight - scrollTop - clientHeight < NEAR_PX;
   }
 
   /** Whether the focus is in a field of a card. */
@@ -301,9 +275,9 @@ export class Feed {
     const below = scrollHeight - scrollTop - clientHeight;
     this.#follow = this.#isAtEnd();
     this.#kept = this.#waiting();
-    if (scrollTop < REACH_PX && this.#from > 0) this.#slide(-STEP);
+    if (scrollTop < REACH_PX && !this.#window.isAtStart) this.#slide(-STEP);
     else if (scrollTop < NEAR_PX && this.store.more) this.loadEarlier();
-    else if (below < REACH_PX && this.#to < this.#keys.length) this.#slide(STEP);
+    else if (below < REACH_PX && !this.#window.isAtEnd) this.#slide(STEP);
     this.on.moved(this.#follow);
   }
 }

@@ -13,10 +13,13 @@ export class OfferList {
   #start = 0;
   #active = 0;
 
-  /** @param {HTMLTextAreaElement} box @param {() => any[]} tools @param {(words: string) => void} announce */
-  constructor(box, tools, announce) {
+  /**
+   * @param {HTMLTextAreaElement} box @param {import("./known_names.js").KnownNames} known
+   * @param {(words: string) => void} announce
+   */
+  constructor(box, known, announce) {
     this.box = box;
-    this.tools = tools;
+    this.known = known;
     this.announce = announce;
     this.id = `offers-${++lists}`;
     this.node = h("ul", {
@@ -39,13 +42,18 @@ export class OfferList {
   typed() {
     const { selectionStart, selectionEnd, value } = this.box;
     if (selectionStart !== selectionEnd) return this.close();
-    const found = offers(value.slice(0, selectionStart), this.tools());
+    if (value.startsWith("/")) this.#look();
+    const found = offers(value.slice(0, selectionStart), this.known);
     if (!this.isOpen && found.offers.length)
       this.announce(`${found.offers.length} suggestions; arrow keys to choose, Tab to take`);
     this.#offers = found.offers;
     this.#start = found.start;
     this.#active = 0;
     this.#draw();
+  }
+
+  async #look() {
+    if ((await this.known.look()) && document.activeElement === this.box) this.typed();
   }
 
   /** @param {KeyboardEvent} event @returns {boolean} whether it was for the list */

@@ -2,6 +2,7 @@
 
    As in the terminal: one text for each prompt, and after an interrupt what waited comes back to the person. */
 
+import { randomId } from "../ids.js";
 import { isCommand } from "./commands.js";
 import { LEVELS } from "./levels.js";
 
@@ -93,7 +94,3 @@ export class Sending {
     if (!ok) this.on.returned(words, problem ?? "The command was not taken.");
   }
 }
-
-/** 128 random bits; `crypto.randomUUID` is missing where the page is not reached by loopback or https. */
-const randomId = () =>
-  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -37,6 +37,19 @@ const area = (text) => {
 };
 
 /**
+ * One line, as most texts are; Shift+Enter, or a paste of several, makes it more. Enter sends the form, as in any line.
+ */
+const line = () => {
+  const input = quietly(h("textarea", { class: "field-input field-line", rows: "1" }));
+  input.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    if (!event.repeat) input.form?.requestSubmit();
+  });
+  return input;
+};
+
+/**
  * Threat: in a box, hidden characters stay hidden. They are said below it.
  * @param {HTMLInputElement} input
  */
@@ -57,18 +70,22 @@ export const textField = (field, given) => {
   const start = startOf(field, given);
   const text = typeof start === "string" ? start : start === null || start === undefined ? "" : pretty(start);
   const asDate = field.format === "date" && (!text || PLAIN_DATE.test(text));
-  const several = field.format === "multiline" || text.includes("\n");
+  const several = field.format === "multiline" || /[\r\n]/.test(text);
   const keyboard = KEYBOARDS[/** @type {keyof typeof KEYBOARDS} */ (field.format)];
   const input = several
     ? area(text)
-    : quietly(h("input", { class: "field-input", type: asDate ? "date" : "text", inputmode: keyboard }));
+    : field.format
+      ? quietly(h("input", { class: "field-input", type: asDate ? "date" : "text", inputmode: keyboard }))
+      : line();
   input.value = text;
+  const untouched = input.value; // a box has line ends of its own: what nobody edits goes back as it came
   const hadText = typeof start === "string";
   return single(field, input, {
     hint: aboutField(field, field.pattern ? `must match ${field.pattern}` : ""),
     after: asDate ? null : hiddenNote(input),
     value: (control) => {
       if (input.validity.badInput) throw new FieldProblem("not a whole date", control);
+      if (hadText && input.value === untouched) return start;
       if (input.value || hadText) return input.value;
       if (field.required) throw new FieldProblem(NEEDED, control);
       return undefined;

@@ -6,6 +6,8 @@
    second press of the same double click, and Enter that is held down, run nothing. */
 
 import { h, replace } from "../dom.js";
+import { callKey } from "../folding/calls.js";
+import { randomId } from "../ids.js";
 import { oneLine } from "../cards/plain.js";
 import { resultNode, resultWords } from "../cards/results.js";
 import { formFor } from "./form.js";
@@ -37,23 +39,16 @@ export const toolForm = (tool, ctx, args = {}) => {
   let sending = false;
   let sentAt = -Infinity;
 
-  /** Follows the call that this form made, until its result. */
-  const follow = () => {
+  /** Follows the call that this form made, and no other of its tool, until its result. @param {string} id */
+  const follow = (id) => {
     forget();
-    const before = new Set(ctx.store.items.keys());
-    /** @type {string | null} */
-    let key = null;
+    const key = callKey(id);
     const stop = ctx.store.subscribe((/** @type {any} */ change) => {
-      if (change.what !== "item") return;
-      const item = ctx.store.items.get(change.key);
-      if (item?.kind !== "call") return;
-      if (!key && !before.has(change.key) && item.name === tool.name && item.caller === "human") key = change.key;
-      if (change.key === key && item.result) ended(item);
-    });
-    const ended = (/** @type {any} */ item) => {
+      const result = change.what === "item" && change.key === key ? ctx.store.items.get(key)?.result : null;
+      if (!result) return;
       forget();
-      show(item.result);
-    };
+      show(result);
+    });
     forget = () => {
       stop();
       forget = () => {};
@@ -85,10 +80,11 @@ export const toolForm = (tool, ctx, args = {}) => {
     sending = true;
     sentAt = performance.now();
     run.setAttribute("aria-disabled", "true");
-    replace(said, h("p", { class: "dim" }, "Running… it may ask for approval."));
-    follow();
+    replace(said, h("p", { class: "dim" }, "Running… What it asks is asked in the chat: Alt+A goes there."));
+    const requestId = randomId();
+    follow(requestId);
     const answer = await ctx
-      .act("manualToolInvoke", { toolName: tool.name, args: values })
+      .act("manualToolInvoke", { toolName: tool.name, args: values, requestId })
       .catch((/** @type {any} */ error) => ({ ok: false, problem: error?.problem ?? "It could not be sent." }));
     sending = false;
     sentAt = performance.now();

@@ -13,6 +13,8 @@ export const usage = (now) => {
   const { usage: used, context, budget } = now;
   const limited = (budget ?? []).filter((/** @type {any} */ one) => typeof one.allowed === "number");
   const free = (budget ?? []).filter((/** @type {any} */ one) => typeof one.allowed !== "number");
+  // A budget counts an unknown price as nothing; a person must not read that as free.
+  const soFar = (/** @type {any} */ one) => (one.unit === "USD" ? cost(used.cost) : amount(one.used, one.unit));
   return h(
     "div",
     { class: "use" },
@@ -33,7 +35,7 @@ export const usage = (now) => {
       ? h(
           "p",
           { class: "dim small" },
-          `Without a limit: ${free.map((/** @type {any} */ one) => `${oneLine(one.limit)} (${amount(one.used, one.unit)} so far)`).join(", ")}`,
+          `Without a limit: ${free.map((/** @type {any} */ one) => `${oneLine(one.limit)} (${soFar(one)} so far)`).join(", ")}`,
         )
       : null,
   );

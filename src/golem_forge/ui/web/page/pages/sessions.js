@@ -50,7 +50,7 @@ export const page = (ctx) => {
     asked.limit = Math.min(asked.limit * 2, MOST);
     facts.now();
   };
-  const search = searchBox("Search by words, worker, model, directory", (query) => {
+  const search = searchBox("Search words, worker, directory", (query) => {
     asked.query = query;
     facts.soon();
   });

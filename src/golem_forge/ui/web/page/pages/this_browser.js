@@ -1,6 +1,7 @@
 /* What this browser keeps for itself: theme, how much of a run is shown, notifications; and signing it out. */
 
 import { h, replace } from "../dom.js";
+import { forgetDrafts } from "../chat/drafts.js";
 import { LEVELS } from "../chat/levels.js";
 import { askPermission, permission } from "../notify.js";
 import { setTheme, theme, THEMES } from "../theme.js";
@@ -26,12 +27,13 @@ export const thisBrowser = (ctx) => {
     if (
       !(await confirmed({
         title: "Sign this browser out?",
-        words: h("p", null, "The page needs a new link then: type /web in the session, or run forge web again."),
+        words: h("p", null, "The page needs a new link then: type /web in the session, or press Enter where forge web runs."),
         yes: "Sign out",
       }))
     )
       return null;
     await ctx.api.post("/api/logout");
+    forgetDrafts();
     location.reload();
     return null;
   };

@@ -20,10 +20,13 @@ export const usage = (used) => {
   return `${counted(used?.input)} in${cached} · ${counted(used?.output)} out · ${price === "unknown" ? "cost unknown" : price}`;
 };
 
+/** Made once: to make one takes longer than to draw what it stands in. */
+const DAYTIME = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
+
 /** The time of day of an event. @param {string} ts */
 export const clock = (ts) => {
   const when = new Date(ts);
-  return Number.isNaN(when.getTime()) ? "" : when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return Number.isNaN(when.getTime()) ? "" : DAYTIME.format(when);
 };
 
 /** @param {number} bytes */

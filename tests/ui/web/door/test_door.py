@@ -10,8 +10,8 @@ import pytest
 from tests.ui.web.front import HANDSHAKE, SOCKET, Front, front
 from tests.ui.web.stranger import Answer, request, sent
 
-from golem_forge.ui.web import body
-from golem_forge.ui.web.listening import Reach
+from golem_forge.ui.web.door import body
+from golem_forge.ui.web.door.listening import Reach
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -351,6 +351,6 @@ async def break_off(served: Front) -> None:
 
 async def test_nonsense_after_the_answer_began(caplog: pytest.LogCaptureFixture) -> None:
     async with front() as served:
-        await asyncio.wait_for(break_off(served), 5)
+        await asyncio.wait_for(break_off(served), 20)
         assert (await served.ask("/api/thing", cookie=True)).status == 200
     assert caplog.records == []

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.listening import Hosts
-from golem_forge.ui.web.api.operation import MOST_BODY_BYTES, Problem
-from golem_forge.ui.web.body import Abandoned, dropped, taken_in_time, timely
-from golem_forge.ui.web.headers import with_headers
-from golem_forge.ui.web.login import Login
-from golem_forge.ui.web.sockets import OpenSockets
+from golem_forge.ui.web.api.operation import MOST_BODY_BYTES
+from golem_forge.ui.web.door.body import Abandoned, dropped, taken_in_time, timely
+from golem_forge.ui.web.door.headers import with_headers
+from golem_forge.ui.web.door.login import Login
+from golem_forge.ui.web.door.sockets import OpenSockets
+from golem_forge.ui.web.wire import Problem
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import ASGIApp, BaseRoute, Message, Receive, Response, Scope, Send

@@ -1,4 +1,4 @@
-"""Connections as uvicorn holds them, made less trusting. Imported by `serving` alone, when a server starts.
+"""Connections as uvicorn holds them, made less trusting. Imported by `running` alone, when a server starts.
 
 A connection that asks for nothing between two looks is closed, and so is one whose last answer nobody takes; when there
 are too many, the one that has been idle for longest makes room. What is answered below the door (requests that are not
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from golem_forge.ui.web.headers import HEADERS
+from golem_forge.ui.web.door.headers import HEADERS
 from golem_forge.ui.web.sdk import H11Protocol, HandshakeResponse, ServerProtocol, WebSocketsSansIOProtocol
 
 MOST_CONNECTIONS: Final = 256

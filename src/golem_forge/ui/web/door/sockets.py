@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from golem_forge.ui.web.login import Login
+    from golem_forge.ui.web.door.login import Login
     from golem_forge.ui.web.sdk import ASGIApp, Message, Receive, Scope, Send
 
 MOST_SOCKETS: Final = 128

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .names import names
+from golem_forge.policy.shell.names import names
 
 
 @dataclass(frozen=True, slots=True)

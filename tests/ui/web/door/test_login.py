@@ -7,8 +7,8 @@ import logging
 import pytest
 from tests.ui.web.front import Clock, cookie_in, front
 
-from golem_forge.ui.web.api.operation import Refused
-from golem_forge.ui.web.login import Login
+from golem_forge.ui.web.door.login import Login
+from golem_forge.ui.web.wire import Refused
 
 
 class TestCodes:

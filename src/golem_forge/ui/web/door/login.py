@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.ui.web.api.operation import Refused
+from golem_forge.ui.web.wire import Refused
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Request, Response, Scope

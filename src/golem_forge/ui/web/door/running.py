@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
-from golem_forge.ui.web.connections import ImpatientConnection, SocketConnection
+from golem_forge.ui.web.door.connections import ImpatientConnection, SocketConnection
 from golem_forge.ui.web.sdk import ASGIApp, uvicorn
 
 MOST_FRAME_BYTES: Final = 1 << 20

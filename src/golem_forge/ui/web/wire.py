@@ -1,0 +1,31 @@
+"""What goes over the wire besides events: the shape of every request and answer, and how one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Model(BaseModel):
+    """What goes over the wire: camelCase there, snake_case here, nothing that is not declared."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class Problem(Model):
+    """Why a request was refused, and what to do about it."""
+
+    problem: str
+    fields: dict[str, str] = {}
+    """By the name of each part of the request that is wrong."""
+
+
+class Refused(Exception):
+    """The answer to this request is no."""
+
+    def __init__(self, status: int, problem: str, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(problem)
+        self.status = status
+        self.problem = Problem(problem=problem, fields=dict(fields or {}))
