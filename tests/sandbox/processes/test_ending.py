@@ -185,3 +185,37 @@ async def test_forge_killed(kind, marker):
     with within(1):
         gone_within(marker, 30)
     await forge.wait()
+
+
+KILLED_WHILE_STARTING = """
+    import asyncio, os, signal, sys, threading, time
+    sys.path[:0] = [sys.argv[1]]
+    import conftest
+    from golem_forge.sandbox.processes import start as starting
+    from golem_forge.sandbox.processes.launch import Root
+    from golem_forge.sandbox.walls.job import Streams
+
+    spawn = starting.spawn
+
+    def killed_soon_after(*given):
+        pid = spawn(*given)
+        time.sleep(float(sys.argv[4]))
+        os.kill(os.getpid(), signal.SIGKILL)
+        return pid
+
+    starting.spawn = killed_soon_after
+    launch = conftest.launch_of(Root(sys.argv[2]), "sleep", "60", env={"MARKER": sys.argv[3]})
+    asyncio.run(starting.start(launch, Streams.MERGED, stdin=None, filter=conftest.Plain))
+"""
+
+
+@pytest.mark.parametrize("kind", BOTH, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("after", [0, 0.001, 0.002, 0.004])
+async def test_forge_killed_while_it_starts_somebody(kind, after, marker):
+    forge = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", textwrap.dedent(KILLED_WHILE_STARTING), str(Path(__file__).parent), kind.value, marker, str(after)),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert await asyncio.wait_for(forge.wait(), 40) == -signal.SIGKILL
+    gone_within(marker, 10)

@@ -26,6 +26,7 @@ _SWEEPS_ALONE: Final = 10
 """So long the outer process may take to end by itself once nobody is below it."""
 _ROUNDS: Final = 20
 _SEEN_AT_ONCE: Final = 1000
+_LONGEST_INFO: Final = 4096
 
 
 class Holder:
@@ -46,7 +47,6 @@ class Holder:
         """Of the outer process, as `waitpid` gives it."""
         self._kind = kind
         self._info = info
-        self._told = b""
         self._control = control
         self._gone = gone
         self._marker = marker
@@ -72,11 +72,8 @@ class Holder:
             self.sessions |= {facts.session for facts in map(tree.stat, tree.children(self._outer.pid)) if facts}
         if self._root is not None or self._info is None:
             return self._root is not None
-        with contextlib.suppress(BlockingIOError):
-            while piece := os.read(self._info, 4096):
-                self._told += piece
         try:
-            first = ExitWatch(int(json.loads(self._told)["child-pid"]))
+            first = ExitWatch(int(json.loads(os.pread(self._info, _LONGEST_INFO, 0))["child-pid"]))
         except (ValueError, KeyError, TypeError, OSError):  # not said yet, or over already
             return False
         facts = tree.stat(first.pid)
@@ -140,11 +137,9 @@ class Holder:
             self._outer.signal(signal.SIGKILL)
 
     def _sweep_unfinished(self) -> None:
-        """bwrap before it named the namespace's first process: stopped first, so that it does not start one now."""
-        self._outer.signal(signal.SIGSTOP)
-        for pid in tree.children(self._outer.pid):
-            _send(pid, signal.SIGKILL)
-        self._outer.signal(signal.SIGKILL)
+        """bwrap before it named the namespace's first process."""
+        if not self._outer.over:
+            kill_unfinished(self._outer.pid)
 
     def _kill_groups(self, pids: list[int]) -> bool:
         """Whether anybody of these was alive."""
@@ -197,6 +192,14 @@ class Holder:
         if self._control is not None:
             os.close(self._control)
             self._control = None
+
+
+def kill_unfinished(outer: int) -> None:
+    """A child of ours that may have started another one, or be about to: it is stopped first, so that it does not."""
+    _send(outer, signal.SIGSTOP)
+    for pid in tree.children(outer):
+        _send(pid, signal.SIGKILL)
+    _send(outer, signal.SIGKILL)
 
 
 def _send(pid: int, number: int) -> None:

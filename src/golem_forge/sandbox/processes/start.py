@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import Callable
 from typing import Any, Final
 
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.processes.child import Child
+from golem_forge.sandbox.processes.holder import kill_unfinished
 from golem_forge.sandbox.processes.launch import CONTROL, GO, INFO, READY, Launch
 from golem_forge.sandbox.processes.reading import TextFilter
 from golem_forge.sandbox.processes.spawn import spawn
@@ -80,7 +80,8 @@ def _spawned(launch: Launch, wires: Wires, lay: Callable[[], None], text_filter:
         )
     except OSError:
         # No descriptor was left to watch it with. It is not at its inner stage yet, and does not get there.
-        os.kill(pid, signal.SIGKILL)
+        wires.close()  # looking for what it started takes one
+        kill_unfinished(pid)
         os.waitpid(pid, 0)
         raise
     wires.keep_only(READY, GO)

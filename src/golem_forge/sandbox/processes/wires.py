@@ -41,7 +41,7 @@ class Wires:
                 self.theirs[ERRORS] = self.theirs[OUTPUT]
         self._from_child(READY)
         if launch.root is Root.NAMESPACE:
-            self._from_child(INFO)
+            self._noted_by_child(INFO)
         else:
             self._to_child(CONTROL)
         if launch.before_go is not None:
@@ -65,6 +65,15 @@ class Wires:
     def _from_child(self, number: int) -> None:
         self.ours[number], self.theirs[number] = os.pipe()
         os.set_blocking(self.ours[number], False)
+
+    def _noted_by_child(self, number: int) -> None:
+        """A file in memory, for what the child must be able to write also when nobody reads any more.
+
+        Threat: Forge is killed while bwrap starts. On a broken pipe bwrap would end before it lets its inner process go
+        on, and that one would wait for ever.
+        """
+        self.ours[number] = os.memfd_create("noted", os.MFD_CLOEXEC)
+        self.theirs[number] = os.dup(self.ours[number])
 
     def _to_child(self, number: int) -> None:
         self.theirs[number], self.ours[number] = os.pipe()
