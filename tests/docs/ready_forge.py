@@ -85,7 +85,8 @@ def _wait_on_people(desk: socket.socket, people: str) -> socket.socket:
         with contextlib.suppress(OSError):  # whoever asked may be gone
             wire.sendall(command.to_bytes(LENGTH, "big"))
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGCHLD, signal.SIGHUP):  # the run may be one that outlives its terminal; a person's is not
+        signal.signal(number, signal.SIG_DFL)
     for other in running.values():
         other.close()
     os.close(ended)

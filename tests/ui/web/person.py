@@ -6,6 +6,7 @@ Nothing here knows a class or an id of the page. Every wait has a limit (bench.P
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from typing import TYPE_CHECKING
@@ -25,6 +26,13 @@ _WAITS_NO_MORE = """() => {
   const focused = document.activeElement;
   return focused?.tagName !== "BUTTON" || focused.getAttribute("aria-disabled") === "true";
 }"""
+
+_STILL_WAITS = """(button) => {
+  if (!button.checkVisibility()) return "";
+  return button.getAttribute("aria-disabled") === "true" ? "not yet" : "ready";
+}"""
+_TAKEN_S = 1.5
+"""What moved is not ready for less than a second."""
 
 
 class Person:
@@ -69,10 +77,29 @@ class Person:
         return self.card
 
     async def answer(self, name: str | re.Pattern[str] = APPROVE) -> None:
-        """By the pointer, once the card takes an answer; of several such buttons the first."""
+        """By the pointer, once the card takes an answer; of several such buttons the first. What has just moved takes
+        no press, so a person presses again: this very button, if it is ready once more and nothing has come of it."""
+        from playwright.async_api import Error
+
+        button = await self._pressed(name)
+        with contextlib.suppress(Error):  # the page went on to something else
+            said, since = "", time.monotonic()
+            while now := await button.evaluate(_STILL_WAITS):
+                if now != said:
+                    said, since = now, time.monotonic()
+                elif time.monotonic() - since > _TAKEN_S:
+                    if said != "ready":
+                        return  # sent, or kept until the line is back
+                    await button.click(timeout=PATIENCE * 1000)
+                    since = time.monotonic()
+                await asyncio.sleep(0.02)
+
+    async def _pressed(self, name: str | re.Pattern[str]) -> ElementHandle:
         button = self.card.get_by_role("button", name=name, exact=isinstance(name, str)).first
         await self.is_ready(button)
-        await button.click()
+        handle = await button.element_handle()
+        await handle.click()
+        return handle
 
     async def press_focused(self, name: str | re.Pattern[str]) -> None:
         """Enter on what has the focus; once more if it took nothing, because something had just moved."""
@@ -90,11 +117,11 @@ class Person:
         """Opens the form of the card; what has just moved takes no press, so a person presses again."""
         from playwright.async_api import expect
 
-        await self.answer(re.compile("^Edit"))
+        await self._pressed(re.compile("^Edit"))
         try:
             await expect(self.button(EDITED)).to_be_visible(timeout=5000)
         except AssertionError:
-            await self.answer(re.compile("^Edit"))
+            await self._pressed(re.compile("^Edit"))
             await self.button(EDITED).wait_for()
 
     async def ready_button(self, name: str) -> ElementHandle:
