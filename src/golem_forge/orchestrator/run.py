@@ -18,7 +18,6 @@ from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
 from golem_forge.orchestrator.driver import Ended, Watch, drive, drive_within
 from golem_forge.orchestrator.travel import Travel
-from golem_forge.tools.plan import Plan
 from golem_forge.tools.threads import run_in_thread
 
 _FINISHED: Final = frozenset({str, int, float, bool, dict, list, tuple, type(None), ToolResult})
@@ -30,23 +29,18 @@ def run(travel: Travel) -> Awaitable[Any]:
     tool = travel.tool
     travel.executed = True
     plan = travel.plan
-    if tool.idle_timeout is None and (tool.is_async if plan is None else is_coroutine_function(plan.run)):
-        work = tool.invoke(travel.arguments.values, travel.ctx) if plan is None else plan.run()
-        return drive_within(work, travel.signal, tool.timeout)
+    if plan is None and tool.is_async and tool.idle_timeout is None:  # most calls need nothing of what follows
+        return drive_within(tool.invoke(travel.arguments.values, travel.ctx), travel.signal, tool.timeout)
+    work = partial(tool.invoke, travel.arguments.values, travel.ctx) if plan is None else plan.run
+    is_async = tool.is_async if plan is None else is_coroutine_function(plan.run)
+    if is_async and tool.idle_timeout is None:
+        return drive_within(work(), travel.signal, tool.timeout)
     watch = Watch(travel.signal, tool.timeout, tool.idle_timeout)
     if tool.idle_timeout is not None and travel.ctx is not None:
         travel.ctx.progress = _touching(travel.ctx.progress, watch)
-    if plan is not None:
-        return _run_plan(plan, watch)
-    if tool.is_async:
-        return drive(tool.invoke(travel.arguments.values, travel.ctx), watch)
-    return _run_sync(partial(tool.invoke, travel.arguments.values, travel.ctx), watch, inline=tool.inline)
-
-
-async def _run_plan(plan: Plan, watch: Watch) -> Any:
-    if is_coroutine_function(plan.run):
-        return await drive(plan.run(), watch)
-    return await _run_sync(plan.run, watch, inline=False)
+    if is_async:
+        return drive(work(), watch)
+    return _run_sync(work, watch, inline=plan is None and tool.inline)
 
 
 async def _run_sync(function: Callable[[], Any], watch: Watch, *, inline: bool) -> Any:

@@ -472,4 +472,5 @@ def test_a_pattern_nobody_could_compile_is_refused_not_a_crash() -> None:
 def test_an_ordinary_manifest_needs_no_whole_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand are read at a start, and the library takes many times as long."""
     monkeypatch.setattr("golem_forge.custom.manifest.yaml_nodes._whole_yaml", None)
-    read_manifest((MANIFESTS / "seed.yaml").read_bytes(), folder="git-summarize")
+    manifest = read_manifest((MANIFESTS / "seed.yaml").read_bytes(), folder="git-summarize")
+    assert manifest.name == "git-summarize"
