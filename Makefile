@@ -27,7 +27,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test foreign conformance bench agentdojo lint format clean
+.PHONY: setup demo test read foreign conformance bench agentdojo lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -51,8 +51,13 @@ demo: $(VENV)/.stamp
 
 test: $(VENV)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
-	@$(MAKE) lint
-	@$(VENV)/bin/python -m pytest -n 4 --dist worksteal $(PYTEST_ARGS) </dev/null
+	@$(MAKE) --jobs 2 lint read
+	@$(VENV)/bin/python scripts/run_tests.py $(PYTEST_ARGS)
+
+# Beside the type checker, which has one processor to itself: else each of the four processes that run the tests would
+# compile all of them anew. What cannot be read is told by the tests themselves.
+read: $(VENV)/.stamp
+	@$(VENV)/bin/python -m pytest --collect-only -q >/dev/null 2>&1 </dev/null || true
 
 foreign: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/foreign_programs.py

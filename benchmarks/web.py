@@ -42,6 +42,9 @@ BATCHES: Final = 4
 PAGES: Final = (1, 50)
 IDLE_PAGES: Final = 100
 SEEN: Final = 30
+LONG: Final = 10_000
+OPENED: Final = 5
+USABLE_WITHIN_MS: Final = 2_000.0
 SEEN_WITHIN_MS: Final = 50.0
 IDLE_KIB: Final = 256.0
 OURS, BARE = "ours", "a bare websockets server"
@@ -54,7 +57,7 @@ async def rows(pace: Pace) -> list[Row]:
     if browser is None:
         print("no Chromium here: the time to the pixel is not measured", file=sys.stderr)
         return found
-    return [*found, await _to_the_pixel(browser, pace.amount(SEEN))]
+    return [*found, await _to_the_pixel(browser, pace.amount(SEEN)), await _long_history(browser, pace.amount(LONG))]
 
 
 # ---- to sockets
@@ -109,24 +112,31 @@ def _resident() -> int:
 
 
 _WATCH: Final = """mark => new Promise(seen => {
-  const look = () => document.querySelector('main').textContent.includes(mark)
+  const look = () => document.querySelector('main')?.textContent.includes(mark)
     ? requestAnimationFrame(() => setTimeout(() => seen(performance.timeOrigin + performance.now()), 0))
     : requestAnimationFrame(look);
   look();
 })"""
 
 
-async def _to_the_pixel(browser: str, count: int) -> Row:
+@asynccontextmanager
+async def _page(browser: str, session: _Session) -> AsyncIterator[Any]:
+    """Signed in, and ready to be written into."""
     from playwright.async_api import async_playwright
 
-    times: list[float] = []
-    async with _session() as session, async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(
-            executable_path=browser, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+    async with async_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        chromium = await playwright.chromium.launch(executable_path=browser, args=arguments)
         page = await chromium.new_page()
         await page.goto(session.link)
         await page.wait_for_selector("textarea")
+        yield page
+        await chromium.close()
+
+
+async def _to_the_pixel(browser: str, count: int) -> Row:
+    times: list[float] = []
+    async with _session() as session, _page(browser, session) as page:
         for number in range(count):
             mark = f"mark-{number}-ends"
             watching = asyncio.ensure_future(page.evaluate(_WATCH, mark))
@@ -134,8 +144,27 @@ async def _to_the_pixel(browser: str, count: int) -> Row:
             began = time.time()
             session.bus.emit("message", {"message": {"role": "assistant", "content": f"Look: **{mark}**"}})
             times.append(await watching / 1e3 - began)
-        await chromium.close()
     return row("an event to the pixel (ms)", median(times) * 1e3, goal=below(SEEN_WITHIN_MS))
+
+
+async def _long_history(browser: str, count: int) -> Row:
+    """From the address to a page that shows the last words of a long session and takes what is typed."""
+    times: list[float] = []
+    async with _session() as session, _page(browser, session) as page:
+        for number in range(1, count + 1):
+            role = "user" if number % 2 else "assistant"
+            session.bus.emit(
+                "message", {"message": {"role": role, "content": f"**message** {number}, which ends here"}}
+            )
+        for _ in range(OPENED):
+            await page.goto("about:blank")
+            began = time.time()
+            await page.goto(session.origin, wait_until="commit")
+            await page.evaluate(_WATCH, f"message {count}, which ends here")
+            await page.fill("textarea", "typed")
+            times.append(time.time() - began)
+    name = f"a page of {count:,} events, opened until it can be used (ms)"
+    return row(name, median(times) * 1e3, goal=below(USABLE_WITHIN_MS))
 
 
 # ---- what they run against

@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,29 @@ pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
 
 
 def pytest_configure() -> None:
+    _heed_signals()
     disks.need_no_waiting()
     gc.disable()
+
+
+def _heed_signals() -> None:
+    """A shell has what it starts in the background ignore interrupts, and `nohup` hang-ups; every command that a test
+    starts would inherit that, and never end."""
+    for number, heeded in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, heeded)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that take longest come first: begun last, one of them would run alone while the other processes wait. And
+    each process gets a row of tests, so those with a browser share one."""
+    items.sort(key=_length, reverse=True)
+
+
+def _length(item: pytest.Item) -> int:
+    if "test_the_demo" in item.nodeid:
+        return 2
+    return 1 if "browser" in getattr(item, "fixturenames", ()) else 0
 
 
 def pytest_collection_finish() -> None:

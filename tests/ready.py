@@ -344,7 +344,7 @@ def serving(meeting: Path, walls: Path | None) -> Iterator[ReadyForge]:
     with open(meeting / "ready.people", "a") as people:
         fcntl.flock(people, fcntl.LOCK_SH)
         with alone(meeting):
-            if not named.exists():
+            if not named.exists() or not os.path.exists(named.read_text()):
                 named.write_text(_start(people.name, walls))
             forge = ReadyForge(named.read_text())
         yield forge

@@ -290,7 +290,7 @@ def running(marker: str) -> list[Path]:
 # ---- 42
 
 
-@pytest.mark.parametrize("how", ["stdin is closed", "SIGTERM"])
+@pytest.mark.parametrize("how", ["stdin is closed", "SIGTERM", "SIGTERM twice"])
 async def test_case_42_the_end_of_stdin_ends_calls_and_children_at_once(bench: McpBench, marker: str, how: str) -> None:
     """Closing stdin during a running call → exit 0 in < 1 s, no children."""
     async with StdioServer(bench, "--approval", "approve_all") as server:
@@ -302,8 +302,11 @@ async def test_case_42_the_end_of_stdin_ends_calls_and_children_at_once(bench: M
         children = children_of(server.process.pid)
         assert len(children) >= 3
         with within(1):
-            if how == "SIGTERM":
+            if how.startswith("SIGTERM"):
                 server.process.send_signal(signal.SIGTERM)
+                if how == "SIGTERM twice":
+                    await asyncio.sleep(0.03)
+                    server.process.send_signal(signal.SIGTERM)
                 await server.process.wait()
             else:
                 await server.end()

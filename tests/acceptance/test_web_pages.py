@@ -277,8 +277,8 @@ async def printed_link(place: Any, *words: str) -> str:
 
     def found() -> str:
         assert process.poll() is None, log.read_text()
-        link = re.search(r"http://\S+#code=\S+", log.read_text())
-        return link.group(0) if link else ""
+        link = re.search(r"(http://\S+#code=\S+)\s", log.read_text())
+        return link.group(1) if link else ""
 
     assert os.path.exists(log)
     return str(await until(found, f"forge {' '.join(words)} printed a link", within=30))

@@ -182,10 +182,15 @@ SCRIPT = {
 }
 
 
-def link_on(screen: Any) -> str:
-    """However the terminal breaks it into rows."""
-    found = re.search(r"http://[\w.:]+/?#code=[\w-]+", screen.text.replace("\n", ""))
-    return found.group(0) if found else ""
+LINK = re.compile(r"http://[\w.:]+/?#code=(?:[\w-]\n?){43}")
+"""All of it, however the terminal breaks it into rows."""
+
+
+async def link_on(screen: Any) -> str:
+    await asyncio.to_thread(screen.wait_for, LINK, 30)
+    found = LINK.search(screen.text)
+    assert found is not None
+    return found.group(0).replace("\n", "")
 
 
 async def test_terminal_and_page_at_once(desk: Callable[..., Any], terminal: Callable[..., Any], windows: Any) -> None:
@@ -193,9 +198,7 @@ async def test_terminal_and_page_at_once(desk: Callable[..., Any], terminal: Cal
     front = "name: main\ntoolsets: {filesystem: }\nsandbox: {zones: [{name: workspace}]}"
     place = desk({"main.worker": f"---\n{front}\n---\nWrite.\n", "s.yaml": json.dumps(SCRIPT)})
     screen = terminal(place, "run", "--ui", "terminal,web", "-m", "scripted:s.yaml")
-    await asyncio.to_thread(screen.wait_for, "#code=", 30)
-    link = link_on(screen)
-    assert link, screen.text
+    link = await link_on(screen)
     window = await windows()
     me = Person(window)
     await me.enter(link)
@@ -235,11 +238,9 @@ async def test_a_page_is_opened_in_the_middle_of_a_session(
     await asyncio.to_thread(screen.enter, "hello")
     await asyncio.to_thread(screen.wait_for, "Hello from before.")
     await asyncio.to_thread(screen.enter, "/web")
-    await asyncio.to_thread(screen.wait_for, "#code=", 20)
-    await asyncio.to_thread(screen.settle)
     window = await windows()
     me = Person(window)
-    await me.enter(link_on(screen))
+    await me.enter(await link_on(screen))
     await window.sees("Hello from before.")
     await asyncio.to_thread(screen.enter, "write")
     await me.sees_card("one.txt")

@@ -58,7 +58,8 @@ def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(shell: Shell
     assert done.err.count("keyboard") == 1
 
 
-def test_output_comes_while_it_runs_and_an_interrupt_ends_it(shell: Shell) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
+def test_output_comes_while_it_runs_and_a_signal_ends_it(shell: Shell, number: signal.Signals, code: int) -> None:
     script = "echo early; sleep 0.4; echo late; sleep 60; echo never"
     running = subprocess.Popen(
         call(shell, script),
@@ -72,11 +73,12 @@ def test_output_comes_while_it_runs_and_an_interrupt_ends_it(shell: Shell) -> No
     assert [running.stdout.readline(), running.stdout.readline()] == ["early\n", "late\n"]
     assert running.poll() is None
     with within(1):
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         out, err = running.communicate(timeout=30)
-    assert running.returncode == 130
+    assert running.returncode == code
     assert "never" not in out
     assert "interrupted" in err
+    assert "not closed" not in shell("log", "verify").out
 
 
 def test_a_strict_session_still_tells_how_it_ended(shell: Shell) -> None:

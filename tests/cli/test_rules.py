@@ -320,3 +320,17 @@ def test_json_is_for_programs(shell):
     ended = shell(*EXPLAIN, "nothing_like_it", "{}", "--json")
     assert ended.code == 2
     assert json.loads(ended.out)["status"] == "tool_not_found"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["git", "push"], "for a command write: forge rules explain -- git"),
+        (["git push"], "for a command write: forge rules explain -- git push"),
+        (["nothing_like_it"], "forge run --dry-run lists them"),
+    ],
+)
+def test_what_it_does_not_know_it_says_where_to_find(shell, words, said):
+    ended = shell(*EXPLAIN, *words)
+    assert ended.code == 2
+    assert said in ended.err

@@ -70,9 +70,8 @@ def _wait_on_people(desk: socket.socket, people: str) -> socket.socket:
     running: dict[int, socket.socket] = {}
     while True:
         ready, _, _ = select.select([desk, ended], [], [], LOOKS_UP_S)
-        if not ready and people and _is_nobody_left(people):
-            shutil.rmtree(os.path.dirname(desk.getsockname()), ignore_errors=True)
-            os._exit(0)
+        if not ready and people:
+            _end_if_nobody_is_left(people, os.path.dirname(desk.getsockname()))
         if ended in ready:
             os.read(ended, 4096)
             _tell_ended(running)
@@ -94,15 +93,17 @@ def _wait_on_people(desk: socket.socket, people: str) -> socket.socket:
     return wire
 
 
-def _is_nobody_left(people: str) -> bool:
-    try:
-        with open(people) as file:
+def _end_if_nobody_is_left(people: str, place: str) -> None:
+    """Whoever comes while it ends waits for the lock, finds the place gone, and starts another."""
+    with contextlib.suppress(FileNotFoundError), open(people) as file:
+        try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except FileNotFoundError:
-        pass
-    return True
+        except BlockingIOError:
+            return
+        shutil.rmtree(place, ignore_errors=True)
+        os._exit(0)
+    shutil.rmtree(place, ignore_errors=True)
+    os._exit(0)
 
 
 def _tell_ended(running: dict[int, socket.socket]) -> None:

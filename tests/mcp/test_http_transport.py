@@ -185,6 +185,43 @@ async def test_a_redirect_within_the_origin_is_followed() -> None:
     assert delivery.sent == 2 and delivery.refused == 1 and not delivery.unprocessed
 
 
+async def test_a_redirect_to_itself_is_not_sent_again_and_again() -> None:
+    async def round_and_round(got: Got, writer: Writer) -> None:
+        writer.write(answer("307 Temporary Redirect", location="/mcp"))
+
+    async with serving(round_and_round) as raw, dialogue(transport(raw.url)) as way:
+        error, _ = await ask(way)
+    assert isinstance(error, sdk.MCPError)
+    assert len([got for got in raw.got if got.method == "POST"]) <= 4
+
+
+async def test_a_stream_that_breaks_and_is_not_given_again_is_a_call_that_may_have_run() -> None:
+    async def broken(got: Got, writer: Writer) -> None:
+        if got.method == "POST":
+            body = b"id: 1\nretry: 1\ndata:\n\n"
+            writer.write(answer(body=body, kind="text/event-stream"))
+        else:
+            writer.write(answer("405 Method Not Allowed"))
+
+    async with serving(broken) as raw, dialogue(transport(raw.url)) as way:
+        _, delivery = await ask(way)
+    assert isinstance(delivery.failure, ConnectionLost)
+    assert not delivery.unprocessed
+    assert "GET" in {got.method for got in raw.got}
+
+
+async def test_a_cookie_comes_back_to_who_gave_it() -> None:
+    """What keeps a client at one of several servers behind an address."""
+
+    async def sticky(got: Got, writer: Writer) -> None:
+        writer.write(answer(body=result(got, came=got.headers.get("cookie", "")), set_cookie="at=three; Path=/"))
+
+    async with serving(sticky) as raw, dialogue(transport(raw.url)) as way:
+        first, _ = await ask(way)
+        second, _ = await ask(way)
+    assert (first, second) == ({"came": ""}, {"came": "at=three"})
+
+
 async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Any) -> None:
     import subprocess
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.call import Caller, Outcome
+from golem_forge.core.ending_signals import ending_signals
 from golem_forge.core.outcome_json import EXIT, outcome_json
 from golem_forge.core.verdict import Status
 from golem_forge.core.visible import visible
@@ -33,7 +34,8 @@ Runs one tool as the entry worker of the program around this directory, else as 
   -p, --program DIR run in that directory instead of this one
 
 Without a terminal nobody can be asked, so a call that asks is denied.
-Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 124 timed out, 130 interrupted."""
+Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 124 timed out, 130 interrupted,
+143 terminated."""
 
 
 class UsageError(Exception):
@@ -125,7 +127,9 @@ async def call_in(session: Session, command: Command) -> int:
     """The call in an open session, to its end: what is printed, and the exit code."""
     for notice in session.notices_for_one_command:
         print(f"forge: {visible(notice)}", file=sys.stderr)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _interrupt, session)
+    told_to_end: list[signal.Signals] = []
+    for number in ending_signals():
+        asyncio.get_running_loop().add_signal_handler(number, _interrupt, session, number, told_to_end)
     await session.look(command.name)  # options are bound by its schema, which may be a server's to tell
     outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
     if _runs_on(outcome):
@@ -133,6 +137,10 @@ async def call_in(session: Session, command: Command) -> int:
     else:
         _print(outcome, command.json, session)
     _note_denials(outcome, command.json)
+    if outcome.status is Status.INTERRUPTED and told_to_end and told_to_end[0] is not signal.SIGINT:
+        from golem_forge.ui.exit_codes import TERMINATED
+
+        return TERMINATED
     return EXIT[outcome.status]
 
 
@@ -143,7 +151,8 @@ def ask(request: ApprovalRequest) -> dict[str, Any]:
     return ask_for_one_call(request)
 
 
-def _interrupt(session: Session) -> None:
+def _interrupt(session: Session, number: signal.Signals, told_to_end: list[signal.Signals]) -> None:
+    told_to_end.append(number)
     if sys.stderr.isatty():
         print(file=sys.stderr)  # what is said next does not go on behind `^C`
     session.interrupt()

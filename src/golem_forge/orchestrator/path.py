@@ -36,6 +36,7 @@ from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan, still_as_judged
 from golem_forge.orchestrator.present import Presenter
 from golem_forge.orchestrator.record import Recorder
+from golem_forge.orchestrator.redact import learn_typed_secrets
 from golem_forge.orchestrator.resolve import resolve
 from golem_forge.orchestrator.run import run
 from golem_forge.orchestrator.travel import Travel
@@ -288,6 +289,8 @@ class Orchestrator:
     def _about_to_run(self, travel: Travel) -> None:
         if travel.waiting.reason is not None:  # the last moment at which an interrupt still means: not at all
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
+        if travel.tool.secret_fields and _typed(travel):
+            learn_typed_secrets(travel.tool, travel.arguments.plain, self.redactor)
         travel.started = perf_counter()  # how long it took is how long it ran, not how long a person thought
         if travel.judged is not None:
             self.judge.count(travel.judged)
@@ -363,6 +366,11 @@ class Orchestrator:
         if refused:
             return self._recorder.finished(travel, travel.outcome(Status.POLICY_DENIED, error=refused))
         return await self.step(travel)
+
+
+def _typed(travel: Travel) -> bool:
+    """Whether a person wrote the arguments, or changed what somebody else wrote."""
+    return travel.call.caller is Caller.HUMAN or (travel.decision is not None and travel.decision.edited)
 
 
 async def _not_to_come(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Takes known secrets out of a result before anyone reads it, keeps it, or shows it.
+"""Takes known secrets out of a result before anyone reads it, keeps it, or shows it; learns those a person types.
 
 Only known values are taken out here: a result that happens to have a member named `token` belongs to its caller, and
 the content of a file keeps its paths, or it could not be written back. (Events and the journal also hide by name.)
@@ -7,12 +7,25 @@ the content of a file keeps its paths, or it could not be written back. (Events 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from golem_forge.core.result import ToolResult
 from golem_forge.events.all_texts import all_texts
 from golem_forge.events.redaction import Redactor
 from golem_forge.tools.json_values import safe_json
+from golem_forge.tools.tool import Tool
+
+_SHORTEST_TYPED: Final = 6
+
+
+def learn_typed_secrets(tool: Tool, args: dict[str, Any], redactor: Redactor) -> None:
+    """What a person typed into a secret field is known from now on. Threat: a tool that repeats it, in its result, its
+    error or its progress. What is shorter than a password would be found in ordinary words."""
+    from golem_forge.tools.prefill import secret_texts
+
+    for text in secret_texts(tool.secret_fields, args):
+        if len(text) >= _SHORTEST_TYPED and text not in redactor.secrets:
+            redactor.add_secret(tool.name, text)
 
 
 def redact_result(result: ToolResult, redactor: Redactor) -> ToolResult:

@@ -114,12 +114,6 @@ class Target:
         if self.kind is not Kind.FILE:
             raise not_a_file(self.virtual, special_kind(self.stat))
 
-    def real_now(self) -> str:
-        """Where the requested name leads at this moment: for the fingerprint after a wait."""
-        if self.zone is None:
-            return self.real
-        return self.zone.real(find(self.zone, self.requested, follow_last=self.follow_last).parts)
-
     def recheck(self) -> None:
         """Walk the name again after a wait. PATH_CHANGED unless it leads to the same real path and the same thing."""
         if self.zone is None:

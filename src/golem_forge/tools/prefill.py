@@ -1,12 +1,13 @@
 """A form with the values that are there already: `prefilled` fills it in, without what a secret field holds.
 
 `masked` gives the values with a placeholder for each of those, for showing; `with_secrets_kept` puts back the secrets
-that a person left empty. Threat: a card goes to every screen that is attached, and to the journal.
+that a person left empty; `secret_texts` gives what the secret ones hold. Threat: a card goes to every screen that is
+attached, and to the journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 MASK: Final = "[secret, not shown]"
@@ -30,6 +31,11 @@ def with_secrets_kept(fields: Sequence[Field], edited: Mapping[str, Any], before
         if name in before and (value := _kept(field, edited.get(name), before[name])) is not None:
             kept[name] = value
     return kept
+
+
+def secret_texts(fields: Sequence[Field], values: Mapping[str, Any]) -> Iterator[str]:
+    for field in fields:
+        yield from _secret_texts(field, values.get(field["name"]))
 
 
 def secret_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
@@ -81,6 +87,18 @@ def _masked(field: Field, value: Any) -> Any:
     if field["type"] == "list" and isinstance(value, list):
         return [_masked(field["item"], item) for item in value]
     return MASK  # a secret, or a choice of which one branch would be one
+
+
+def _secret_texts(field: Field, value: Any) -> Iterator[str]:
+    if not holds_secret(field):
+        return
+    if field["type"] == "group" and isinstance(value, Mapping):
+        yield from secret_texts(field["fields"], value)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secret_texts(field.get("item", field), item)
+    elif isinstance(value, str):
+        yield value
 
 
 def _kept(field: Field, edited: Any, before: Any) -> Any:

@@ -271,6 +271,8 @@ class Windows:
 
     async def close(self) -> None:
         for context in self._contexts:
+            for page in context.pages:
+                await page.unroute_all(behavior="ignoreErrors")
             await context.close()
 
     async def look_back(self, name: str) -> None:

@@ -65,6 +65,34 @@ async def test_a_secret_field_is_recorded_and_shown_nowhere(sessions: Any) -> No
         assert "canary" not in json.dumps(await asked.get(path))
 
 
+async def test_a_tool_that_repeats_a_secret_tells_it_to_nobody(sessions: Any) -> None:
+    @tool(mode="both", needs_approval=False)
+    def parrot(phrase: Phrase, account: Account | None = None) -> dict[str, Any]:
+        """Says it again."""
+        return {"you said": phrase, "and": account.word if account else "", "list": [f"<{phrase}>"]}
+
+    @tool(needs_approval=True)
+    def sign(phrase: Phrase) -> str:
+        """Fails with it."""
+        raise ValueError(f"no such phrase: {phrase}")
+
+    asked = await sessions(tools=[parrot, sign], answer={"approved": True, "args": {"phrase": "canary-9"}})
+    page = await asked.served.page(session=asked.session)
+    await page.until("caught_up")
+    talking = asyncio.ensure_future(Conversation(asked.runtime).run())
+    await asked.until(lambda: bool(asked.said("inputPrompt")))
+    typed = {"phrase": "canary-1", "account": {"user": "ada", "word": "canary-2"}}
+    await page.act("manualToolInvoke", toolName="parrot", args=typed)
+    await asked.until(lambda: len(asked.said("toolResult")) == 1)
+    assert "[secret parrot]" in repr(asked.said("toolResult")[0]["value"])
+    outcome = await asked.call("sign", phrase="mine")
+    assert outcome.error == "ValueError: no such phrase: [secret sign]"
+    talking.cancel()
+    await asyncio.wait({talking})
+    journal = (asked.runtime.home.path / "sessions" / f"{asked.session}.jsonl").read_text()
+    assert "canary" not in journal and "canary" not in json.dumps(page.frames)
+
+
 async def test_an_edited_secret_is_not_told_to_the_model(sessions: Any) -> None:
     @tool(needs_approval=True)
     def sign(phrase: Phrase, place: str) -> str:

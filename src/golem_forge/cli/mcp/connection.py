@@ -7,12 +7,15 @@ of its stderr. Refuses what is not approved. Its tools are pinned and its manife
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.cli.plain import one_line
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.client.state import State
 
@@ -40,7 +43,21 @@ class Connected:
 
 def connected(directory: Path | str, name: str) -> Connected:
     """Raises NotConnected, ConfigError."""
-    return asyncio.run(_connected(directory, name))
+    with _said_meanwhile(f"connecting to '{one_line(name)}' …"):
+        return asyncio.run(_connected(directory, name))
+
+
+@contextmanager
+def _said_meanwhile(text: str) -> Iterator[None]:
+    """To a person who waits: a package runner may download the server first. Gone when the wait is over."""
+    shown = sys.stderr is not None and sys.stderr.isatty()
+    if shown:
+        print(text, end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 async def _connected(directory: Path | str, name: str) -> Connected:

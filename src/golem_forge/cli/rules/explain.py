@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.plain import columns, complain, parser, print_json, shortened
@@ -76,6 +77,8 @@ def _print(explained: Explained, bench: Bench) -> None:
         named = " ".join(word for word in (refusal.status.value, refusal.code) if word)
         outlook = "would not run" if explained.verdict else "cannot be judged"
         print(f"{outlook}: {visible(refusal.message)} [{named}]")
+        if refusal.code == "TOOL_NOT_FOUND":
+            complain("rules explain", _next_step(explained.tool))
         return
     decision = explained.judged.decision
     by = decision.decided_by
@@ -98,6 +101,12 @@ def _print(explained: Explained, bench: Bench) -> None:
         for source in decision.sources
     ]
     print(columns(rows, indent="  "))
+
+
+def _next_step(name: str) -> str:
+    if " " in name or which(name):
+        return f"for a command write: forge rules explain -- {visible(name)} …"
+    return "tools of a program's module and of MCP servers are known to a session; forge run --dry-run lists them."
 
 
 def _why(source: Source) -> str:

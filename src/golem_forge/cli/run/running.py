@@ -13,6 +13,7 @@ from golem_forge.cli.run.uis import adapter_for
 from golem_forge.cli.run.words import Asked
 from golem_forge.config.home import forge_home
 from golem_forge.config.program import program_root
+from golem_forge.core.ending_signals import ending_signals
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.homely import homely
 from golem_forge.core.visible import visible
@@ -144,10 +145,9 @@ class _Signals:
 
     def install(self) -> None:
         loop = asyncio.get_running_loop()
+        for number in ending_signals():
+            loop.add_signal_handler(number, self._terminate)
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        loop.add_signal_handler(signal.SIGTERM, self._terminate)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            loop.add_signal_handler(signal.SIGHUP, self._terminate)
 
     def nothing_runs(self) -> None:
         """From now on an interrupt means that the person leaves."""

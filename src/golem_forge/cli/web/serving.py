@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from golem_forge.cli.web.another_link import on_enter
 from golem_forge.cli.web.link import Link
 from golem_forge.config.home import forge_home
+from golem_forge.core.ending_signals import until_signalled
 from golem_forge.ui.web.door.login import Login
 from golem_forge.ui.web.serving import WebServer
 from golem_forge.ui.web.starting import OwnSessions
@@ -25,19 +25,15 @@ async def serve(directory: Path, reach: Reach, *, notify: bool, open_browser: bo
     server = WebServer(own.house, reach, Login())
     await server.start()
     ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under `nohup` it outlives its terminal
-        loop.add_signal_handler(signal.SIGHUP, ended.set)
     link = Link(home, open_browser=open_browser)
-    try:
-        link.show(server.url)
-        if on_enter(lambda: link.show(server.url)):
-            print("Enter prints another link; Ctrl-C ends it, and every session it runs.", file=sys.stderr)
-        await ended.wait()
-    finally:
-        link.forget()
-        await own.close()
-        await server.stop()
+    with until_signalled(ended.set):
+        try:
+            link.show(server.url)
+            if on_enter(lambda: link.show(server.url)):
+                print("Enter prints another link; Ctrl-C ends it, and every session it runs.", file=sys.stderr)
+            await ended.wait()
+        finally:
+            link.forget()
+            await own.close()
+            await server.stop()
     return 0

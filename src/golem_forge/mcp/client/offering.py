@@ -78,10 +78,6 @@ class ServerTools:
         """Whether this worker's block names it."""
         return ALL in self._servers or server in self._servers
 
-    def name_of(self, server: str, raw_tool: str) -> str:
-        """What callers call a tool that is known by its raw names; empty: there is none."""
-        return next((name for name, one in self._placed.items() if one.tool.identity == (server, raw_tool)), "")
-
     def server_of(self, name: str) -> str:
         """The server that a name would belong to, of those this worker sees; empty: none."""
         fitting = [server for server in self._pool.names() if name.startswith(f"{server}__") and self.sees(server)]

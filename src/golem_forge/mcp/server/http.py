@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from golem_forge.core.ending_signals import until_signalled
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.listening import Hosts, bound, in_url, is_loopback
 from golem_forge.mcp.server.guard import PATH, Guard
 from golem_forge.mcp.server.host import Host
-from golem_forge.mcp.server.stdio import until_signalled
 from golem_forge.mcp.server.tokens import Token, TokenStore
 
 if TYPE_CHECKING:

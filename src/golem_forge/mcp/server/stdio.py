@@ -12,13 +12,13 @@ import asyncio
 import contextlib
 import os
 import select
-import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from golem_forge.core.ending_signals import until_signalled
 from golem_forge.mcp.server.host import Host
 from golem_forge.tools.threads import run_in_thread
 
@@ -31,7 +31,6 @@ _LAST_WORDS_SECONDS: Final = 0.3
 MOST_UNREAD: Final = 256
 """Messages that wait to be written; more than a client can have calls under way."""
 _CROWDED_LOOK_SECONDS: Final = 0.02
-_STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +45,14 @@ async def serve_stdio(host: Host, pipes: Pipes | None = None) -> int:
     from golem_forge.mcp.server.service import Service
 
     service = Service(host)
-    with _own_pipes() if pipes is None else contextlib.nullcontext(pipes) as used:
+    told_to_end = anyio.CancelScope()
+    with _own_pipes() if pipes is None else contextlib.nullcontext(pipes) as used, until_signalled(told_to_end.cancel):
         try:
-            async with anyio.create_task_group() as together, service.running(), _messages(used) as (read, write):
-                with until_signalled(together.cancel_scope.cancel):
+            with told_to_end:
+                async with anyio.create_task_group() as together, service.running(), _messages(used) as (read, write):
                     await service.server.run(read, write, service.server.create_initialization_options())
                     together.cancel_scope.cancel()
-        finally:
+        finally:  # a second signal does not cut this short
             with anyio.CancelScope(shield=True):
                 await host.aclose()
     return 0
@@ -72,22 +72,6 @@ def _own_pipes() -> Iterator[Pipes]:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()  # what was printed meanwhile follows the rest to stderr
         os.dup2(write, 1)  # neither is closed: a thread may still use it, and would get another file's
-
-
-@contextlib.contextmanager
-def until_signalled(stop: Callable[[], object]) -> Iterator[None]:
-    """Runs `stop` on the loop when this process is told to end."""
-    loop = asyncio.get_running_loop()
-    heard = []
-    for number in _STOPS:
-        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not the main thread
-            loop.add_signal_handler(number, stop)
-            heard.append(number)
-    try:
-        yield
-    finally:
-        for number in heard:
-            loop.remove_signal_handler(number)
 
 
 @contextlib.asynccontextmanager

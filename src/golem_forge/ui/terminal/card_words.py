@@ -53,7 +53,8 @@ def card_help(request: Mapping[str, Any]) -> list[Line]:
     if _session(choices):
         rows.append(("s", "run it and remember the narrowest choice for this session"))
     if choices:
-        rows.append((f"1-{len(choices)}", "run it and remember that choice"))
+        keys = "1" if len(choices) == 1 else f"1-{len(choices)}"
+        rows.append((keys, "run it and remember that choice"))
     rows += [
         ("e", "edit the arguments as a form; they are judged again"),
         ("d", "the whole diff or payload and every argument"),

@@ -91,7 +91,7 @@ class Standing:
 
     def failure(self) -> ForgeError:
         """What a caller is told of a server that gave up."""
-        text = f"server '{self._name}' failed: {self.error}; run: forge mcp reconnect {self._name}"
+        text = f"server '{self._name}' failed: {self.error}; then run: forge mcp reconnect {self._name}"
         return ForgeError(text, code="SERVER_FAILED")
 
     def closed(self) -> ForgeError:

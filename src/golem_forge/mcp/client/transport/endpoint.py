@@ -30,6 +30,7 @@ from golem_forge.mcp.client.transport.errors import (
     Unreachable,
     needs_login,
 )
+from golem_forge.mcp.client.transport.posting import Posting
 
 LARGEST: Final = 16 << 20
 _STREAM_EVERY_S: Final = 1.0
@@ -38,9 +39,12 @@ _WRITE_S: Final = 30.0
 _PATIENCE_S: Final = 60.0
 """On top of `total_timeout`, after which the caller has given up anyway: for connections that died without a word."""
 _MOST_WORDS: Final = 200
+_MOST_REDIRECTS: Final = 3
+"""Threat: each one within the origin is the same call, sent again."""
 _SESSION: Final = "mcp-session-id"
 _UNAUTHORISED: Final = (401, 403)
 _UNKNOWN: Final = (404, 410)
+_MESSAGE: Final = {"json", "headers"}
 _ABOUT_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
 
 _request_of: ContextVar[Delivery | None] = ContextVar("request_of", default=None)
@@ -92,6 +96,7 @@ class Endpoint(sdk.httpx2.AsyncClient):
             headers={"user-agent": "golem-forge", **expanded.headers, "accept-encoding": "identity"},
             auth=auth,
             follow_redirects=False,
+            max_redirects=_MOST_REDIRECTS,
             trust_env=not is_loopback(address.hostname or ""),  # no proxy stands between us and this machine
             timeout=sdk.httpx2.Timeout(
                 connect=spec.connect_timeout,
@@ -101,10 +106,18 @@ class Endpoint(sdk.httpx2.AsyncClient):
             ),
         )
         self._server = spec.name
+        self._url = expanded.url
+        self._posting = Posting(expanded.url, self.headers, self.timeout)
         self._next_stream = 0.0
         self.failure: TransportError | None = None
         self.is_leaving = False
         """Only the goodbye is still to be said."""
+
+    def build_request(self, method: str, url: sdk.httpx2.URL | str, **options: Any) -> sdk.httpx2.Request:
+        """A message to the server, nearly always; a cookie that it gave makes each request another."""
+        if method == "POST" and url == self._url and options.keys() == _MESSAGE and not self.cookies:
+            return self._posting.request(options["json"], options["headers"])
+        return super().build_request(method, url, **options)
 
     async def send(self, request: sdk.httpx2.Request, **options: Any) -> sdk.httpx2.Response:
         """Raises nothing but cancellation. The SDK reads every answer as a stream."""
@@ -159,7 +172,8 @@ class Endpoint(sdk.httpx2.AsyncClient):
         if failure is not None:
             await response.aclose()
             return self._failed(request, failure, delivery, status)
-        self.failure = delivery.failure = None
+        if request.method == "POST" or response.is_success:  # a stream that is not given again is still lost
+            self.failure = delivery.failure = None
         said = dict(response.headers.items())  # once: each lookup goes through all of them
         kind = said.get("content-type", "").lower()
         if why := _unusable(status, said, kind):

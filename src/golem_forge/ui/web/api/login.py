@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Response
 
 _LONGEST_CODE: Final = 200
-_NO: Final = (
-    "This link is not good any more: it works once, within 5 minutes. `/web` in the session, or `forge web` anew, "
-    "prints a fresh one."
-)
+_NO: Final = "This link is not good any more: it was used, or it is older than five minutes."
 _REFUSALS: Final = {401: "the code is not good (any more)", 429: "too many wrong codes within a minute"}
 
 

@@ -79,7 +79,7 @@ const explain = (failure, refused) => {
         ? h(
             "p",
             null,
-            "Open the link that forge printed. A link works once, for five minutes; for a new one type ",
+            "A link that forge prints opens this page once, within five minutes. For a new one type ",
             h("kbd", null, "/web"),
             " in the terminal session, or press Enter where ",
             h("kbd", null, "forge web"),

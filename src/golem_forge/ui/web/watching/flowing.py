@@ -105,10 +105,6 @@ class ModelText(Flow):
         self.ended = bool(wire.get("done"))
         self.seen(event)
 
-    @property
-    def whole(self) -> str:
-        return self._text.since(0)
-
     def due_in(self, place: Place) -> float:
         if self.ended or self._rendering is None or place == NOWHERE or place in self._made:
             return 0.0
@@ -155,10 +151,6 @@ class CallOutput(Flow):
         elif isinstance(delta, str):
             self._text.add(delta)
         self.seen(event)
-
-    @property
-    def whole(self) -> str:
-        return self._text.tail()[1]
 
     async def _make(self, place: Place) -> Piece | None:
         text, wire = self._text, self.event.wire

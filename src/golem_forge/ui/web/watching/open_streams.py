@@ -48,12 +48,6 @@ class OpenStreams:
     def flows(self) -> list[Flow]:
         return [*self._said.values(), *self._output.values(), *self._progress.values()]
 
-    def wholes(self) -> list[Event]:
-        """Each open stream as one event: the text so far, of output the last 64 KiB, the newest progress."""
-        said = [_whole(flow.event, flow.whole, done=False) for flow in self._said.values()]
-        output = [_whole(flow.event, flow.whole) for flow in self._output.values()]
-        return [*said, *output, *(flow.event for flow in self._progress.values())]
-
     def ids(self) -> list[str]:
         """Of the requests and calls that are open here."""
         calls = [call for call, _ in self._output]
@@ -92,8 +86,3 @@ def _make_room(
 ) -> None:
     if len(open_ones) >= MOST_OPEN:
         del open_ones[next(iter(open_ones))]  # type: ignore[arg-type]
-
-
-def _whole(event: Event, text: str, **more: object) -> Event:
-    data = {**event.wire, "delta": "", "whole": text, **more}
-    return Event(event.type, data, None, event.seq, event.ts, event.session_id, event.worker_id)
