@@ -152,6 +152,7 @@ async def test_a_cancelled_call_ends_the_tree_and_keeps_what_was_said(ground):
     call = asyncio.create_task(ground.run(source, zones={"workspace": "rw"}))
     while not (ground.workspace / "up").exists():
         await asyncio.sleep(0.02)
+    await asyncio.sleep(0.5)  # it is up before whoever started it has heard so
     with within(1):
         ground.ctx.cancel.interrupt("stop")
         call.cancel()
