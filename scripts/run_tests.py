@@ -3,8 +3,9 @@
 `python scripts/run_tests.py [pytest arguments]`, with the interpreter of the development environment.
 
 The suite starts real shells, browsers, compilers and servers, thousands of them, on whatever machine it gets.
-A defect fails alone too. A test that fails only in the crowd is a weak test, not a broken product: the run is
-green, and its last lines name the test, to be mended. More than FEW failures are no accident: no second try.
+Most defects fail alone too. What fails only in the crowd is a weak test, or a race in the product: the run is green,
+and its last lines name the test, so that somebody finds out which. More than FEW failures are no accident: no second
+try.
 """
 
 from __future__ import annotations

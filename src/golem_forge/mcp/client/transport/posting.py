@@ -1,7 +1,7 @@
 """Posting: the messages to one server as HTTP requests. Imported when the first server over HTTP is used.
 
 Address, headers and limits are the same for every message, so they are parsed and merged once and not for each, which
-would take longer than anything else Forge adds to a call over HTTP.
+was a good part of what Forge added to a call over HTTP.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Posting:
         self._timeout = timeout.as_dict()
 
     def request(self, message: Any, headers: Mapping[str, str]) -> sdk.httpx2.Request:
-        """Byte for byte what httpx makes of the same."""
+        """What httpx makes of the same, but for the case of the headers' names."""
         body = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         said = {name.lower().encode("ascii"): value.encode("ascii") for name, value in headers.items()}
         return sdk.httpx2.Request(
