@@ -1,13 +1,15 @@
-"""Golem Forge: a tool runtime for AI agents. Everything public is exported here, and loaded when first used."""
+"""Golem Forge: a tool runtime for AI agents. Everything public is exported here, and loaded when first used.
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+Imports nothing of the standard library: the `forge` command comes through here before it has dropped the project from
+its module path (`sandbox.host`).
+"""
 
 from golem_forge._version import __version__
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from golem_forge.core.call import Caller, Outcome, ToolCall
     from golem_forge.core.errors import BlockedError, ConfigError
     from golem_forge.core.result import ToolResult
@@ -144,7 +146,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module 'golem_forge' has no attribute {name!r}")

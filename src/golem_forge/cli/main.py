@@ -4,15 +4,16 @@ Exit codes: 0 done, 1 it failed, 2 usage or configuration, 3 denied, 4 no such t
 `forge run` has its own (`ui.exit_codes`).
 """
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Callable
-from importlib import import_module
-from typing import Final
 
-VERBS: Final = {
+from golem_forge.sandbox.host import enter_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # nothing else is imported before `enter_process`: it might be the project's
+    from collections.abc import Callable
+
+VERBS = {
     "run": "a worker in this directory: a conversation, or one answer; `forge` alone is the same",
     "web": "sessions on a page in your browser: start, answer, resume, look at earlier ones",
     "init": "write a first program here: forge.yaml, main.worker, tools.py",
@@ -28,11 +29,16 @@ VERBS: Final = {
 }
 
 
-_ELSEWHERE: Final = {"exec": "sandbox exec", "explain": "rules explain"}
+_ELSEWHERE = {"exec": "sandbox exec", "explain": "rules explain"}
 """What people try as a verb of its own."""
 
 
 def main(argv: list[str] | None = None) -> int:
+    """`argv`: for a caller in whose process it runs; without, this process is the command's own."""
+    if argv is None:
+        enter_process()
+    from importlib import import_module
+
     _open_streams()
     words = sys.argv[1:] if argv is None else argv
     verb, rest = (words[0], words[1:]) if words else ("run", [])
@@ -83,7 +89,7 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
-def _guarded(run: Callable[[list[str]], int], words: list[str]) -> int:
+def _guarded(run: "Callable[[list[str]], int]", words: list[str]) -> int:
     from golem_forge.core.errors import ConfigError, ForgeError
     from golem_forge.core.visible import visible  # what is wrong may quote a file of nobody's trust
 

@@ -12,13 +12,13 @@ import asyncio
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.verdict import Status
+from golem_forge.sandbox.host import isolated
 from golem_forge.toolsets import line_search_child
 from golem_forge.toolsets.line_search_child import Span
 from golem_forge.toolsets.output_rows import Block
@@ -122,7 +122,7 @@ async def search(pattern: str, path: Path, long: int, scope: Scope) -> dict[int,
 
 async def _ask_child(question: bytes, file: int) -> bytes:
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", line_search_child.__file__),
+        *isolated(line_search_child.__file__),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

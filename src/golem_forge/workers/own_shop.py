@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from golem_forge.sandbox.host import person_environ
+
 if TYPE_CHECKING:
     from golem_forge.config.home import ForgeHome
     from golem_forge.custom.workshop import Workshop
@@ -26,7 +28,7 @@ def open_shop(home: ForgeHome, directory: Path | str) -> Workshop:
         home,
         native=_native(),
         redactor=known_secrets(home),
-        environ=os.environ,
+        environ=person_environ(),
         settings=program.walls,
         zones=[os.path.realpath(path) for path in (program.root, *(zone.path for zone in program.zones))],
     )
@@ -38,7 +40,7 @@ def shop_to_look_at(home: ForgeHome) -> Workshop:
     """For what starts nothing: what the program around here says does not matter to it."""
     from golem_forge.custom.workshop import open_workshop
 
-    return open_workshop(home, native=_native(), environ=os.environ)
+    return open_workshop(home, native=_native(), environ=person_environ())
 
 
 def _native() -> Mapping[str, str]:

@@ -32,6 +32,7 @@ from golem_forge.orchestrator.gate import Gate
 from golem_forge.policy.asking import ui_asker
 from golem_forge.policy.controller import ApprovalCallback, ApprovalController
 from golem_forge.policy.rules import RuleBook
+from golem_forge.sandbox.host import keep_out
 from golem_forge.tools.session_parts import SessionParts
 from golem_forge.workers.session_facts import kept_recorder
 from golem_forge.workers.trust_cover import trust_store
@@ -177,13 +178,16 @@ def home_of(given: ForgeHome | Path | str | None) -> ForgeHome:
 
 
 def read_program(directory: Path | str, home: ForgeHome, trust: TrustStore, overrides: Sequence[str] = ()) -> Program:
+    """From here on this process finds no module or program in the program's zones, wherever it was started."""
     if not os.path.isdir(directory):
         raise ConfigError(f"no such directory: {visible(os.path.abspath(directory))}")
     if not os.access(directory, os.R_OK | os.X_OK):
         raise ConfigError(f"{visible(os.path.abspath(directory))} cannot be read: permission denied")
-    return load_program(
+    program = load_program(
         Path(directory), home, trusted=trust.trusted, trusted_with=trust.trusted_with, overrides=overrides
     )
+    keep_out([os.fspath(program.root), *(os.fspath(zone.path) for zone in program.zones)])
+    return program
 
 
 def approval_mode(program: Program, options: TreeOptions) -> ApprovalMode:

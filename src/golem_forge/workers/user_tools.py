@@ -17,6 +17,7 @@ from golem_forge.core.verdict import Verdict
 from golem_forge.custom.offering import Offer, Refreshed, UserTools
 from golem_forge.custom.workshop import Workshop, open_workshop
 from golem_forge.policy.base import ApprovalBlock
+from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.workers.blocks import UserToolsBlock
@@ -46,7 +47,7 @@ def _opened(tree: SessionTree) -> Workshop:
         native={tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST},
         session_id=tree.id,
         redactor=tree.redactor,
-        environ=os.environ,
+        environ=person_environ(),
         settings=tree.program.walls,
         run_on=run_on,
         zones=[os.path.realpath(path) for path in (tree.program.root, *(zone.path for zone in tree.program.zones))],

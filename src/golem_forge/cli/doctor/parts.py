@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from golem_forge.cli.doctor.findings import Finding, note, ok, problem
 from golem_forge.cli.plain import homely
+from golem_forge.sandbox.host import find_program
 
 _LIBRARIES: Final = {"pydantic": "pydantic", "jsonschema_rs": "jsonschema-rs", "ruamel.yaml": "ruamel.yaml"}
 """Module → distribution."""
@@ -45,7 +45,7 @@ def look_at_libraries() -> Iterator[Finding]:
 
 def look_at_parts() -> Iterator[Finding]:
     for part in _PARTS:
-        path = next((found for command in part.commands if (found := shutil.which(command))), None)
+        path = next((found for command in part.commands if (found := find_program(command))), None)
         if path:
             yield ok(part.name, homely(path))
         else:
@@ -53,6 +53,6 @@ def look_at_parts() -> Iterator[Finding]:
 
 
 def _how_to_get(part: Part) -> str:
-    if shutil.which("apt-get"):
+    if find_program("apt-get"):
         return f"sudo apt-get install -y {part.package}"
     return f"install it with your package manager; Debian calls it {part.package}"

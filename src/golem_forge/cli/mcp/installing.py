@@ -7,12 +7,12 @@ directory, because products start servers elsewhere and with another PATH.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.plain import columns, complain, homely, parser
+from golem_forge.sandbox.host import find_program
 
 if TYPE_CHECKING:
     from golem_forge.cli.mcp.products import Product, Start
@@ -101,7 +101,7 @@ def _start(root: Path, worker: str | None) -> Start:
 def _forge() -> str:
     """This very command; the name alone where it cannot be found."""
     beside = Path(sys.executable).with_name("forge")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("forge") or "forge"
+    return str(beside) if os.access(beside, os.X_OK) else find_program("forge") or "forge"
 
 
 def _unknown(client: str, known: list[str]) -> int:

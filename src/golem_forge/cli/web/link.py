@@ -6,14 +6,19 @@ link itself: the words a program was started with are public on most machines.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
 import threading
 from html import escape
 from pathlib import Path
+from typing import Final
 
 from golem_forge.config.home import ForgeHome
+from golem_forge.sandbox.host import helper_environ, isolated
+
+_BROWSE: Final = "import sys, webbrowser; webbrowser.open(sys.argv[1])"
 
 
 class Link:
@@ -56,9 +61,10 @@ def on_a_desktop() -> bool:
 
 
 def _open_in_browser(address: str) -> None:
-    import webbrowser
+    """Threat: a browser is looked up on PATH. In a process of its own, whose PATH leads nowhere into the project."""
+    import subprocess
 
-    try:
-        webbrowser.open(address)
-    except (webbrowser.Error, OSError):
-        return  # the link was printed
+    with contextlib.suppress(OSError):  # the link was printed
+        subprocess.run(
+            isolated("-c", _BROWSE, address), stdin=subprocess.DEVNULL, env=helper_environ(), cwd="/", check=False
+        )

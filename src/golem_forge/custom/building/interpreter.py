@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.custom.diagnostic import Code, Unusable
+from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.forbidden import Forbidden
 from golem_forge.sandbox.walls.job import HostDirectory
 from golem_forge.sandbox.walls.toolchains import in_system
@@ -51,7 +52,7 @@ def own_interpreter(forge_home: Path) -> Interpreter:
                 f"Python tools cannot run: the directory of this Python {why}. Install Forge with another Python.",
             )
     return Interpreter(
-        path=os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable),
+        path=base_python(),
         prefix=prefix,
         version=sys.version_info[:3],
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.errors import ToolFailed
+from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.forbidden import Forbidden
 from golem_forge.sandbox.walls.job import HostDirectory
 from golem_forge.sandbox.walls.toolchains import in_system
@@ -26,7 +27,6 @@ _LIBRARY: Final = "forge_tool.py"
 
 def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
     """What to show: the folder with the command, at `/forge/bin`, and the interpreter that it needs."""
-    interpreter = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
     prefix = os.path.realpath(sys.base_prefix)
     if in_system(prefix):
         further: tuple[HostDirectory, ...] = ()
@@ -35,7 +35,7 @@ def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
         if why := forbidden.why(prefix, prefix, os.stat(prefix)):
             raise ToolFailed(f"Tools cannot call others: the directory of this Python {why}. Install Forge elsewhere.")
         further = (HostDirectory(prefix, prefix),)
-    return (HostDirectory(os.path.realpath(_written(home, _files(interpreter))), BIN), *further)
+    return (HostDirectory(os.path.realpath(_written(home, _files(base_python()))), BIN), *further)
 
 
 def _files(interpreter: str) -> dict[str, bytes]:

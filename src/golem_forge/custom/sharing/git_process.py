@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.visible import visible
 from golem_forge.custom.sharing.refusal import SharingError
+from golem_forge.sandbox.host import find_program, safe_path
 
 if TYPE_CHECKING:
     import subprocess
@@ -30,7 +30,7 @@ _SHOWN_ERRORS: Final = 500
 _CREDENTIALS: Final = re.compile(r"://[^/\s'\"]*@")
 
 _KEPT: Final = (
-    *("PATH", "HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"),
+    *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"),
     *("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_CONFIG_GLOBAL"),
 )
@@ -86,7 +86,7 @@ class Git:
         return given
 
     def _program(self) -> str:
-        found = shutil.which("git", path=self.environ.get("PATH", os.defpath))
+        found = find_program("git", environ=self.environ)
         if found is None:
             raise SharingError("git was not found on this machine; import a folder or an archive instead.")
         return found
@@ -94,6 +94,7 @@ class Git:
     def _environment(self) -> dict[str, str]:
         kept = {name: self.environ[name] for name in _KEPT if name in self.environ}
         return kept | {
+            "PATH": safe_path(self.environ.get("PATH", "")),  # credential helpers are looked up there
             "GIT_DIR": os.fspath(self.folder),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_ATTR_NOSYSTEM": "1",

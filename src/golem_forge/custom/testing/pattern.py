@@ -8,9 +8,10 @@ the two, has little memory, and is killed when the time is up or the tests are c
 from __future__ import annotations
 
 import json
-import sys
 from enum import Enum, auto
 from typing import Final
+
+from golem_forge.sandbox.host import isolated
 
 SECONDS: Final = 3
 _MEMORY: Final = 512 << 20
@@ -35,7 +36,7 @@ async def search(pattern: str, text: str) -> Search:
     import asyncio
 
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", "-c", _PROGRAM),
+        *isolated("-c", _PROGRAM),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

