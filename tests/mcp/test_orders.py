@@ -14,7 +14,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.finished import Finished
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
-from golem_forge.mcp.client.connecting import backoff
+from golem_forge.mcp.client.connecting import backoff, connection
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
@@ -101,3 +101,15 @@ async def test_in_any_order_every_call_has_one_end_and_nothing_is_left(
         assert not isinstance(result, Finished) or result.status in EXPECTED
     assert len(notes(ground, "ran")) <= len(chaos.results)
     await until(lambda: asyncio.all_tasks() <= tasks_before)
+
+
+async def test_a_pool_closed_while_servers_start_leaves_nobody(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "STARTING", 0)
+    specs = [marked(ground, ground.spec(name)) for name in ("one", "two")]
+    for moment in range(24):
+        async with pooled(ground, *specs) as rig:
+            rig.pool.begin()
+            await asyncio.sleep(moment * 0.003)
+            with within(1):
+                await rig.pool.aclose()
+            assert living(ground) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -10,11 +11,14 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests import descriptors
 from tests.deadlines import LONG, within
 
 from golem_forge.sandbox.processes import tree
+from golem_forge.sandbox.processes import watchdog as watchdogs
 from golem_forge.sandbox.processes.launch import Root
 from golem_forge.sandbox.processes.start import start
+from golem_forge.sandbox.processes.watchdog_child import FORGE as FORGE_HANDLE
 from golem_forge.sandbox.walls.job import Streams
 
 from .conftest import BOTH, Plain, gone_within, launch_of, living, until_output
@@ -185,6 +189,180 @@ async def test_forge_killed(kind, marker):
     with within(1):
         gone_within(marker, 30)
     await forge.wait()
+
+
+TAKEN_OVER = """
+    import asyncio, os, sys, threading
+    sys.path[:0] = [sys.argv[1]]
+    import conftest
+    from golem_forge.sandbox.processes.launch import Root
+    from golem_forge.sandbox.processes.start import start
+    from golem_forge.sandbox.walls.job import Streams
+
+    conftest._WALLS.remove("--die-with-parent")  # as if a child had taken its death signal from process 1
+
+    async def one():
+        launch = conftest.launch_of(Root.NAMESPACE, "bash", "-c", sys.argv[2], env={"MARKER": sys.argv[3]})
+        child = await start(launch, Streams.MERGED, stdin=None, filter=conftest.Plain)
+        await child.output.more(0, 10)
+        return child
+
+    async def several(done):
+        short = await one()
+        children = [await one() for _ in range(3)]
+        await short.end()
+        done()
+        await asyncio.gather(*(child.wait() for child in children))
+
+    ready = threading.Barrier(2)
+
+    def other_loop():
+        asyncio.run(several(ready.wait))
+
+    async def main():
+        threading.Thread(target=other_loop, daemon=True).start()
+
+        def done():
+            ready.wait()
+            if os.fork() == 0:  # a fork has the same descriptors, and keeps them open
+                os.execv("/bin/sleep", ["sleep", "60"]) if sys.argv[4] == "exec" else os.read(0, 1)
+                os._exit(0)
+            print("running", flush=True)
+
+        await several(done)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("fork", ["kept", "exec"])
+async def test_forge_killed_although_the_first_process_was_taken_over(fork, marker):
+    """Trees of two loops whose roots would live on by themselves."""
+    script = f"trap '' TERM HUP; {DOUBLE_FORK} setsid sleep 60 & echo there; sleep 60"
+    forge = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", textwrap.dedent(TAKEN_OVER), str(Path(__file__).parent), script, marker, fork),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        assert await asyncio.wait_for(forge.stdout.readline(), 40) == b"running\n"
+        assert len(living(marker)) >= 18
+        forge.kill()
+        with within(1):
+            gone_within(marker, 30)
+        await until(lambda: not watchdogs_of(forge.pid))
+    finally:
+        os.killpg(forge.pid, signal.SIGKILL)
+        await forge.wait()
+
+
+KILLED_AT_ONCE = """
+    import asyncio, os, signal, sys
+    sys.path[:0] = [sys.argv[1]]
+    import conftest
+    from golem_forge.sandbox.processes.launch import Root
+    from golem_forge.sandbox.processes.start import start
+    from golem_forge.sandbox.walls.job import Streams
+
+    conftest._WALLS.remove("--die-with-parent")
+
+    async def main():
+        for _ in range(int(sys.argv[3])):
+            launch = conftest.launch_of(Root.NAMESPACE, "sleep", "60", env={"MARKER": sys.argv[2]})
+            await start(launch, Streams.MERGED, stdin=None, filter=conftest.Plain)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_forge_killed_before_its_watchdog_has_begun(number, marker):
+    forge = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", textwrap.dedent(KILLED_AT_ONCE), str(Path(__file__).parent), marker, str(number)),
+    )
+    assert await asyncio.wait_for(forge.wait(), 40) == -signal.SIGKILL
+    with within(1):
+        gone_within(marker, 30)
+
+
+def watchdogs_of(pid: int) -> list[int]:
+    """Processes outside all walls that wait for the end of this one."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words, handle = (place / "cmdline").read_bytes(), place / "fdinfo" / str(FORGE_HANDLE)
+            if b"watchdog_child" in words and f"Pid:\t{pid}\n" in handle.read_text():
+                found.append(int(place.name))
+        except OSError:
+            continue
+    return found
+
+
+def ignored(pid: int) -> int:
+    """A bit for each signal."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
+    return int(line.split()[1], 16)
+
+
+def handles_of(pid: int) -> int:
+    links = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(each))
+    return sum("pidfd" in link for link in links)
+
+
+async def until(true):
+    for _ in range(1000):
+        if found := true():
+            return found
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not become true in time")
+
+
+@pytest.fixture
+def fresh_watchdog(monkeypatch):
+    made = watchdogs.Watchdog()
+    monkeypatch.setattr("golem_forge.sandbox.processes.holder.watchdog", made)
+    monkeypatch.setattr(watchdogs, "LINGERS_S", 0.05)
+    return made
+
+
+async def test_one_watchdog_for_all_which_leaves_with_the_last(fresh_watchdog, run, root):
+    if root is not Root.NAMESPACE:
+        pytest.skip("a launcher sees to it itself")
+    before, held = set(watchdogs_of(os.getpid())), descriptors.held()
+    children = [await run("sleep 60") for _ in range(3)]
+    (dog,) = await until(lambda: set(watchdogs_of(os.getpid())) - before)
+    assert os.readlink(f"/proc/{dog}/cwd") == "/"
+    assert Path(f"/proc/{dog}/environ").read_bytes() == b""
+    assert tree.stat(dog).session != os.getsid(0) and tree.stat(dog).parent != os.getpid()
+    deaf_to = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGPIPE, signal.SIGALRM)
+    await until(lambda: all(ignored(dog) >> (number - 1) & 1 for number in deaf_to))
+    for number in deaf_to:
+        os.kill(dog, number)
+    await children[0].end()
+    assert dog in watchdogs_of(os.getpid())
+    os.kill(dog, signal.SIGKILL)
+    await until(lambda: dog not in watchdogs_of(os.getpid()))
+    children.append(await run("sleep 60"))
+    (other,) = await until(lambda: set(watchdogs_of(os.getpid())) - before)
+    await until(lambda: handles_of(other) == 1 + 3)  # Forge's, and those of the trees that live
+    for child in children:
+        await child.end()
+    await until(lambda: other not in watchdogs_of(os.getpid()))
+    await until(lambda: descriptors.now() <= held)
+
+
+async def test_without_a_watchdog_nothing_else_changes(fresh_watchdog, run, monkeypatch):
+    monkeypatch.setattr(watchdogs, "_PROGRAM", "/no/such/program")
+    for _ in range(3):
+        child = await run("echo there; exit 3")
+        assert (await child.wait(30)).exit_code == 3
 
 
 KILLED_WHILE_STARTING = """

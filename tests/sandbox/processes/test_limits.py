@@ -77,6 +77,53 @@ print("whole")
     assert (ending.code, child.output.read()) == ("", b"whole\n")
 
 
+FILL = """
+import os, sys, time
+def fill(mib):
+    made = os.memfd_create("hoard")
+    for _ in range(mib): os.write(made, bytes(1 << 20))
+    return made
+def rest(seconds):
+    print("whole", flush=True)
+    time.sleep(seconds)
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "kept = fill(300); rest(60)",
+        "kept = [fill(30) for _ in range(10)]; rest(60)",
+        "held = bytearray(b'x' * (80 << 20)); kept = fill(80); rest(60)",
+        "os.fork() or (fill(200) and time.sleep(60)); rest(60)",
+        "kept = os.memfd_create('x'); os.posix_fallocate(kept, 0, 300 << 20); rest(60)",
+    ],
+    ids=["one", "many", "beside-its-own", "in-a-child", "reserved"],
+)
+async def test_files_in_memory_that_nobody_maps_count(run, marker, script):
+    child = await run("python3", "-c", FILL + script, memory=128 * MIB)
+    ending = await child.wait(40)
+    assert ending is not None
+    assert ending.code == "MEMORY_LIMIT"
+    assert living(marker) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "kept = fill(60); os.dup(kept); [os.fork() for _ in range(2)]; rest(1.5)",
+        "import mmap; kept = fill(90); seen = mmap.mmap(kept, 0); sum(seen[::4096]); rest(1.5)",
+        "[os.close(fill(60)) for _ in range(6)]; rest(1.5)",
+    ],
+    ids=["shared-by-forks", "mapped-as-well", "closed"],
+)
+async def test_a_file_in_memory_counts_once(run, script):
+    child = await run("python3", "-c", FILL + script, memory=160 * MIB)
+    ending = await child.wait(40)
+    assert ending is not None
+    assert (ending.code, ending.exit_code) == ("", 0)
+
+
 async def test_memory_of_the_whole_tree(run, marker):
     one = f'python3 -c "{ALLOCATE % 120}"'
     child = await run(f"{one} & setsid {one} & {one}", memory=256 * MIB)

@@ -6,18 +6,21 @@ import asyncio
 import os
 import resource
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 
+import anyio
 import pytest
 from tests import descriptors
 from tests.deadlines import LONG, within
 
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.processes.child import Child
 from golem_forge.sandbox.processes.launch import GO, Launch, Root
 from golem_forge.sandbox.processes.start import start
 from golem_forge.sandbox.walls.job import Streams
 
-from .conftest import ENV, Plain, content, launch_of, refused, until_output
+from .conftest import ENV, Plain, content, launch_of, living, refused, until_output
 
 
 async def let_go(before: int) -> bool:
@@ -223,6 +226,60 @@ async def test_cancelled_while_starting(root, marker, delay):
     else:
         await starting.result().end()
     assert await let_go(before)
+
+
+async def _again_and_again(task: asyncio.Task[object]) -> None:
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+
+
+async def _in_a_scope(work: Coroutine[object, object, object], delay: float) -> None:
+    """A scope of anyio cancels what runs in it at every turn of the loop."""
+    with anyio.CancelScope() as scope:
+        asyncio.get_running_loop().call_later(delay, scope.cancel)
+        await work
+        await asyncio.sleep(LONG)
+
+
+async def _cancelled_by_a_task(work: Coroutine[object, object, object], delay: float) -> None:
+    async def starting() -> None:
+        await work
+        await asyncio.sleep(LONG)
+
+    task = asyncio.create_task(starting())
+    await asyncio.sleep(delay)
+    await _again_and_again(task)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("cancelled", [_in_a_scope, _cancelled_by_a_task], ids=["scope", "task"])
+async def test_a_start_that_is_cancelled_again_and_again_leaves_nobody(root, marker, cancelled):
+    before = descriptors.held()
+    for moment in range(40):
+        launch = launch_of(root, "sleep", "60", env={"MARKER": marker})
+        started: list[Child] = []
+
+        async def starting(launch: Launch = launch, started: list[Child] = started) -> None:
+            child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+            started.append(child)
+
+        await cancelled(starting(), moment * 0.0005)
+        if started:
+            await started[0].end()
+        assert living(marker) == []
+        for descriptor in launch.descriptors.values():  # cancelled before its first step
+            os.close(descriptor)
+    assert await let_go(before)
+
+
+@pytest.mark.parametrize("cancelled", [_in_a_scope, _cancelled_by_a_task], ids=["scope", "task"])
+async def test_an_end_that_is_cancelled_again_and_again_leaves_nobody(run, marker, cancelled):
+    child = await run("trap '' TERM; setsid sleep 60 & echo there; sleep 60")
+    await until_output(child, "there")
+    await cancelled(child.end(), 0.01)
+    assert living(marker) == []
 
 
 async def test_sixty_four_at_once(root, marker):

@@ -95,6 +95,25 @@ def test_arguments_decide(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", PROCESSORS)
+def test_process_one_is_nobody_s_to_change(machine: str) -> None:
+    processor = PROCESSORS[machine]
+
+    def full(name: str, *arguments: int) -> int:
+        return verdict(filter_program(machine=machine), processor.numbers[name], *arguments, audit=processor.audit)
+
+    first = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "pidfd_open")
+    for name in (*first, "migrate_pages", "move_pages"):
+        assert full(name, 1) == full(name, (7 << 32) | 1) == DENY, name  # the kernel looks at the low half only
+        assert full(name, 0) == full(name, 2) == full(name, 11) == ALLOW, name
+    for name, process, others in (("setpriority", 0, (1, 2)), ("ioprio_set", 1, (2, 3))):
+        assert full(name, process, 0) == full(name, process, 2) == ALLOW
+        assert full(name, process, 1) == full(name, process, (7 << 32) | 1) == DENY
+        assert {full(name, which, who) for which in others for who in (0, 1, 2, 1000)} == {DENY}
+    assert full("prctl", 62, 2, 1) == 0x00050000 | errno.EINVAL
+    assert full("prctl", 15) == full("prctl", 1, 9) == ALLOW
+
+
+@pytest.mark.parametrize("machine", PROCESSORS)
 def test_read_only_walls_refuse_attributes_sockets_and_other_processes(machine: str) -> None:
     processor = PROCESSORS[machine]
     program = filter_program(**LEVELS["landlock"], machine=machine)

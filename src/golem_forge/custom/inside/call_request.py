@@ -60,12 +60,13 @@ def read_request(line: bytes, token: str) -> Request | None:
 
 def answer_of(outcome: Outcome, request: Request, session_id: str) -> dict[str, Any]:
     """What `forge call` prints and exits with, and the whole Outcome for whoever asked for it."""
-    text = outcome.text if outcome.ok else (outcome.result.text if outcome.result else "")
+    text = outcome.own_text if outcome.ok else (outcome.result.text if outcome.result else "")
+    left = "".join(f"forge: {visible(line)}\n" for line in outcome.left_lines)
     answer: dict[str, Any] = {
         "status": outcome.status.value,
         "exit": EXIT[outcome.status],
         "stdout": text if text.endswith("\n") or not text else text + "\n",
-        "stderr": "" if outcome.ok else _complaint(outcome.status, outcome.error),
+        "stderr": left if outcome.ok else left + _complaint(outcome.status, outcome.error),
     }
     return answer | {"outcome": outcome_json(outcome, session_id)} if request.wants_outcome else answer
 

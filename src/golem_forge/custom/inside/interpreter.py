@@ -131,7 +131,7 @@ class Interpreter:
         if wire is not None:
             wire.close()
         self.walled.child.kill()  # it has nothing to finish
-        await self.walled.child.wait()
+        await self.walled.child.gone()
 
     def _watch_time(self) -> None:
         seconds = (self._job.limits or self._walls.limits).timeout_s

@@ -106,9 +106,22 @@ class Child:
         return self.ending
 
     async def end(self, code: str = ENDED) -> Ending:
-        """The first reason given is the Ending's. Whoever stops waiting here does not stop the end."""
+        """The first reason given is the Ending's."""
         self.begin_end(code or ENDED)
-        return await asyncio.shield(self.ended)
+        return await self.gone()
+
+    async def gone(self) -> Ending:
+        """Once the end was decided: returns when nobody is left. A caller who is cancelled meanwhile, also by a scope
+        that does it again and again, hears of it only then: nothing of a call outlives it."""
+        cancelled: asyncio.CancelledError | None = None
+        while self.ending is None:
+            try:
+                await asyncio.wait([self.ended])
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+        if cancelled is not None:
+            raise cancelled
+        return self.ending
 
     def signal(self, number: int) -> None:
         """To the command's process group, in a terminal to the foreground group; nothing once it ended."""

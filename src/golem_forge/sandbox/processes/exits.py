@@ -36,6 +36,11 @@ class ExitWatch:
             found = stat(pid)
             self._started = found.started if found else 0
 
+    @property
+    def handle(self) -> int | None:
+        """A pidfd, ours to close. None: the kernel has no such thing, or it is closed already."""
+        return self._handle
+
     def call(self, over: Callable[[], None]) -> None:
         """Once, at once if it is over already."""
         if self.over:

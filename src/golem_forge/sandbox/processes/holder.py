@@ -1,10 +1,11 @@
 """Holder: what keeps one tree of processes together, and ends everybody in it.
 
 Takes the started (outer) process and how it holds the tree. NAMESPACE: the kernel ends all when the namespace's first
-process dies. LAUNCHER: a subreaper ends all when CONTROL closes. Threats: members that change session or group, ignore
-TERM, fork while they are being killed, stop or kill the process that should end them; so there is a second line that
-kills every group below, again and again, until nobody is left. A group dies at one stroke, also in the middle of a
-fork; killing process after process loses the race against a fork bomb.
+process dies, and the watchdog kills that one when Forge is gone. LAUNCHER: a subreaper ends all when CONTROL closes.
+Threats: members that change session or group, ignore TERM, fork while they are being killed, stop or kill the process
+that should end them; so there is a second line that kills every group below, again and again, until nobody is left. A
+group dies at one stroke, also in the middle of a fork; killing process after process loses the race against a fork
+bomb.
 """
 
 from __future__ import annotations
@@ -14,16 +15,21 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Final
 
 from golem_forge.sandbox.processes import tree
 from golem_forge.sandbox.processes.exits import ExitWatch
 from golem_forge.sandbox.processes.launch import Root
+from golem_forge.sandbox.processes.watchdog import watchdog
 
 _SWEEP_EVERY_S: Final = 0.02
 _SWEEPS_ALONE: Final = 10
 """So long the outer process may take to end by itself once nobody is below it."""
+_STOPS_WITHIN: Final = 100
+"""Looks at an outer process that was told to stop, and is in the middle of making namespaces."""
+_LOOK_EVERY_S: Final = 0.002
 _ROUNDS: Final = 20
 _SEEN_AT_ONCE: Final = 1000
 _LONGEST_INFO: Final = 4096
@@ -54,6 +60,8 @@ class Holder:
         self._root: ExitWatch | None = self._outer if kind is Root.LAUNCHER else None
         self.sessions = {outer}
         """Of everybody seen: who a dying launcher leaves behind is found again by them."""
+        self._unnamed: dict[int, ExitWatch] = {}
+        """What an outer process had started that was ended before it said what."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweeps = 0
 
@@ -84,6 +92,8 @@ class Holder:
             first.close()
             return False
         self._root = first
+        if first.handle is not None:
+            watchdog.hold(first.handle)
         return True
 
     def signal(self, number: int, group: int | None = None) -> None:
@@ -114,7 +124,8 @@ class Holder:
 
     def _sweep(self) -> None:
         """Goes on until nobody is left, whoever still waits for it."""
-        self._sweeping = self._loop.call_later(_SWEEP_EVERY_S, self._sweep)
+        unfinished = self._kind is Root.NAMESPACE and self._root is None
+        self._sweeping = self._loop.call_later(_LOOK_EVERY_S if unfinished else _SWEEP_EVERY_S, self._sweep)
         self._sweeps += 1
         if self._kind is Root.LAUNCHER:
             self._sweep_launcher()
@@ -137,9 +148,17 @@ class Holder:
             self._outer.signal(signal.SIGKILL)
 
     def _sweep_unfinished(self) -> None:
-        """bwrap before it named the namespace's first process."""
-        if not self._outer.over:
-            kill_unfinished(self._outer.pid)
+        """bwrap before it named the namespace's first process: stopped, so that it makes none while it is killed."""
+        if self._outer.over or self.learn_root():
+            return
+        self._outer.signal(signal.SIGSTOP)
+        if self._sweeps < _STOPS_WITHIN and not _stands_still(self._outer.pid):
+            return
+        for pid in tree.children(self._outer.pid):
+            with contextlib.suppress(OSError):  # gone, or no descriptor is left for one
+                self._unnamed[pid] = self._unnamed.get(pid) or ExitWatch(pid)
+            _send(pid, signal.SIGKILL)
+        self._outer.signal(signal.SIGKILL)
 
     def _kill_groups(self, pids: list[int]) -> bool:
         """Whether anybody of these was alive."""
@@ -160,11 +179,18 @@ class Holder:
             self._sweep_orphans()
         self.learn_root()
         if self._root is None or self._root is self._outer:
-            self._over()
+            self._unnamed_over()
             return
         # What the command left behind. bwrap's own arrangement does the same, but not at once.
         self._root.signal(signal.SIGKILL)
         self._root.call(self._over)
+
+    def _unnamed_over(self) -> None:
+        for watch in self._unnamed.values():
+            if not watch.over:
+                watch.call(self._unnamed_over)
+                return
+        self._over()
 
     def _sweep_orphans(self) -> None:
         """Somebody ended the launcher before its work was done: those it held hang elsewhere by now. Who made a session
@@ -178,7 +204,11 @@ class Holder:
     def _over(self) -> None:
         if self._root is not None and self._root is not self._outer:
             self._root.status()  # it is ours where Forge is the first process of a container
+            if self._root.handle is not None:
+                watchdog.release(self._root.handle)
             self._root.close()
+        for watch in self._unnamed.values():
+            watch.close()
         self._outer.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -195,11 +225,21 @@ class Holder:
 
 
 def kill_unfinished(outer: int) -> None:
-    """A child of ours that may have started another one, or be about to: it is stopped first, so that it does not."""
+    """A child of ours that may have started another one, or be about to: it is stopped first, so that it does not.
+    Waits, because there is no descriptor to be told by."""
     _send(outer, signal.SIGSTOP)
+    for _ in range(_STOPS_WITHIN):
+        if _stands_still(outer):
+            break
+        time.sleep(_LOOK_EVERY_S)
     for pid in tree.children(outer):
         _send(pid, signal.SIGKILL)
     _send(outer, signal.SIGKILL)
+
+
+def _stands_still(pid: int) -> bool:
+    facts = tree.stat(pid)
+    return facts is None or facts.state not in "RSD"
 
 
 def _send(pid: int, number: int) -> None:

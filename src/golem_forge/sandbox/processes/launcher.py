@@ -379,7 +379,8 @@ def _close(number: int) -> None:
 
 
 def argv(interpreter: str) -> tuple[str, ...]:
-    """How to start this file: isolated, without site packages, from its compiled form where there is one."""
+    """How to start this file: isolated, without site packages, away from the working directory, from its compiled form
+    where there is one. The environment in which it is started need not be the command's, which the order says."""
     folder = os.path.dirname(os.path.abspath(__file__))
-    start = "import sys; sys.path.append(sys.argv[1]); import launcher; launcher.main()"
+    start = "import posix, sys; posix.chdir('/'); sys.path.append(sys.argv[1]); import launcher; launcher.main()"
     return (interpreter, "-I", "-S", "-c", start, folder)

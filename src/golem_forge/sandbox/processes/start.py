@@ -49,7 +49,7 @@ async def start(
         child.begin()
     except BaseException:
         child.kill()
-        await child.wait()
+        await child.gone()
         raise
     finally:
         wires.close()
@@ -96,7 +96,7 @@ async def _until_ready(launch: Launch, child: Child, wires: Wires) -> None:
     if not ready:
         await child.wait(_LAST_WORDS_S)
         child.kill()
-        await child.wait()
+        await child.gone()
         text = child.complaint(_LONGEST_SHOWN).strip()
         raise _refusal(launch, text or "it ended before the command could begin")
     if launch.before_go is not None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_MEMORY_FILE: Final = "/memfd:"
+_BLOCK: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def resident_memory(pid: int) -> int:
 
 def own_memory(pid: int) -> int:
     """Bytes that are no file's on disk, shared memory among them as far as it is mapped; what several processes share
-    counts for each. A file in memory that nobody maps is nobody's here."""
+    counts for each. Of a file in memory (`memory_files`), only what is mapped."""
     return _kilobytes(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:")) or 0
 
 
@@ -100,6 +102,45 @@ def proportional_memory(pid: int) -> int | None:
     """Like `own_memory`, but what several processes share counts once between them. Slow (the kernel walks the page
     tables), and None where the system does not tell."""
     return _kilobytes(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
+
+
+def memory_files(pids: Iterable[int]) -> dict[int, int]:
+    """Bytes by inode of the files in memory (memfd) that these have open, mapped or not. Slow: one look at every
+    descriptor. Not seen: one that is on its way through a socket, and one that is closed but still mapped somewhere."""
+    found: dict[int, int] = {}
+    for pid in pids:
+        place = f"/proc/{pid}/fd"
+        try:
+            names = os.listdir(place)
+        except OSError:
+            continue
+        for name in names:
+            try:
+                if os.readlink(f"{place}/{name}").startswith(_MEMORY_FILE):
+                    info = os.stat(f"{place}/{name}")
+                    found[info.st_ino] = info.st_blocks * _BLOCK
+            except OSError:
+                continue
+    return found
+
+
+def mapped_of(pid: int, inodes: Set[int]) -> int:
+    """Bytes of these files in memory that `proportional_memory` counts as well. As slow as that."""
+    if _MEMORY_FILE.encode() not in _content(f"/proc/{pid}/maps"):
+        return 0
+    held, counts = 0, False
+    for line in _content(f"/proc/{pid}/smaps").splitlines():
+        fields = line.split(maxsplit=5)
+        if not fields[0].endswith(b":"):
+            counts = len(fields) > 5 and fields[5].startswith(_MEMORY_FILE.encode()) and int(fields[4]) in inodes
+        elif counts and fields[0] == b"Pss:":
+            held += int(fields[1]) * 1024
+    return held
+
+
+def all_shared_memory() -> int:
+    """Bytes of the whole system, files in memory among them: no tree has more."""
+    return _kilobytes("/proc/meminfo", (b"Shmem:",)) or 0
 
 
 def _kilobytes(path: str, names: tuple[bytes, ...]) -> int | None:

@@ -1,9 +1,9 @@
 """Watcher: the limits of a whole tree, which no kernel limit gives without cgroups and not at all to root.
 
-Takes the tree's root and its limits; every 50 ms counts who is below and what memory of their own they hold (shared
-memory counts as far as somebody maps it), asks whether the walls still hold, and calls `reached` with a code. It also
-notices used-up CPU time, which sessions members made, and a root that was stopped. Threat: a fork bomb; so a count
-stops as soon as it is over.
+Takes the tree's root and its limits; every 50 ms counts who is below and what memory of their own they hold, less often
+what they have in files in memory that nobody maps, asks whether the walls still hold, and calls `reached` with a code.
+It also notices used-up CPU time, which sessions members made, and a root that was stopped. Threat: a fork bomb; so a
+count stops as soon as it is over.
 """
 
 from __future__ import annotations
@@ -18,12 +18,23 @@ from typing import Final
 
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.processes.ending import MEMORY_LIMIT, PROCESS_LIMIT, WALLS_CHANGED
-from golem_forge.sandbox.processes.tree import descendants, own_memory, proportional_memory, resident_memory, stat
+from golem_forge.sandbox.processes.tree import (
+    all_shared_memory,
+    descendants,
+    mapped_of,
+    memory_files,
+    own_memory,
+    proportional_memory,
+    resident_memory,
+    stat,
+)
 
 INTERVAL_S: Final = 0.05
 _LOOKS_PER_CLOSE_LOOK: Final = 5
 _SHARE_OF_EXACT_LOOKS: Final = 5
 """An exact look at memory is slow: the next one waits this many times as long as it took, half a second at most."""
+_SHARE_OF_GUARD: Final = 9
+"""The same for the guard, so that it never takes more than a tenth of the time; it is asked once more at the end."""
 
 
 class Watcher:
@@ -46,6 +57,7 @@ class Watcher:
         self._guard = guard
         self._looks = 0
         self._no_exact_look_before = 0.0
+        self._no_guard_before = 0.0
         self._loop = asyncio.get_running_loop()
         self._next = self._loop.call_later(INTERVAL_S, self._look)
 
@@ -57,19 +69,32 @@ class Watcher:
         self._looks += 1
         # Before the verdict, which may stop this watcher.
         self._next = self._loop.call_later(INTERVAL_S, self._look)
-        if self._guard is not None and not self._guard():
+        if self._guard is not None and not self._walls_hold(self._guard):
             self._reached(WALLS_CHANGED)
             return
         members = descendants(self._root, self._limits.processes)
+        close = self._looks % _LOOKS_PER_CLOSE_LOOK == 1
+        if close:
+            self._look_for_files(members)
         if len(members) > self._limits.processes:
             self._reached(PROCESS_LIMIT)
         elif self._may_be_over(members) and self._really_over(members):
             self._reached(MEMORY_LIMIT)
-        elif self._looks % _LOOKS_PER_CLOSE_LOOK == 1:
+        elif close:
             self._keep_awake()
             facts = [found for found in map(stat, members) if found]
             self._sessions.update(found.session for found in facts)
             self.cpu_spent = self.cpu_spent or any(found.cpu_s >= self._limits.cpu_s for found in facts)
+
+    def _walls_hold(self, guard: Callable[[], bool]) -> bool:
+        """Threat: a child that changes thousands of files makes each look slow; it must not take Forge's time."""
+        began = time.monotonic()
+        if began < self._no_guard_before:
+            return True
+        held = guard()
+        ended = time.monotonic()
+        self._no_guard_before = ended + (ended - began) * _SHARE_OF_GUARD
+        return held
 
     def _keep_awake(self) -> None:
         """A launcher that was stopped by what it watches over could not end it if Forge died."""
@@ -80,18 +105,25 @@ class Watcher:
 
     def _may_be_over(self, members: list[int]) -> bool:
         """The quicker sum first, which counts pages of program files too."""
-        limit = self._limits.memory
+        limit = self._limits.memory - sum(self._files.values())
         return sum(map(resident_memory, members)) > limit and sum(map(own_memory, members)) > limit
+
+    def _look_for_files(self, members: list[int]) -> None:
+        """Only where the system has so much shared memory that it could matter: most have less than any limit."""
+        resident = sum(map(resident_memory, members[: self._limits.processes]))
+        matters = resident + all_shared_memory() > self._limits.memory
+        self._files = memory_files(members[: self._limits.processes]) if matters else {}
 
     def _really_over(self, members: list[int]) -> bool:
         """The quick sums count memory that a fork shares with its parent twice; nobody is ended for that."""
         began = time.monotonic()
         if began < self._no_exact_look_before:
             return False
-        held = 0
+        held = sum(self._files.values())
         for pid in members:
             exact = proportional_memory(pid)
             held += own_memory(pid) if exact is None else exact
+            held -= mapped_of(pid, self._files.keys()) if self._files else 0
         took = time.monotonic() - began
         self._no_exact_look_before = began + min(took * _SHARE_OF_EXACT_LOOKS, 0.5)
         return held > self._limits.memory

@@ -68,7 +68,7 @@ _SHARED_MEMORY: Final = (
 _WATCHING: Final = ("inotify_add_watch",)
 """What happens to files all over the host can be watched without a right to read them, which Landlock does not see.
 (fanotify is refused at every level.)"""
-_OWN_PROCESS_ONLY: Final = {
+_ON_A_PROCESS: Final = {
     "prlimit64": 0,
     "sched_setaffinity": 0,
     "sched_setscheduler": 0,
@@ -79,7 +79,14 @@ _OWN_PROCESS_ONLY: Final = {
     "migrate_pages": 0,
     "move_pages": 0,
 }
-"""Which argument names the process; without a pid namespace it must be 0, oneself."""
+"""Which argument names the process. Without a pid namespace it must be 0, oneself; in one it must not be 1: that is the
+backend's own process, under the same user, on which everybody's end depends."""
+_HANDLES_OF_A_PROCESS: Final = {"pidfd_open": 0}
+"""The same, where it does no harm to oneself and one's children."""
+_ONE_PROCESS: Final = {"setpriority": 0, "ioprio_set": 1}
+"""First argument with which the other names one process, and not a group or a user: process 1 is in both."""
+_SHARE_A_CORE: Final = 62
+"""PR_SCHED_CORE: the one `prctl` that acts on another process. Kernels without it answer EINVAL."""
 _MODES: Final = {
     "chmod": 1,
     "fchmod": 1,
@@ -188,6 +195,16 @@ def _without_set_id() -> dict[str, list[_Step]]:
     return {**judged, "openat2": [_error(errno.ENOSYS)]}
 
 
+def _without_process_one() -> dict[str, list[_Step]]:
+    """Nobody limits, schedules, moves or watches process 1. Signals need no rule: the kernel keeps them from it."""
+    rules = {}
+    for name, where in (_ON_A_PROCESS | _HANDLES_OF_A_PROCESS).items():
+        rules[name] = [_argument(where), *_if_equal(1, [_DENY]), _ALLOW]
+    for name, one in _ONE_PROCESS.items():
+        rules[name] = [_argument(0), *_if_equal(one, rules[name]), _DENY]
+    return rules
+
+
 def _device_controls(changes: Changes) -> list[_Step]:
     refused = [step for value in _TYPING_FOR_OTHERS for step in _if_equal(value, [_DENY])]
     if changes is Changes.BY_MOUNTS:
@@ -209,14 +226,17 @@ def _rules(network: Network, changes: Changes) -> dict[str, list[_Step]]:
     rules["clone"] = [_argument(0), *_if_any_bit(_NEW_NAMESPACE, _DENY), _ALLOW]
     rules["unshare"] = [_argument(0), *_if_any_bit(_NEW_NAMESPACE | _NEW_TIME_NAMESPACE, _DENY), _ALLOW]
     rules["personality"] = [_argument(0), *_one_of([0, 0xFFFFFFFF]), _DENY]
+    rules["prctl"] = [_argument(0), *_if_equal(_SHARE_A_CORE, [_error(errno.EINVAL)]), _ALLOW]
     rules["ioctl"] = _device_controls(changes)
     rules |= _sockets(network, unix=not alone)
     if alone:
         rules |= {name: [_DENY] for name in (*_ATTRIBUTES, *_SHARED_MEMORY, *_WATCHING)}
-        for name, where in _OWN_PROCESS_ONLY.items():
+        for name, where in _ON_A_PROCESS.items():
             everybody = [_argument(0), *_if_equal(_WHOLE_USER[name], [_DENY])] if name in _WHOLE_USER else []
             rules[name] = [*everybody, _argument(where), *_one_of([0]), _DENY]
-    elif os.geteuid() == 0:  # root owns the host's device nodes that are bound inside, and could leave lists on them
+    else:
+        rules |= _without_process_one()
+    if not alone and os.geteuid() == 0:  # it owns the host's device nodes bound inside, and could leave lists on them
         rules |= {name: [_error(errno.EOPNOTSUPP)] for name in _ACCESS_LISTS}
     if network is Network.NONE:
         rules |= {name: [_DENY] for name in _NAMING}

@@ -28,6 +28,7 @@ _SHARED: Final = {
     "fsconfig": 431,
     "fsmount": 432,
     "fspick": 433,
+    "pidfd_open": 434,
     "clone3": 435,
     "openat2": 437,
     "pidfd_getfd": 438,
@@ -44,7 +45,7 @@ _SHARED: Final = {
 
 # fmt: off
 _X86_64: Final = {
-    "open": 2, "creat": 85, "mknod": 133, "inotify_add_watch": 254, "openat": 257, "mknodat": 259,
+    "open": 2, "creat": 85, "mknod": 133, "inotify_add_watch": 254, "openat": 257, "mknodat": 259, "prctl": 157,
     "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "accept": 43, "bind": 49,
     "listen": 50, "socketpair": 53, "clone": 56, "semget": 64, "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69,
     "msgrcv": 70, "msgctl": 71, "chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94, "ptrace": 101,
@@ -63,7 +64,7 @@ _X86_64: Final = {
     "kcmp": 312, "finit_module": 313, "sched_setattr": 314, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323,
 }
 _AARCH64: Final = {
-    "inotify_add_watch": 27, "mknodat": 33, "openat": 56,
+    "inotify_add_watch": 27, "mknodat": 33, "openat": 56, "prctl": 167,
     "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
     "lookup_dcookie": 18, "ioctl": 29, "ioprio_set": 30, "umount2": 39, "mount": 40, "pivot_root": 41,
     "nfsservctl": 42, "chroot": 51, "fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55, "vhangup": 58,

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 PATIENCE: Final = 0.9
 """For an orderly end; then the task is cancelled, wherever it is."""
 STARTING: Final = 0.25
-"""So long a process that is just being started may take to be there, and is then ended in order: one whose start is
-cancelled ends too, but later than we could say so."""
+"""So long a process that is just being started may take to be there, and is then ended in order; then its start is
+cancelled, which ends it too."""
 ENDED: Final = "CONNECTION_ENDED"
 _TOOLS_CHANGED: Final = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
 _log = logging.getLogger(__name__)
