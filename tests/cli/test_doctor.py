@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 from functools import partial
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from golem_forge._version import __version__
+from golem_forge.cli.doctor.walls import _levels
+from golem_forge.sandbox.walls.probe import probe
 from golem_forge.sandbox.walls.probe_causes import TOO_SLOW
 
 
@@ -162,3 +165,14 @@ def test_usage(shell, words):
 
 def test_help_names_the_exit_codes(shell):
     assert "Exit: 0 everything" in shell("doctor", "--help").out
+
+
+def test_walls_that_were_not_tried_in_time_miss_nothing():
+    report = asyncio.run(probe(cache=None, within=0.0))
+    said = [f"{each.state} {each.text} {each.fix}" for each in _levels(report, off=False)]
+    assert [line.partition(" Run ")[0] for line in said] == [
+        "note full: not tried in time",
+        "note read-only: not tried in time",
+        "problem full walls were not tried in time: until they are, nothing that needs a process runs",
+    ]
+    assert all("less busy" in line for line in said)

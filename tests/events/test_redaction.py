@@ -292,6 +292,18 @@ def test_what_a_stream_holds_is_bounded(chunk: str) -> None:
         ("-L/srv/app/lib:/srv/app/lib64", "-L/workspace/lib:/workspace/lib64"),
         ("a=/srv/app,b=/srv/app", "a=/workspace,b=/workspace"),
         ("x" * 500 + "/srv/app", "x" * 500 + "/workspace"),
+        ("/proc/self/root/srv/app/y", "/proc/self/root/workspace/y"),
+        ("cat: /proc/4711/root/srv/app: x", "cat: /proc/4711/root/workspace: x"),
+        ("/proc/self/task/12/root/srv/app", "/proc/self/task/12/root/workspace"),
+        ("-I/proc/thread-self/root/proc/self/root/srv/app", "-I/proc/thread-self/root/proc/self/root/workspace"),
+        ("/./srv/app /../srv/app /usr/../srv/app", "/./workspace /../workspace /usr/../workspace"),
+        ("/proc/self/root/data/../srv/app", "/proc/self/root/data/../workspace"),
+        ("%2Fproc%2Fself%2Froot%2Fsrv%2Fapp", "%2Fproc%2Fself%2Froot/workspace"),
+        (r"\/proc\/self\/root\/srv\/app", r"\/proc\/self\/root/workspace"),
+        ("/proc/self/root/data/srv/app", "/proc/self/root/data/srv/app"),
+        ("/data/proc/self/root/srv/app", "/data/proc/self/root/srv/app"),
+        ("/data/./srv/app /data/x/../srv/app", "/data/./srv/app /data/x/../srv/app"),
+        ("/proc/self/cwd/srv/app /proc/self/fd/root/srv/app", "/proc/self/cwd/srv/app /proc/self/fd/root/srv/app"),
     ],
 )
 def test_a_host_path_at_the_end_of_another_path_is_another_place(text: str, shown: str) -> None:

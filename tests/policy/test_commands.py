@@ -161,3 +161,18 @@ def test_operands_resolve_as_the_sandbox_does(world: SandboxWorld, workspace: Pa
     assert world.operand("/etc/passwd", "/workspace").kind == "outside"
     assert world.operand("a\0b", "/workspace").kind == "bad"
     assert world.operand(".env", "/workspace").secret
+
+
+@pytest.mark.parametrize("root", ["/proc/self/root", "/proc/thread-self/root"])
+def test_operands_behind_the_root_of_a_process_are_what_they_are(
+    world: SandboxWorld, workspace: Path, root: str
+) -> None:
+    inside = world.operand(f"{root}{workspace}/a", "/workspace")
+    assert (inside.kind, inside.virtual) == ("inside", "/workspace/a")
+    assert world.operand(f"{root}{workspace}/.env", "/workspace").secret
+    assert world.operand(f"{root}/etc/shadow", "/workspace").kind == "outside"
+    outside = world.operand(f"/proc/1/root{workspace}/a", "/workspace")
+    assert (outside.kind, outside.virtual) == ("outside", "/proc/1/root/workspace/a")
+    assert world.operand("/proc/self/cwd/c", "/workspace/src").virtual == "/workspace/src/c"
+    assert world.operand("/proc/self/cwd/../c", "/workspace/src").kind == "outside"
+    assert world.operand("/proc/1/cwd/c", "/workspace/src").kind == "outside"

@@ -89,6 +89,28 @@ def test_s3_host_paths_map_to_their_zone_at_whole_components(
         assert caught.value.code == "ZONE_ACCESS_DENIED"
 
 
+def test_what_follows_the_root_of_this_process_is_the_path_it_is(sandbox: Sandbox, workspace: Path) -> None:
+    for root in ("/proc/self/root", "/proc/thread-self/root", "/proc/self/task/1/root", "//proc/./self//root"):
+        assert sandbox.locate(f"{root}{workspace}/a.txt").virtual == "/workspace/a.txt"
+        assert sandbox.locate(f"{root}/scratch/a.txt").virtual == "/scratch/a.txt"
+        with pytest.raises(SandboxError, match="No access to '/etc/shadow'"):
+            sandbox.locate(f"{root}/etc/shadow")
+    assert sandbox.locate(f"/proc/self/root/proc/self/root{workspace}").virtual == "/workspace"
+    assert sandbox.locate("proc/self/root/x").virtual == "/workspace/proc/self/root/x"
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/1/root{}/a", "/proc/self/root/..{}/a", "/proc/self/root{}/../a", "/proc/self/cwd/a"]
+)
+def test_where_another_path_may_be_meant_no_zone_has_it_and_no_host_path_is_said(
+    sandbox: Sandbox, workspace: Path, path: str
+) -> None:
+    with pytest.raises(SandboxError) as caught:
+        sandbox.locate(path.format(workspace))
+    assert caught.value.code == "ZONE_ACCESS_DENIED"
+    assert str(workspace) not in caught.value.message + caught.value.path
+
+
 def test_a_zone_configured_through_a_link_answers_to_both_spellings(
     tmp_path: Path, workspace: Path, open_zones: Callable[..., Sandbox]
 ) -> None:

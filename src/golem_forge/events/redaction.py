@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
+from golem_forge.core.root_links import leads_to_root
 from golem_forge.events.credential_names import INSIDE, KNOWN_NAMES, NOT, credential
 from golem_forge.events.jsontext import encode
 from golem_forge.events.secret_forms import forms, line_forms
@@ -30,6 +31,8 @@ _LONG_FOR_MANY: Final = 20
 """The same where there are more than `_MANY` spellings, e.g. the lines of a key."""
 _CLEAN_MOST: Final = 2048
 _NAME: Final = re.compile(r"[\w.\-]*")
+_NAMES: Final = re.compile(r"[\w.\-/\\]*")
+_NAMES_IN_URL: Final = re.compile(r"[\w.\-%]*")
 PATH_CONTEXT: Final = 300
 """So much of what stands before a path is looked at: more than the longest name of a file."""
 _AFTER_PATH: Final = r"(?![\w-]|\.\w)"
@@ -266,15 +269,27 @@ def redacted(text: str) -> str:
 
 
 def _inside_path(before: str) -> bool:
-    """Whether a path that follows is the end of another: `/srv/app` in `/data/srv/app`, not in `-I/srv/app`."""
+    """Whether a path that follows is the end of another: `/srv/app` in `/data/srv/app`, not in `-I/srv/app` and not in
+    `/proc/self/root/srv/app`, which is the same path once more."""
     name = _NAME.match(before[::-1])
     length = name.end() if name else 0
     if not length:
         return False
     head = before[:-length]
     if head.endswith("/"):
-        return not head.endswith("file://")  # there it is the name of a host
-    return head.endswith("%") and length > 2 and before[-length:].startswith(("2F", "2f"))
+        if head.endswith("file://"):  # there it is the name of a host
+            return False
+        names = _end_of(before, _NAMES).replace("\\/", "/")
+        return not leads_to_root(names[names.index("/") :])
+    if not (head.endswith("%") and length > 2 and before[-length:].startswith(("2F", "2f"))):
+        return False
+    names = _end_of(before, _NAMES_IN_URL).replace("%2f", "/").replace("%2F", "/")
+    return not leads_to_root(names[names.index("/") :])
+
+
+def _end_of(text: str, names: re.Pattern[str]) -> str:
+    found = names.match(text[::-1])
+    return text[len(text) - found.end() :] if found else ""
 
 
 def _descend(value: object, above: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from golem_forge.core.effects import Mark, Verb
+from golem_forge.core.root_links import process_link
 from golem_forge.policy.shell.world import Operand, Program
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
@@ -66,7 +67,11 @@ class SandboxWorld:
         return self._complete is not None and self._complete(virtual, hidden)
 
     def operand(self, path: str, cwd: str) -> Operand:
-        given = path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
+        link = process_link(path)
+        if link is not None and link.name == "cwd" and link.own and ".." not in path.split("/"):
+            given = f"{cwd.rstrip('/')}/{link.rest}"
+        else:
+            given = path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
         try:
             with self._sandbox.target(given, Verb.READ) as target:
                 if target.zone is None:

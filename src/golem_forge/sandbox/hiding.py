@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
+from golem_forge.core.root_links import leads_to_root
 from golem_forge.sandbox.zones import Zone
 
 OUTSIDE = "<outside>"
@@ -47,7 +48,10 @@ class HostPaths:
 
 
 def _starts_a_path(text: str, start: int) -> bool:
-    """Whether the path really begins here. `-I/srv/app` and `file:///srv/app` do, `/data/srv/app` goes on."""
+    """Whether the path really begins here. `-I/srv/app`, `file:///srv/app` and `/proc/self/root/srv/app` do,
+    `/data/srv/app` goes on."""
     before = re.search(rf"[^{_ENDS_A_WORD}]*\Z", text[max(0, start - 4096) : start])
     word = before.group() if before else ""
-    return "/" not in word or (word == "//" and text[: start - 2].endswith(":"))
+    if "/" not in word or (word == "//" and text[: start - 2].endswith(":")):
+        return True
+    return leads_to_root(word[word.index("/") :])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from golem_forge.core.root_links import process_link
 from golem_forge.sandbox.errors import SandboxError, invalid_path
 from golem_forge.sandbox.zones import Zone
 
@@ -33,6 +34,12 @@ def locate(
     path: object, zones: Mapping[str, Zone], default_zone: str | None, refuse: Callable[[str], SandboxError]
 ) -> Place:
     text = checked_text(path)
+    if link := process_link(text):
+        # `/proc/self/root/x` is `/x` for whoever reads it. The root of another process may be another one, and where
+        # `..` follows, a shell and the kernel mean different paths: those lie in no zone.
+        if link.name != "root" or not link.own or ".." in text.split("/"):
+            raise refuse(text)
+        text = f"/{link.rest}"
     if not text.startswith("/") and default_zone is None:
         raise refuse(text)
     base = () if text.startswith("/") or default_zone is None else (default_zone,)

@@ -1,7 +1,7 @@
 """Options a person typed, bound to a tool's parameters by the tool's schema, not by the look of the token.
 
-Takes the schema and tokens (`--key value`, `--key=value`, `--flag`, `--no-flag`, `-k value`, `-abc`, `--`), gives the
-arguments. Refuses with BindingError, which points at the token when the tokens know their positions.
+Takes the schema and tokens (`--key value`, `--key=value`, `--flag`, `--flag true`, `--no-flag`, `-k value`, `-abc`,
+`--`), gives the arguments. Refuses with BindingError, which points at the token when the tokens know their positions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from golem_forge.core.nearest import nearest
 from golem_forge.core.visible import visible
-from golem_forge.tools.option_values import Mismatch, array_of, is_array, is_boolean, item_of, value_of
+from golem_forge.tools.option_values import BOOLEANS, Mismatch, array_of, is_array, is_boolean, item_of, value_of
 from golem_forge.tools.schema_refs import read_schema
 
 _NEGATIVE: Final = re.compile(r"-(?:[0-9]|\.[0-9])")
@@ -118,8 +118,10 @@ class _Binder:
     def _take(self, name: str, option: str, text: str | None, tokens: Sequence[Token], position: int) -> int:
         token = tokens[position]
         if text is None and self._is_switch(name):
-            self._switch(name, token, option, True)
-            return position + 1
+            # Only a word for a truth value is the switch's own; anything else is what it would be without the switch.
+            following = tokens[position + 1].text if position + 1 < len(tokens) else ""
+            self._switch(name, token, option, BOOLEANS.get(following, True))
+            return position + (2 if following in BOOLEANS else 1)
         step = 1
         if text is None:
             if position + 1 >= len(tokens):

@@ -16,7 +16,8 @@ from golem_forge.tools.schema_refs import Reading, alternatives, read_schema
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,1000}")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _MAX_SHOWN: Final = 60
-_BOOLEANS: Final = {"true": True, "false": False}
+BOOLEANS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+"""The words for a switch that is given a value."""
 _ABSENT: Final = object()
 
 
@@ -25,7 +26,7 @@ class Mismatch(ValueError):
 
 
 def is_boolean(schema: Any, root: dict[str, Any]) -> bool:
-    """Whether an option is a switch that takes no value."""
+    """Whether an option is a switch, which needs no value."""
     return _kind(read_schema(schema, root)) == "boolean"
 
 
@@ -47,9 +48,9 @@ def value_of(text: str, schema: Any, root: dict[str, Any]) -> Any:
     if kind == "number":
         return _number(text, _NUMBER, "number")
     if kind == "boolean":
-        if text not in _BOOLEANS:
+        if text not in BOOLEANS:
             raise _expected("boolean", text)
-        return _BOOLEANS[text]
+        return BOOLEANS[text]
     if kind in ("array", "object"):
         found = _json(text)
         if not isinstance(found, list if kind == "array" else dict):

@@ -109,6 +109,15 @@ def test_secrets_are_accepted_by_a_path_rule_of_the_person(place: Place) -> None
     assert place.lifted(book, call(secret, other)) == "asks"
 
 
+def test_obeyed_paths_are_accepted_by_a_path_rule_of_the_person(place: Place) -> None:
+    obeyed = effect(
+        "write", "/workspace/.github/workflows/a.yml", zone_verdict=Verdict.PRE_APPROVED, marks=(Mark.OBEYED_PATH,)
+    )
+    rule = "path: /workspace/.github/**, access: [write]"
+    assert place.lifted(place.book(rules(f"{{{rule}, {ALLOW}}}")), call(obeyed)) == "asks"
+    assert place.lifted(place.book(rules(f"{{{rule}, accept: [obeyed_path], {ALLOW}}}")), call(obeyed)) == "runs"
+
+
 PATHS = rules(
     f"{{path: /workspace/docs/**, access: [write], {ALLOW}}}",
     "{path: /workspace/docs/secret/**, verdict: ask}",

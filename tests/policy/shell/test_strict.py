@@ -79,6 +79,16 @@ def test_opaque(text: str) -> None:
     assert canonical_text(text) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["echo x > /dev/udp/127.0.0.1/53", "cat </dev/tcp/h/80", "exec 3<>/dev/tcp/h/80", "ls >& '/dev/tcp/h/80'"],
+)
+def test_a_connection_of_the_shell_is_called_one(text: str) -> None:
+    parsed = parse_strict(text)
+    assert isinstance(parsed, Opaque)
+    assert parsed.reason == "a network connection by the shell"
+
+
 def test_limits_are_inclusive() -> None:
     assert len(words(" && ".join(["ls"] * 50))) == 50
     assert words("echo " + "a" * (16384 - 5))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,11 @@ from tests.deadlines import within
 
 from golem_forge.config.yaml_file import parse_yaml
 from golem_forge.core.effects import Verb
+from golem_forge.sandbox.walls import landlock_rules
 from golem_forge.sandbox.walls.denials import MOST, blocked_line, find
+from golem_forge.sandbox.walls.levels import Level, WallsReport
 from golem_forge.sandbox.walls.plan import PlannedZone, Restriction, WallPlan, Why
+from golem_forge.sandbox.walls.settings import WallSettings
 
 WORK = PlannedZone(
     name="workspace",
@@ -226,11 +232,41 @@ def test_proposals_can_be_pasted() -> None:
     rule = parse_yaml("rules:\n  " + secret.partition("`: ")[2], "rules.yaml").value["rules"][0]
     assert rule == {"path": "/workspace/.env", "access": ["read"], "verdict": "preApproved", "accept": ["secret_path"]}
     assert "sandbox: {zones: {docs: {mode: rw}}}" in widen("x: /docs/a: Read-only file system")
-    assert "zones: {NAME: {path: /opt/x, mode: rw}}" in widen("x: /opt/x/y: Read-only file system")
+    assert "zones: {x: {path: /opt/x, mode: rw}}" in widen("x: /opt/x/y: Read-only file system")
+    assert "zones: {zone-tmp: {path: /opt/Tmp, mode: rw}}" in widen("x: /opt/Tmp/y: Read-only file system")
     assert "sandbox: {read: [/opt/x]}" in widen("cat: /opt/x/y: Permission denied")
     for path in ("/usr/x", "/x", "/etc/ssh/y", "/home/z"):
         assert "a directory of your own" in widen(f"x: {path}: Read-only file system")
     assert "forge rules list" in widen("x: frozen: Read-only file system")
+    assert "holds the zone /workspace" in widen("touch: cannot touch '../made': Read-only file system")
+
+
+def test_a_zone_that_is_closed_although_its_mode_is_rw_gets_no_other_mode_proposed() -> None:
+    zone = replace(WORK, writable=False, meant_writable=True)
+    [one] = find(WallPlan(zones=(zone,), cwd="/srv/host/app"), "touch: cannot touch 'a': Read-only file system")
+    assert "mode: rw" not in one["widen"] and "forge doctor" in one["widen"]
+
+
+def test_a_rule_is_proposed_for_the_path_that_rules_name() -> None:
+    zone = replace(WORK, subpath=("packages", "app"))
+    [one] = find(WallPlan(zones=(zone,), cwd="/srv/host/app"), "cat: .env: Permission denied")
+    assert one["target"] == "/workspace/.env"
+    assert "{path: /workspace/packages/app/.env, " in one["widen"]
+
+
+def test_a_socket_is_not_proposed_to_be_opened() -> None:
+    sealed = Restriction(parts=("agent.sock",), why=Why.SEALED, masked=True)
+    plan = WallPlan(zones=(replace(WORK, restrictions=(sealed,)),), cwd="/srv/host/app", mounted=True)
+    [one] = find(plan, "nc: agent.sock: Permission denied")
+    assert (one["kind"], one["target"]) == ("path", "/workspace/agent.sock")
+    assert "Nothing lifts this one" in one["widen"] and "rules.yaml" not in one["widen"]
+
+
+def test_a_directory_shown_inside_a_private_one_can_be_read_and_not_changed() -> None:
+    plan = WallPlan(private=("/tmp",), readable=("/tmp/tools",), mounted=True)
+    assert plan.refusal("/tmp/x", Verb.WRITE) is None
+    assert plan.refusal("/tmp/tools/x", Verb.READ) is None
+    assert plan.refusal("/tmp/tools/x", Verb.WRITE) is not None
 
 
 def test_each_once_and_at_most_twenty() -> None:
@@ -295,3 +331,21 @@ def test_removing_what_the_walls_guard_is_a_denial(house: Any) -> None:
     found = [(one["kind"], one["access"], one["target"]) for one in ran.after.denials]
     assert found == [("protected", "delete", "/workspace/.git/config")]
     assert (house.workspace / ".git" / "config").read_text() == "[core]\n"
+
+
+@pytest.mark.skipif(landlock_rules.abi() < 3, reason="this kernel has no Landlock, or an old one")
+def test_a_directory_that_is_proposed_for_reading_can_be_read_once_it_is_typed_in(house: Any) -> None:
+    """In read-only walls, which show everything and refuse; below the temporary directory all is a command's own."""
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    if not os.access(home, os.W_OK):
+        pytest.skip("a directory of one's own, away from the temporary one")
+    with tempfile.TemporaryDirectory(dir=home, prefix="shared things ") as outside:
+        Path(outside, "a.txt").write_text("canary\n")
+        report = WallsReport(level=Level.LANDLOCK)
+        ran = house.run(f"cat '{outside}/a.txt'", house.walls(report=report), reads_only=True)
+        [denial] = ran.after.denials
+        assert (denial["access"], denial["target"]) == ("read", f"{outside}/a.txt")
+        typed = parse_yaml(denial["widen"].partition(": ")[2], "config.yaml").value["sandbox"]
+        settings = WallSettings(read=tuple(typed["read"]))
+        again = house.run(f"cat '{outside}/a.txt'", house.walls(report=report, settings=settings), reads_only=True)
+        assert (again.text, again.after.denials) == ("canary\n", ())

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.walls import landlock_rules, probe_causes
 from golem_forge.sandbox.walls import probe as probing
 from golem_forge.sandbox.walls.backend import find_bwrap
@@ -25,6 +26,7 @@ from golem_forge.sandbox.walls.levels import GUARANTEES, Level, LevelResult, Wal
 from golem_forge.sandbox.walls.probe import NEEDED, probe
 from golem_forge.sandbox.walls.probe_ground import Ground
 from golem_forge.sandbox.walls.seccomp import filter_program
+from golem_forge.ui.rendering.reports import walls as walls_line
 
 PATIENT = 20.0
 """This machine may be busy; only the case about time is about time."""
@@ -62,6 +64,7 @@ async def test_without_bubblewrap_walls_are_read_only(monkeypatch: pytest.Monkey
     assert "sudo apt-get install bubblewrap" in report.fix
     assert report.to_wire()["level"] == "read-only"
     assert result(report, Level.FULL).held == ()
+    assert result(report, Level.FULL).missing == (), "nothing of it was tried"
 
 
 async def test_with_neither_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,9 +168,48 @@ async def test_a_try_that_takes_too_long_reaches_nothing_and_is_not_kept(
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))  # other tests try walls at the same time
     report = await probe(cache=cache, within=0.0)
     assert report.level is Level.NONE
+    for each in report.tried:
+        assert (each.missing, each.untried, each.cause) == ((), tuple(GUARANTEES), "not tried in time")
+    told = report.to_wire()
+    assert (told["missing"], told["cause"]) == ([], "full walls were not tried in time")
+    [[(_, line)]] = walls_line(told)
+    assert line.startswith("walls: none; full walls were not tried in time; ")
     assert list(cache.iterdir()) == []
     scratch.rmdir()  # nothing is left in it
     assert not scratch.exists()
+
+
+@needs_bwrap
+async def test_what_ended_late_was_not_tried_in_time_and_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "_GONE_WITHIN_S", -1.0)  # nothing is ever gone so soon
+    report = await probe(cache=None, within=PATIENT)
+    full = result(report, Level.FULL)
+    assert (full.missing, full.untried) == ((), ("G11",))
+    assert full.cause == "not tried in time: G11 (ends when Forge ends)"
+    assert set(full.held) == set(GUARANTEES) - {"G11"}
+    assert report.cause == f"full walls were {full.cause}"
+
+
+@needs_bwrap
+@pytest.mark.parametrize(
+    ("answer", "cause", "untried"),
+    [
+        ('{"said": null, "limits": []}', "not tried in time", tuple(GUARANTEES)),
+        ('{"said": "", "limits": []}', "the try could not be made", ()),
+        ("", "the try could not be made", ()),
+    ],
+)
+async def test_a_try_that_came_to_nothing_says_so_and_finds_nothing_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, cause: str, untried: tuple[str, ...]
+) -> None:
+    program = f"print({answer!r}, flush=True)" if answer else "pass"
+    monkeypatch.setattr(probing, "isolated_module", lambda *_: isolated("-c", program))
+    report = await probe(cache=tmp_path, within=PATIENT)
+    assert report.level is Level.NONE
+    for each in report.tried:
+        assert each.cause.startswith(cause)
+        assert (each.missing, each.untried, each.held) == ((), untried, ())
+    assert list(tmp_path.iterdir()) == [], "kept"
 
 
 # --- what is kept
@@ -194,6 +236,9 @@ async def test_a_result_is_kept_for_the_same_machine(monkeypatch: pytest.MonkeyP
     first = await probe(cache=tmp_path / "cache")
     assert await probe(cache=tmp_path / "cache") == first
     assert made == [Level.FULL, Level.LANDLOCK]
+    pretend(monkeypatch, held=("G1", "G2"), missing=("G3",), cause="tried, and this did not hold: G3")
+    other = await probe(cache=tmp_path / "other")
+    assert await probe(cache=tmp_path / "other") == other
     kept = tmp_path / "cache" / "walls.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert [path.name for path in kept.parent.iterdir()] == ["walls.json"]
@@ -246,6 +291,10 @@ def test_only_what_was_attempted_and_refused_counts() -> None:
         untried = {name: attempts for name, attempts in ALL_REFUSED.items() if name != "G9"}
         assert probing._judged(ground, untried).missing == ("G9",)
         assert probing._judged(ground, {**ALL_REFUSED, "G9": {"ptrace": "ESRCH"}}).missing == ("G9",)
+        late = probing._judged(ground, {**ALL_REFUSED, "G12": {"memory": "late", "files": "EMFILE"}})
+        assert (late.missing, late.untried, late.reached) == ((), ("G12",), False)
+        both = probing._judged(ground, {**ALL_REFUSED, "G12": {"memory": "late", "files": "done"}})
+        assert (both.missing, both.untried) == (("G12",), ())
         other_processes = probing._judged(ground, {**ALL_REFUSED, "G8": {"signal": "done"}})
         assert other_processes.reached
         assert other_processes.missing == ("G8",)

@@ -47,6 +47,8 @@ def _levels(report: WallsReport, *, off: bool) -> Iterator[Finding]:
             yield note("walls", f"{name}: {tried.cause}{_missing(tried)}", tried.fix)
     if off:
         yield note("walls", "switched off (sandbox.walls: off): processes run without, each one asks")
+    elif report.level is Level.NONE and any(tried.untried for tried in report.tried):
+        yield problem("walls", f"{report.cause}: until they are, nothing that needs a process runs", report.fix)
     elif report.level is Level.NONE:
         yield problem("walls", "no level holds here: nothing that needs a process runs", report.fix)
 

@@ -22,6 +22,7 @@ _INTERPRETER = re.compile(
 _EVALUATORS = names("eval . source")
 _RUNS_INPUT = re.compile(r"\b(exec|eval|system|compile)\b")
 _NET_DEVICE = re.compile(r"/+dev/+(tcp|udp)/")
+_NET_REDIRECTION = re.compile(r"/dev/(?:tcp|udp)(?:/(?!\.{0,2}(?:/|$))[^/]+){2}")
 
 _CURL_VALUED = "AbcCdDeEFHhKmoPQrtTuUwxXyYz"
 _CURL_LONG = names(
@@ -46,6 +47,11 @@ def is_source(command: FoundCommand) -> bool:
     return any(
         redirect.operator in ("<", "<>") and _NET_DEVICE.match(redirect.target) for redirect in command.redirects
     )
+
+
+def is_network_redirection(target: str) -> bool:
+    """`/dev/tcp/HOST/PORT`, which bash opens as a connection where it redirects. Another spelling is only a path."""
+    return _NET_REDIRECTION.fullmatch(target) is not None
 
 
 def is_interpreter(program: str) -> bool:

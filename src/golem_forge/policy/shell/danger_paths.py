@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from .danger_model import Context
+from .danger_network import is_network_redirection
 from .lenient import FoundCommand
 from .names import names
 from .operands import file_words, secret_by_shape, spellings
@@ -107,7 +108,14 @@ def _find_roots(arguments: tuple[str, ...]) -> Iterator[str]:
 def wipe_device(command: FoundCommand, context: Context) -> bool:
     if command.program.startswith("mkfs") or command.program in _FORMATTERS:
         return True
-    return any(is_raw_device(context.seen_from_here(path)) for path in written_paths(command))
+    redirected = {redirect.target for redirect in command.redirects}
+    # A redirection to `/dev/tcp/HOST/PORT` is bash's own way to a network connection: no such device exists, nothing is
+    # overwritten. `upload` names it, so that it still asks with risk critical in every mode, as `nc` does.
+    return any(
+        is_raw_device(context.seen_from_here(path))
+        for path in written_paths(command)
+        if not (path in redirected and is_network_redirection(path))
+    )
 
 
 def written_paths(command: FoundCommand) -> Iterator[str]:

@@ -6,6 +6,8 @@ import posixpath
 import re
 from fnmatch import fnmatchcase
 
+from golem_forge.core.root_links import process_link
+
 from .names import names
 
 _TOP_LEVEL = names(
@@ -13,14 +15,17 @@ _TOP_LEVEL = names(
     " Applications Library System Users Volumes private"
 )
 _HARMLESS_DEVICES = names("null zero full random urandom tty stdin stdout stderr fd pts shm")
-_SAME_ROOT = re.compile(r"(?:/+\.|/+proc/+(?:self|thread-self|\d+)/+root)+(?=/|$)")  # other names of `/`
+_SAME_ROOT = re.compile(r"(?:/+\.)+(?=/|$)")  # other names of `/`
 
 _HOME = re.compile(r"(?:~(?:[A-Za-z_][\w-]*)?|\$HOME|\$\{HOME[^}]*\})(/.*)?", re.DOTALL)
 _EVERYTHING = re.compile(r"[*.?]*")
 
 
 def joined(path: str, here: str) -> str:
-    """`path` seen from the directory `here`, both as written."""
+    """`path` seen from the directory `here`, both as written. What a process has for its root or its directory is not
+    known here, so that of any process counts as ours: `/proc/$PPID/root/etc` is `/etc`."""
+    if (link := process_link(path)) is not None:
+        path = f"/{link.rest}" if link.name == "root" else link.rest or "."
     if not here or path.startswith(("/", "~", "$")):
         return path
     return f"{here}/{path}"

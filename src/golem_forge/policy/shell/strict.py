@@ -45,6 +45,7 @@ SHELLS = frozenset(prefix + shell for prefix in ("", "/bin/", "/usr/bin/") for s
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_NETWORK_REDIRECTION = re.compile(r"[<>&|]{1,3} *['\"]?/dev/(?:tcp|udp)/")  # bash opens a connection
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 
 
@@ -186,7 +187,7 @@ class _Scanner:
                 parts.append(self.read_quoted(char))
                 quoted = True
             elif char in UNREADABLE:
-                raise _UnreadableError(UNREADABLE[char], self.position)
+                raise _UnreadableError(self.unreadable(char), self.position)
             else:
                 parts.append(char)
                 self.position += 1
@@ -196,6 +197,11 @@ class _Scanner:
         if not self.words:
             self.check_command_name(word, quoted, start)
         return word
+
+    def unreadable(self, char: str) -> str:
+        if char in "<>" and _NETWORK_REDIRECTION.match(self.text, self.position):
+            return "a network connection by the shell"
+        return UNREADABLE[char]
 
     def read_quoted(self, mark: str) -> str:
         start = self.position

@@ -26,6 +26,9 @@ class LevelResult:
     held: tuple[str, ...] = ()
     """Guarantees (`G1` …) whose forbidden attempt failed."""
     missing: tuple[str, ...] = ()
+    """Those that were tried and did not hold."""
+    untried: tuple[str, ...] = ()
+    """Those that there was no time for: nothing is known about them, and another try may find that they hold."""
     cause: str = ""
     """Why this level is not reached; empty if it is."""
     fix: str = ""
@@ -57,7 +60,10 @@ class WallsReport:
     @property
     def cause(self) -> str:
         """Why the walls are not full; empty if they are."""
-        return self._first_failure.cause if self._first_failure else ""
+        failure = self._first_failure
+        if failure is None:
+            return ""
+        return f"{failure.level} walls were {failure.cause}" if failure.untried else failure.cause
 
     @property
     def fix(self) -> str:

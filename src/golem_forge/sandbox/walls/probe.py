@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge._version import __version__
+from golem_forge.sandbox.host import isolated_module
 from golem_forge.sandbox.walls import landlock_rules, probe_causes
 from golem_forge.sandbox.walls.backend import find_bwrap
 from golem_forge.sandbox.walls.levels import GUARANTEES, Level, LevelResult, WallsReport
@@ -39,16 +40,16 @@ _REFUSALS: Final = {
 }
 """How an attempt must have ended: any other error means that it was not the walls that stopped it."""
 _NOT_MADE: Final = "the try could not be made"
+_LATE: Final = "late"
+"""How an attempt ended that was not seen to fail in time; what becomes of it later is nobody's evidence."""
 _PASSING: Final = (_NOT_MADE, probe_causes.TOO_SLOW.cause)
 """Causes that say something about the moment, not about the machine."""
 CACHE_FILE: Final = "walls.json"
-_FORMAT: Final = 3
+_FORMAT: Final = 5
 _LONGEST_CACHE: Final = 64 * 1024
 _GONE_WITHIN_S: Final = 1.0
-_HOST: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
-    "from golem_forge.sandbox.walls.probe_host import main; main()"
-)
+_LIVES_ON_AFTER_S: Final = 3.0
+_HOST: Final = "golem_forge.sandbox.walls.probe_host"
 
 
 async def probe(*, cache: Path | None, within: float = WITHIN_S) -> WallsReport:
@@ -93,7 +94,7 @@ async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
         with Ground(level) as ground:
             return await _tried(ground, bwrap, deadline)
     except TimeoutError:
-        return _not_reached(level, probe_causes.TOO_SLOW)
+        return _untried(level, tuple(GUARANTEES))
     except (OSError, ValueError, KeyError) as error:
         what = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
         return _not_reached(level, Why(f"{_NOT_MADE} ({what})", "Run 'forge doctor'."))
@@ -105,43 +106,55 @@ async def _tried(ground: Ground, bwrap: str | None, deadline: float) -> LevelRes
         async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
             assert host.stdout is not None
             line = await host.stdout.readline()
-        answer = json.loads(line or '{"refused": ""}')
+        if not line:
+            raise ChildProcessError
+        answer = json.loads(line)
         if "said" not in answer:
             why = probe_causes.full(answer["refused"])
             return _not_reached(ground.level, why)
-        found: dict[str, dict[str, str]] = json.loads(answer["said"].splitlines()[0])
+        if answer["said"] is None:
+            raise TimeoutError
+        found: dict[str, dict[str, str]] = json.loads(answer["said"].partition("\n")[0])
         lived = ground.held_by_somebody()
     finally:
         with contextlib.suppress(ProcessLookupError):
             host.kill()
         await host.wait()
-    found["G11"] = {"outlive Forge": "EPERM" if lived and await _all_gone(ground) else "done"}
-    found["G12"] |= {f"whole tree {index}": "EPERM" if held else "done" for index, held in enumerate(answer["limits"])}
+    found["G11"] = found.get("G11", {}) | {"outlive Forge": await _outlived(ground) if lived else _LATE}
+    ways = {True: "EPERM", False: "done", None: _LATE}
+    found["G12"] |= {f"whole tree {index}": ways[held] for index, held in enumerate(answer["limits"])}
     return _judged(ground, found)
 
 
 def _judged(ground: Ground, found: Mapping[str, Mapping[str, str]]) -> LevelResult:
     broken = set(ground.touched())
     held = tuple(name for name in GUARANTEES if name not in broken and _all_refused(name, found.get(name, {})))
-    missing = tuple(name for name in GUARANTEES if name not in held)
+    late = {name for name, attempts in found.items() if _LATE in attempts.values()} - broken
+    untried = tuple(name for name in GUARANTEES if name in late and _all_refused(name, found[name], but=_LATE))
+    missing = tuple(name for name in GUARANTEES if name not in held and name not in untried)
     if lacking := [name for name in missing if name in NEEDED]:
         words = ", ".join(f"{name} ({GUARANTEES[name]})" for name in lacking)
         cause, fix = f"tried, and this did not hold: {words}", probe_causes.full("").fix
-        return LevelResult(level=ground.level, held=held, missing=missing, cause=cause, fix=fix)
+        return LevelResult(level=ground.level, held=held, missing=missing, untried=untried, cause=cause, fix=fix)
+    if untried:
+        return _untried(ground.level, untried, held, missing)
     return LevelResult(level=ground.level, held=held, missing=missing)
 
 
-def _all_refused(name: str, attempts: Mapping[str, str]) -> bool:
-    return bool(attempts) and set(attempts.values()) <= _REFUSALS.get(name, _REFUSED)
+def _all_refused(name: str, attempts: Mapping[str, str], but: str = "") -> bool:
+    """`but`: a way to have ended that is left out of account."""
+    ways = set(attempts.values()) - {but}
+    return bool(attempts) and ways <= _REFUSALS.get(name, _REFUSED)
 
 
-async def _all_gone(ground: Ground) -> bool:
-    end = time.monotonic() + _GONE_WITHIN_S
+async def _outlived(ground: Ground) -> str:
+    """How it ended that what is inside lives on when Forge is killed. Gone after all, but late, is a slow machine."""
+    begun = time.monotonic()
     while ground.held_by_somebody():
-        if time.monotonic() > end:
-            return False
+        if time.monotonic() > begun + _LIVES_ON_AFTER_S:
+            return "done"
         await asyncio.sleep(0.01)
-    return True
+    return "EPERM" if time.monotonic() <= begun + _GONE_WITHIN_S else _LATE
 
 
 async def _host(ground: Ground, bwrap: str | None) -> asyncio.subprocess.Process:
@@ -159,12 +172,12 @@ async def _host(ground: Ground, bwrap: str | None) -> asyncio.subprocess.Process
     """Inheritable all the way: what of it arrives inside is a descriptor of Forge's."""
     try:
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-S", "-c", _HOST, json.dumps(given), json.dumps(sys.path)),
+            *isolated_module(_HOST, json.dumps(given)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env={"PATH": os.defpath, "FORGE_PROBE": ground.canary, "HOME": str(ground.root)},
+            cwd="/",
             pass_fds=(ground.terminal[1], inherited),
             start_new_session=True,
             limit=1 << 20,
@@ -174,7 +187,18 @@ async def _host(ground: Ground, bwrap: str | None) -> asyncio.subprocess.Process
 
 
 def _not_reached(level: Level, why: Why) -> LevelResult:
-    return LevelResult(level=level, missing=tuple(GUARANTEES), cause=why.cause, fix=why.fix)
+    """Nothing was attempted, so nothing is missing: the cause is all that is known."""
+    return LevelResult(level=level, cause=why.cause, fix=why.fix)
+
+
+def _untried(
+    level: Level, untried: tuple[str, ...], held: tuple[str, ...] = (), missing: tuple[str, ...] = ()
+) -> LevelResult:
+    cause = probe_causes.TOO_SLOW.cause
+    if untried != tuple(GUARANTEES):
+        cause += ": " + ", ".join(f"{name} ({GUARANTEES[name]})" for name in untried)
+    fix = probe_causes.TOO_SLOW.fix
+    return LevelResult(level=level, held=held, missing=missing, untried=untried, cause=cause, fix=fix)
 
 
 def _key(bwrap: str | None) -> list[Any]:
@@ -198,7 +222,7 @@ def _kept(file: Path, key: list[Any]) -> WallsReport | None:
             LevelResult(
                 level=Level(each["level"]),
                 held=tuple(name for name in GUARANTEES if name in each["held"]),
-                missing=tuple(name for name in GUARANTEES if name not in each["held"]),
+                missing=tuple(name for name in GUARANTEES if name in each["missing"]),
                 cause=str(each["cause"]),
                 fix=str(each["fix"]),
             )
@@ -211,7 +235,10 @@ def _kept(file: Path, key: list[Any]) -> WallsReport | None:
 
 
 def _keep(file: Path, key: list[Any], report: WallsReport) -> None:
-    tried = [{"level": each.level, "held": each.held, "cause": each.cause, "fix": each.fix} for each in report.tried]
+    tried = [
+        {"level": each.level, "held": each.held, "missing": each.missing, "cause": each.cause, "fix": each.fix}
+        for each in report.tried
+    ]
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ NO_BWRAP: Final = Why(
     "bubblewrap is not installed",
     "Install it: `sudo apt-get install bubblewrap` (or your system's package of that name).",
 )
-TOO_SLOW: Final = Why("the try was not finished in time", "Run 'forge doctor' when the machine is less busy.")
+TOO_SLOW: Final = Why("not tried in time", "Run 'forge doctor' when the machine is less busy.")
 NO_LANDLOCK: Final = Why(
     "this kernel has no Landlock", "Use Linux 6.2 or later with Landlock among its security modules (`lsm=landlock,…`)."
 )

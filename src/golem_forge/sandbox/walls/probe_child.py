@@ -7,6 +7,7 @@ where it could not even be tried. Then it leaves a process that should not be le
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -22,6 +23,8 @@ from functools import partial
 from typing import Any
 
 LONGER_THAN_A_PROBE_S = 10
+NOBODY = 0x7FFFFFFE
+"""The number of no user and no process group."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _found: dict[str, dict[str, str]] = {}
 
@@ -93,8 +96,21 @@ def files(asked: dict[str, Any]) -> None:
     attempt("G3", "git config", write, f"{zone}/.git/config")
     attempt("G3", "git hook", write, f"{zone}/.git/hooks/pre-commit", os.O_CREAT)
     attempt("G3", "rename .git", os.rename, f"{zone}/.git", f"{zone}/.tig")
+    take_over_git(f"{zone}/.git")
     for name in (".env", "to_secret", "deep/er/id_rsa"):
         attempt("G4", name, read, f"{zone}/{name}", canary)
+
+
+def take_over_git(git: str) -> None:
+    """Where `.git` is a private copy these succeed; the ground tells whether they reached the real one."""
+    for name in ("commondir", "config.worktree", "gitdir", "refs/replace"):
+        with contextlib.suppress(OSError):
+            write(f"{git}/{name}", os.O_CREAT)
+    with contextlib.suppress(OSError):
+        os.unlink(f"{git}/HEAD")
+    for name in ("HEAD", "COMMIT_EDITMSG", "logs"):
+        with contextlib.suppress(OSError):
+            os.symlink("/", f"{git}/{name}")
 
 
 def network(asked: dict[str, Any]) -> None:
@@ -178,6 +194,25 @@ def surroundings(asked: dict[str, Any]) -> None:
     attempt("G13", "descriptors", lambda: must(not _open_descriptors()))
 
 
+def process_one(asked: dict[str, Any]) -> None:
+    """What ends everybody when Forge dies. At level landlock it is the machine's own, and as little theirs. Where walls
+    do not hold it is the machine's too: every attempt is one that changes nothing."""
+    for name in ("mem", "oom_score_adj", "autogroup"):
+        attempt("G11", f"write /proc/1/{name}", lambda path: os.close(os.open(path, os.O_RDWR)), f"/proc/1/{name}")
+    attempt("G11", "read its memory", lambda: os.close(os.open("/proc/1/task/1/mem", os.O_RDONLY)))
+    attempt("G11", "list its descriptors", os.listdir, "/proc/1/fd")
+    attempt("G11", "limit it", resource.prlimit, 1, resource.RLIMIT_NOFILE)
+    attempt("G11", "choose its processors", call, "sched_setaffinity", 1, 8, None)
+    attempt(
+        "G11", "change its priority", lambda: os.setpriority(os.PRIO_PROCESS, 1, os.getpriority(os.PRIO_PROCESS, 1))
+    )
+    if asked["hidden"]:
+        attempt("G11", "get a handle of it", lambda: os.close(os.pidfd_open(1)))
+        attempt("G11", "change the priority of a group", os.setpriority, os.PRIO_PGRP, NOBODY, 0)
+        attempt("G11", "change the priority of a user", os.setpriority, os.PRIO_USER, NOBODY, 0)
+        attempt("G11", "change the priority of a session", write, "/proc/self/autogroup")
+
+
 def limits(asked: dict[str, Any]) -> None:
     ordered = asked["limits"]
     for name in ("CPU", "FSIZE", "NOFILE", "CORE"):
@@ -219,7 +254,7 @@ def cling(lock: str) -> None:
 
 def main() -> None:
     asked = json.loads(sys.argv[1])
-    for step in (surroundings, limits, files, network, privileges, partial(_say, _found)):
+    for step in (surroundings, process_one, limits, files, network, privileges, partial(_say, _found)):
         step(asked)
     time.sleep(LONGER_THAN_A_PROBE_S)
 

@@ -27,6 +27,7 @@ from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.walls.levels import Level
 from golem_forge.sandbox.walls.seccomp_numbers import PROCESSORS
 
+_GIT: Final = {"HEAD", "config", "hooks", "objects", "refs"}
 LIMITS: Final = Limits(cpu_s=60, file_size=1 << 16, open_files=64)
 FORBIDDEN_CALLS: Final = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "bpf", "perf_event_open", "keyctl"),
@@ -115,6 +116,8 @@ class Ground:
         if any(_state(path) != before for path, before in self._before.items()) or self._more_names():
             yield "G1"
             yield "G3"
+        if set(os.listdir(self.zone / ".git")) != _GIT:
+            yield "G3"
         for name, guarantee in {"tcp": "G5", "udp": "G5", "stream": "G6", "datagram": "G6", "abstract": "G6"}.items():
             if select.select([self.sockets[name]], [], [], 0)[0]:
                 yield guarantee
@@ -137,11 +140,15 @@ class Ground:
         for path in (self.closed / "file", self.closed / "lock", self.zone / ".git" / "config", self.zone / "plain"):
             path.write_text("plain\n")
         (self.zone / "to_secret").symlink_to(".env")
+        for name in ("objects", "refs"):
+            (self.zone / ".git" / name).mkdir()
+        (self.zone / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
         watched = (
             self.outside / "file",
             self.closed / "file",
             self.zone / ".git" / "config",
             self.zone / ".git" / "hooks",
+            self.zone / ".git" / "HEAD",
         )
         self._before = {path: _state(path) for path in watched}
 

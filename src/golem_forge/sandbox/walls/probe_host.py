@@ -2,7 +2,8 @@
 
 A process of its own, because one guarantee is about Forge being killed, and because it carries what must not get in: a
 canary in its environment, an open descriptor, a terminal. Takes one JSON argument, prints one JSON line: `said` (the
-child's own line), `limits` (limits of a whole tree that were seen to hold), or `refused` (why walls did not start).
+child's own line), `limits` (of a whole tree: held, did not hold, or null: not seen in time), or `refused` (why walls
+did not start).
 """
 
 from __future__ import annotations
@@ -87,21 +88,25 @@ def _walls(given: dict[str, Any], level: Level, root: Path) -> Start:
     return start
 
 
-async def _said(start: Start, job: Job) -> str:
-    """The child's line; it goes on living."""
+async def _said(start: Start, job: Job) -> str | None:
+    """The child's line; it goes on living. None: it did not come in time."""
     child = await start(job)
     while b"\n" not in child.output.read():
-        if child.ending is not None or not await child.output.more(child.output.size, _PATIENCE_S):
+        if child.output.complete:
             break
+        if not await child.output.more(child.output.size, _PATIENCE_S) and not child.output.complete:
+            return None
     return child.output.read().decode("utf-8", "replace")
 
 
-async def _ended(start: Start, job: Job, code: str) -> bool:
+async def _ended(start: Start, job: Job, code: str) -> bool | None:
+    """None: it was not seen in time whether the limit ends it."""
     child = await start(job)
     ending = await child.wait(_PATIENCE_S)
     if ending is None:
         await child.end()
-    return ending is not None and ending.code == code
+        return None
+    return ending.code == code
 
 
 def _hungry(python: str) -> tuple[str, ...]:
