@@ -452,6 +452,32 @@ async def test_a_zone_inside_git_is_still_inside_git(project: Path, asked: Any, 
     assert [request.risk for request in ask] == ["critical"]
 
 
+@pytest.mark.parametrize(
+    ("path", "risks"),
+    [
+        (".claude/settings.json", ["critical"]),
+        ("sub/app.code-workspace", ["critical"]),
+        (".npmrc", ["critical"]),
+        (".github/workflows/ci.yml", ["high"]),
+        (".pdbrc", ["high"]),
+        ("src/x.pth", ["high"]),
+        ("golem_forge/__init__.py", ["high"]),
+        ("AGENTS.md", []),
+        ("README.md", []),
+    ],
+)
+async def test_names_that_other_programs_obey_ask_whatever_the_zone_says(
+    project: Path, asked: Any, path: str, risks: list[str]
+) -> None:
+    (project / "forge.yaml").write_text("sandbox: {zones: {workspace: {path: ., approval: {write: preApproved}}}}\n")
+    TrustStore(forge_home()).give(project)
+    ask = asked({"approved": False})
+    async with open_session(project, approval_callback=ask) as session:
+        await session.call("write_file", {"path": path, "content": "x"})
+    assert [request.risk for request in ask] == risks
+    assert (project / path).exists() is not bool(risks)
+
+
 async def test_refused_reads_hold_no_descriptors(project: Path) -> None:
     deep = project
     for level in range(30):

@@ -53,6 +53,126 @@ PROTECTED = [
     ".config/fish/config.fish",
     "home/.config/systemd/user/x.service",
     ".config/autostart/a.desktop",
+    ".claude/settings.json",
+    "a/.Cursor/rules/x.mdc",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".windsurf/hooks.json",
+    ".opencode/plugin/x.ts",
+    ".kiro/hooks/x",
+    ".zed/settings.json",
+    ".helix/languages.toml",
+    ".devcontainer/devcontainer.json",
+    ".devcontainer.json",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".vim/coc-settings.json",
+    ".dir-locals.el",
+    ".dir-locals-2.el",
+    "app.code-workspace",
+    "sub/App.Code-Workspace",
+    ".zlogout",
+    ".npmrc",
+    "packages/a/.NPMRC",
+]
+OBEYED = [
+    ".github/workflows/ci.yml",
+    "a/.GitHub/Workflows/ci.yml",
+    ".github/actions/x/action.yml",
+    ".forgejo/workflows/x.yml",
+    ".circleci/config.yml",
+    ".gitlab-ci.yml",
+    "sub/.gitlab-ci.yml",
+    ".pre-commit-config.yaml",
+    "lefthook.yml",
+    ".lefthook-local.toml",
+    ".githooks/pre-commit",
+    ".cargo/config.toml",
+    ".cargo/config",
+    "rust-toolchain.toml",
+    ".yarnrc.yml",
+    ".yarnrc",
+    ".yarn/releases/yarn-4.cjs",
+    ".pnpmfile.cjs",
+    ".eslintrc.cjs",
+    ".eslintrc.json",
+    ".mocharc.yml",
+    ".mise.toml",
+    "mise.toml",
+    ".config/mise/config.toml",
+    ".tool-versions",
+    ".python-version",
+    ".pdbrc",
+    ".gdbinit",
+    ".lldbinit",
+    ".pylintrc",
+    ".mypy.ini",
+    ".coveragerc",
+    ".flake8",
+    ".Rprofile",
+    ".RData",
+    ".bazelrc",
+    ".irbrc",
+    ".pryrc",
+    ".iex.exs",
+    ".rvmrc",
+    ".latexmkrc",
+    ".bundle/config",
+    ".mvn/extensions.xml",
+    ".pythonrc.py",
+    ".ycm_extra_conf.py",
+    "docker-compose.override.yml",
+    "x.pth",
+    "src/deep/er/A.PTH",
+    "sitecustomize.py",
+    "src/sitecustomize.pyc",
+    "lib/usercustomize/__init__.py",
+    "sitecustomize.cpython-311-x86_64-linux-gnu.so",
+    "golem_forge/__init__.py",
+    "golem_forge.py",
+    "Golem_Forge/cli/main.py",
+]
+NOT_OBEYED = [
+    "a.txt",
+    "Makefile",
+    "GNUmakefile",
+    "conftest.py",
+    "pyproject.toml",
+    "package.json",
+    "src/golem_forge/__init__.py",
+    "golem_forge.md",
+    "golem_forge-0.1.dist-info/METADATA",
+    "sitecustomize.md",
+    "mysitecustomize.py",
+    ".github/dependabot.yml",
+    ".github/x",
+    "github/workflows/x",
+    ".cargo/registry/x",
+    ".gitignore",
+    ".editorconfig",
+    ".#conf.py",
+    "rc",
+    "srcrc",
+    ".venv/lib/python3.11/site-packages/x.pth",
+    "venv/lib/python3.11/site-packages/sitecustomize.py",
+    "node_modules/a/usercustomize.py",
+    ".tox/py/x.pth",
+    "AGENTS.md",
+]
+INSTRUCTIONS = [
+    "AGENTS.md",
+    "sub/agents.md",
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    "GEMINI.md",
+    ".cursorrules",
+    ".windsurfrules",
+    ".clinerules/a.md",
+    ".github/copilot-instructions.md",
+    ".github/instructions/py.instructions.md",
+    ".github/prompts/x.prompt.md",
+    ".agents/skills/x/SKILL.md",
 ]
 PLAIN = [
     "a.txt",
@@ -163,6 +283,39 @@ def test_not_secret(path: str) -> None:
     assert not is_secret_name(path) and not is_secret_name(f"/home/someone/{path}")
 
 
+@pytest.mark.parametrize("path", OBEYED)
+def test_obeyed(path: str) -> None:
+    assert protected.obeyed(path.split("/"))
+    assert protected.obeyed(path.split("/"), ("home", "someone", "vendor", "app"))
+
+
+@pytest.mark.parametrize("path", NOT_OBEYED)
+def test_not_obeyed(path: str) -> None:
+    assert not protected.obeyed(path.split("/")) and not protected.obeyed(path.split("/"), ("golem_forge", "target"))
+
+
+def test_a_zone_that_begins_inside_is_obeyed_whole() -> None:
+    assert protected.obeyed(("ci.yml",), ("srv", "app", ".github", "workflows"))
+    assert protected.obeyed(("workflows", "ci.yml"), ("srv", ".github")) and not protected.obeyed((), (".circleci",))
+
+
+@pytest.mark.parametrize("path", INSTRUCTIONS)
+def test_instructions(path: str) -> None:
+    assert protected.instructions(path.split("/"))
+
+
+def test_not_instructions() -> None:
+    for path in ("README.md", "agents/a.md", "docs/claude/x.md", "CLAUDE.txt", ".github/x.md"):
+        assert not protected.instructions(path.split("/"))
+
+
+def test_only_what_lies_below_a_dependency_directory_is_in_it() -> None:
+    for path in ("node_modules/a/b", "a/.VENV/x", "target/debug/x", "vendor/x", ".tox/a", "lib/site-packages/a"):
+        assert protected.in_dependencies(path.split("/"))
+    for path in ("target", "a/vendor", "src/a", "targets/x"):
+        assert not protected.in_dependencies(path.split("/"))
+
+
 def test_git_counts_when_it_is_a_file() -> None:
     assert marks(("a", ".Git"), git_is_file=True) == (Mark.PROTECTED_PATH,)
     assert marks((".git",)) == marks((".git", "index"), git_is_file=True) == marks(()) == ()
@@ -193,7 +346,7 @@ def test_unprotect_does_not_make_a_secret_public() -> None:
 
 def test_every_protected_name_protects_something() -> None:
     for name in PROTECTED_NAMES:
-        path = name.replace("*.worker", "x.worker").replace("**", "a").split("/")
+        path = name.replace("*.", "x.").replace("**", "a").split("/")
         assert Mark.PROTECTED_PATH in marks(path, git_is_file=True)
         assert Mark.PROTECTED_PATH not in marks(path, git_is_file=True, unprotect=[name])
 

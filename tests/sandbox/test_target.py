@@ -64,6 +64,32 @@ def test_the_effect_says_what_policy_needs(directories: dict[str, Path], open_zo
     assert sandbox.target("plain", Verb.DELETE).effect().zone_verdict is Verdict.ASK
 
 
+def test_obeyed_names_matter_when_they_are_changed(sandbox: Sandbox, workspace: Path) -> None:
+    (workspace / ".github/workflows").mkdir(parents=True)
+    (workspace / ".github/workflows/ci.yml").touch()
+    (workspace / "innocent").symlink_to(".github/workflows/ci.yml")
+    (workspace / ".npmrc").touch()
+    for verb in (Verb.WRITE, Verb.DELETE):
+        assert sandbox.target(".github/workflows/ci.yml", verb).effect().marks == (Mark.OBEYED_PATH,)
+    assert sandbox.target("innocent", Verb.WRITE).effect().marks == (Mark.OBEYED_PATH,)
+    assert sandbox.target(".github/workflows/ci.yml", Verb.READ).effect().marks == ()
+    assert sandbox.target(".github/workflows", Verb.READ).effect(Verb.WRITE).marks == (Mark.OBEYED_PATH,)
+    assert sandbox.target("sitecustomize.py", Verb.WRITE).effect().marks == (Mark.OBEYED_PATH,)
+    assert sandbox.target("golem_forge/__init__.py", Verb.WRITE).effect().marks == (Mark.OBEYED_PATH,)
+    assert sandbox.target("AGENTS.md", Verb.WRITE).effect().marks == ()
+    assert sandbox.target(".npmrc", Verb.WRITE).effect().marks == (Mark.PROTECTED_PATH,)
+    assert sandbox.target(".npmrc", Verb.READ).effect().marks == (Mark.SECRET_PATH,)
+
+
+def test_a_file_that_takes_the_place_of_another_is_obeyed(sandbox: Sandbox, workspace: Path) -> None:
+    for name, other in (("GNUmakefile", "Makefile"), ("makefile", "Makefile"), ("compose.yaml", "docker-compose.yml")):
+        (workspace / f"of {name}").mkdir()
+        assert sandbox.target(f"of {name}/{name}", Verb.WRITE).effect().marks == (), "the only one there"
+        (workspace / f"of {name}/{other}").touch()
+        assert sandbox.target(f"of {name}/{name}", Verb.WRITE).effect().marks == (Mark.OBEYED_PATH,)
+        assert sandbox.target(f"of {name}/{other}", Verb.WRITE).effect().marks == ()
+
+
 def test_a_link_does_not_make_a_protected_path_harmless(sandbox: Sandbox, workspace: Path) -> None:
     (workspace / "data/hooks").mkdir(parents=True)
     (workspace / ".git").symlink_to("data")

@@ -25,6 +25,8 @@ class Mark(StrEnum):
 
     PROTECTED_PATH = "protected_path"
     SECRET_PATH = "secret_path"
+    OBEYED_PATH = "obeyed_path"
+    """Other programs follow what is in it (`.github/workflows`, `.pylintrc`); less than protected, more than a file."""
     OUTSIDE_ZONE = "outside_zone"
     OPAQUE = "opaque"
     DANGER = "danger"

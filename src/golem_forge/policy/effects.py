@@ -1,7 +1,7 @@
 """From facts to consent: the base verdict, the risk and the floors of one effect.
 
-A floor is something that always needs a person. Only `danger:<id>` and `secret_path` can be accepted by a rule, and
-only by name in the person's own rules file.
+A floor is something that always needs a person. Only `danger:<id>`, `secret_path` and `obeyed_path` can be accepted by
+a rule, and only by name in the person's own rules file.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def grant_of(effect: Effect) -> str:
 def risk_of(effect: Effect) -> Risk:
     if not _CRITICAL.isdisjoint(effect.marks):
         return Risk.CRITICAL
+    if Mark.OBEYED_PATH in effect.marks:
+        return Risk.HIGH
     return Risk.LOW if effect.proven else _RISK[effect.verb]
 
 
@@ -67,6 +69,8 @@ def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:
             yield mark.value, f"{effect.target} is protected: other programs run or obey what is in it"
         elif mark is Mark.SECRET_PATH:
             yield mark.value, f"{effect.target} looks like a secret"
+        elif mark is Mark.OBEYED_PATH:
+            yield mark.value, f"other programs obey {effect.target} without being told to"
         elif mark is Mark.OUTSIDE_ZONE:
             reaches = "reaches" if effect.verb is Verb.EXEC else "is"
             yield mark.value, f"{effect.target} {reaches} outside every zone"

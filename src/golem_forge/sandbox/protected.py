@@ -1,4 +1,5 @@
-"""Names that need a person: protected (others run what is in them) and secret (they hold credentials).
+"""Names that need a person: protected (others run what is in them), secret (they hold credentials), obeyed (programs
+follow them without being told to) and instructions for other agents.
 
 Takes the components of a path inside a zone, gives Marks. Names compare case-insensitively and at any depth.
 Facts about names only: that changing a protected path or reading a secret one asks is policy's business.
@@ -28,13 +29,18 @@ PROTECTED_NAMES: Final = (
     *(".git/worktrees/**/config.worktree", ".git/worktrees/**/commondir", ".git/worktrees/**/gitdir"),
     *(".forge", "forge.yaml", "*.worker", ".gitconfig", ".gitmodules"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".inputrc", ".envrc", ".ripgreprc", ".mcp.json"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".envrc", ".ripgreprc", ".mcp.json"),
     *(".vscode", ".idea", ".husky", ".ssh", ".gnupg", ".config/fish", ".config/systemd", ".config/autostart"),
+    *(".claude", ".claude.json", ".cursor", ".codex", ".gemini", ".windsurf", ".continue", ".kiro", ".opencode"),
+    *(".roo", ".qwen", ".junie", ".amazonq", ".zed", ".fleet", ".helix", ".devcontainer", ".devcontainer.json"),
+    *(".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".gvimrc", ".lvimrc", ".vim", ".dir-locals.el", ".dir-locals-2.el"),
+    *("*.code-workspace", ".npmrc"),
 )
-"""Every name `unprotect` may take away. Each stands for the path and everything below it."""
+"""Every name `unprotect` may take away. Each stands for the path and everything below it; `.git` for all of it."""
 
 _SINGLE: Final = frozenset(name for name in PROTECTED_NAMES if "/" not in name and "*" not in name) - {GIT_FILE}
 _PAIRS: Final = frozenset(tuple(name.split("/")) for name in PROTECTED_NAMES if name.count("/") == 1)
+_ENDINGS: Final = tuple(name[1:] for name in PROTECTED_NAMES if name.startswith("*."))
 _GIT_NESTED: Final = {
     (".git", part): frozenset(name.rpartition("/")[2] for name in PROTECTED_NAMES if name.startswith(f".git/{part}/"))
     for part in ("modules", "worktrees")
@@ -42,9 +48,10 @@ _GIT_NESTED: Final = {
 """Below these, at any depth: settings, hooks, and files that say where git finds settings and hooks."""
 
 _WORTH_A_LOOK: Final = re.compile(
-    r"(?:^|/)(?:\.|id_|forge\.yaml|credentials\.json|service-account)|\.(?:worker|pem|key|p12|pfx|keystore|kdbx)(?:/|$)"
+    r"(?:^|/)(?:\.|id_|forge\.yaml|credentials\.json|service-account)"
+    r"|\.(?:worker|code-workspace|pem|key|p12|pfx|keystore|kdbx)(?:/|$)"
 )
-"""Every name of both classes has one of these in it. Nearly every path has none, and is done with one search."""
+"""Every protected or secret name has one of these in it. Nearly every path has none, and is done with one search."""
 
 _SECRET_DIRECTORIES: Final = frozenset({".aws", ".ssh", ".gnupg"})
 _SECRET_FILES: Final = frozenset(
@@ -55,6 +62,68 @@ _SECRET_ENDINGS: Final = (".pem", ".key", ".p12", ".pfx", ".keystore", ".kdbx")
 _ENV_EXAMPLES: Final = (".example", ".sample", ".template")
 _KEY_STARTS: Final = ("id_rsa", "id_ed25519", "id_ecdsa")
 
+_OBEYED_FILES: Final = frozenset(
+    {
+        *(".gitlab-ci.yml", ".travis.yml", ".appveyor.yml", "appveyor.yml", ".drone.yml", ".woodpecker.yml"),
+        *("azure-pipelines.yml", ".azure-pipelines.yml", "bitbucket-pipelines.yml", ".cirrus.yml", "jenkinsfile"),
+        *(".pre-commit-config.yaml", ".pre-commit-config.yml", ".pre-commit-hooks.yaml", ".overcommit.yml"),
+        *(".gitpod.yml", ".replit", ".tool-versions", ".python-version", ".python-versions"),
+        *("mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", ".rtx.toml", ".autoenv", ".autoenv.zsh"),
+        *("rust-toolchain", "rust-toolchain.toml", "bunfig.toml", ".bunfig.toml", ".sbtopts", ".jvmopts"),
+        *(".mypy.ini", ".pytest.ini", ".flake8", ".rspec", ".rubocop.yml", ".ghci", ".ctags", ".merlin", "latexmkrc"),
+        *(".renviron", ".rdata", ".justfile", ".buckconfig", ".watchmanconfig", "ansible.cfg", ".ansible.cfg"),
+        *(".bash_aliases", ".login", ".logout", ".tmux.conf", ".pythonstartup"),
+        *(".aider.conf.yml", "opencode.json", "opencode.jsonc", "crush.json", ".crush.json"),
+        *("compose.override.yml", "compose.override.yaml"),
+        *("docker-compose.override.yml", "docker-compose.override.yaml"),
+    }
+)
+"""Without conftest.py, Makefile, package.json and the like: people know that these are code of their project."""
+_OBEYED_DIRECTORIES: Final = frozenset(
+    {".circleci", ".buildkite", ".woodpecker", ".semaphore", ".teamcity", ".mvn", ".bsp", ".githooks", ".lefthook"}
+    | {".ipython", ".jupyter", ".ctags.d"}
+)
+_OBEYED_PAIRS: Final = frozenset(
+    {
+        *((".github", "workflows"), (".github", "actions"), (".gitea", "workflows"), (".forgejo", "workflows")),
+        *((".cargo", "config.toml"), (".cargo", "config"), (".bundle", "config"), (".bundle", "plugin")),
+        *((".yarn", "plugins"), (".yarn", "releases"), (".mise", "config.toml"), (".mise", "tasks")),
+        *((".config", "mise"), (".config", "mise.toml"), (".gitlab", "ci")),
+    }
+)
+_OBEYED: Final = re.compile(
+    r"\.[^#].*(?:rc|init|profile)(?:\.[a-z0-9]+)?"  # .pdbrc .yarnrc.yml .eslintrc.json .gdbinit .Rprofile
+    r"|\.[^#].*\.(?:js|cjs|mjs|ts|cts|mts|py|rb|exs|lua|el|pl|sh)"  # .pnpmfile.cjs .iex.exs .ycm_extra_conf.py
+    r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|json)"
+)
+"""How such names are made: a hidden file that a program reads when it starts, and a hidden script."""
+_AT_PYTHON_START: Final = re.compile(r"(?:site|user)customize(?:\.py[cdw]?|(?:\..+)?\.so)?")
+_FORGE: Final = re.compile(r"golem_forge(?:\.py[cdw]?|(?:\..+)?\.so)?")
+"""As a module in every form that Python takes, or as a package."""
+_DEPENDENCIES: Final = frozenset(
+    {".venv", "venv", "node_modules", "target", ".tox", ".nox", "vendor", "site-packages", "dist-packages"}
+    | {"__pypackages__", "bower_components", ".direnv"}
+)
+_SHADOWS: Final = {
+    "GNUmakefile": ("makefile", "Makefile"),
+    "makefile": ("Makefile",),
+    "rakefile": ("Rakefile",),
+    "BUILD.bazel": ("BUILD",),
+    "npm-shrinkwrap.json": ("package-lock.json",),
+    "build.gradle": ("build.gradle.kts",),
+    "settings.gradle": ("settings.gradle.kts",),
+    "compose.yaml": ("compose.yml", "docker-compose.yml", "docker-compose.yaml"),
+    "compose.yml": ("docker-compose.yml", "docker-compose.yaml"),
+}
+_INSTRUCTIONS: Final = frozenset(
+    {"agents.md", "agents.override.md", "agent.md", "claude.md", "claude.local.md", "gemini.md", "qwen.md", "warp.md"}
+    | {"crush.md", "codex.md", "skill.md", "copilot-instructions.md"}
+    | {".cursorrules", ".windsurfrules", ".clinerules", ".roorules", ".goosehints", ".augment-guidelines", ".rules"}
+)
+_INSTRUCTION_DIRECTORIES: Final = frozenset({".agents", ".agent", ".clinerules", ".augment", ".trae"})
+_INSTRUCTION_PAIRS: Final = frozenset((".github", name) for name in ("instructions", "prompts", "chatmodes", "agents"))
+_INSTRUCTION_ENDINGS: Final = (".instructions.md", ".prompt.md", ".chatmode.md")
+
 
 def marks(
     relative_parts: Sequence[str], *, git_is_file: bool = False, unprotect: Iterable[str] = ()
@@ -62,11 +131,59 @@ def marks(
     """What the path is. `git_is_file`: a last component `.git` is, or would become, something else than a directory."""
     folded = [part.casefold() for part in relative_parts]
     found = []
-    if _protected_by(folded, git_is_file) - {normal_name(name) for name in unprotect}:
+    free = {normal_name(name) for name in unprotect}
+    if any(
+        name not in free and not (GIT_FILE in free and name.startswith(".git/"))
+        for name in _protected_by(folded, git_is_file)
+    ):
         found.append(Mark.PROTECTED_PATH)
     if _is_secret(folded):
         found.append(Mark.SECRET_PATH)
     return tuple(found)
+
+
+def obeyed(parts: Sequence[str], above: Sequence[str] = ()) -> bool:
+    """Whether programs follow what is in this path of a zone without anyone naming it: continuous integration, tool
+    settings that start something, what Python runs at its start. `above`: the components of the zone's own directory.
+
+    Threat of the last line: `python -m golem_forge` takes a package from the working directory before its own.
+    """
+    if not parts:
+        return False
+    folded = [part.casefold() for part in (*above, *parts)]
+    last = folded[-1]
+    if _protected_by(folded, git_is_file=False):  # of the other class, also where `unprotect` sets it free
+        return False
+    if last in _OBEYED_FILES or _OBEYED.fullmatch(last) or not _OBEYED_DIRECTORIES.isdisjoint(folded):
+        return True
+    if not _OBEYED_PAIRS.isdisjoint(pairwise(folded)):
+        return True
+    inside = folded[len(above) :]
+    if not in_dependencies(parts) and (last.endswith(".pth") or any(map(_AT_PYTHON_START.fullmatch, inside))):
+        return True
+    return _FORGE.fullmatch(inside[0]) is not None
+
+
+def shadows(name: str) -> tuple[str, ...]:
+    """Names of files in the same directory that programs no longer read once this one is there."""
+    return _SHADOWS.get(name, ())
+
+
+def instructions(parts: Sequence[str]) -> bool:
+    """Whether other agents read this path of a zone as what they are told to do."""
+    folded = [part.casefold() for part in parts]
+    return bool(folded) and (
+        folded[-1] in _INSTRUCTIONS
+        or folded[-1].endswith(_INSTRUCTION_ENDINGS)
+        or not _INSTRUCTION_DIRECTORIES.isdisjoint(folded)
+        or not _INSTRUCTION_PAIRS.isdisjoint(pairwise(folded))
+    )
+
+
+def in_dependencies(parts: Sequence[str]) -> bool:
+    """Whether a path of a zone lies below a directory that installers fill. The zone's own place does not count: a
+    project in `~/vendor/app` is no dependency of itself."""
+    return any(part.casefold() in _DEPENDENCIES for part in parts[:-1])
 
 
 def is_plain(path: str) -> bool:
@@ -90,8 +207,7 @@ def _protected_by(parts: Sequence[str], git_is_file: bool) -> set[str]:
     """The names of PROTECTED_NAMES that cover this path."""
     names = {part for part in parts if part in _SINGLE}
     names.update("/".join(pair) for pair in pairwise(parts) if pair in _PAIRS)
-    if any(part.endswith(".worker") for part in parts):
-        names.add("*.worker")
+    names.update(f"*{ending}" for part in parts for ending in _ENDINGS if part.endswith(ending))
     if git_is_file and parts and parts[-1] == GIT_FILE:
         names.add(GIT_FILE)
     for start in range(len(parts) - 2):

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.verdict import Verdict
@@ -31,8 +31,12 @@ from golem_forge.sandbox.errors import (
     read_only_zone,
 )
 from golem_forge.sandbox.links import Found, find
+from golem_forge.sandbox.own_code import is_own
 from golem_forge.sandbox.paths import Place, has_control_character
 from golem_forge.sandbox.zones import Mode, Zone
+
+_WHEN_READ: Final = frozenset({Mark.SECRET_PATH})
+_WHEN_CHANGED: Final = frozenset({Mark.PROTECTED_PATH, Mark.OBEYED_PATH})
 
 
 class Kind(StrEnum):
@@ -57,7 +61,8 @@ class Target:
     stat: os.stat_result | None = field(default=None, repr=False)
     """As judged."""
     marks: tuple[Mark, ...] = ()
-    """Every fact about the name; `effect` states those that matter for `access`."""
+    """Facts about the name; `effect` states those that matter for `access`. What only matters to a change is not looked
+    for where a file is read; a directory that is looked at may be one to write in."""
     missing: int = 0
     """How many of the last components do not exist; more than one: directories would be made."""
     parent: Handle | None = field(default=None, repr=False)
@@ -85,18 +90,18 @@ class Target:
         return identity_of(self.stat) if self.stat else None
 
     def effect(self, access: Verb | None = None) -> Effect:
-        """A secret matters when it is read, a protected path when it is changed.
+        """A secret matters when it is read, a protected or obeyed path when it is changed.
 
         `access`: another one that the same operation implies, as a move also hands on what it takes away.
         """
         access = access or self.access
-        relevant = Mark.SECRET_PATH if access is Verb.READ else Mark.PROTECTED_PATH
+        relevant = _WHEN_READ if access is Verb.READ else _WHEN_CHANGED
         return Effect(
             verb=access,
             target=self.virtual,
             real=self.real,
             zone_verdict=self.zone.verdict(access) if self.zone else Verdict.PRE_APPROVED,
-            marks=tuple(mark for mark in self.marks if mark is relevant),
+            marks=tuple(mark for mark in self.marks if mark in relevant),
             outer=self.zone.virtual((*self.zone.subpath, *self.parts)) if self.zone and self.zone.subpath else "",
         )
 
@@ -217,7 +222,7 @@ def judge(place: Place, access: Verb, zones: Mapping[str, Zone], *, follow_last:
         parts=found.parts,
         kind=kind,
         stat=found.stat,
-        marks=_marks(zone, found.parts, place.parts, kind),
+        marks=_marks(zone, found.parts, place.parts, kind, access),
         missing=found.missing,
         parent=found.parent if access is not Verb.READ else None,
         entry=found.entry,
@@ -282,19 +287,49 @@ def _open_content(target: Target, found: Found) -> None:
     target.entry = content
 
 
-def _marks(zone: Zone, real: tuple[str, ...], requested: tuple[str, ...], kind: Kind | None) -> tuple[Mark, ...]:
+def _marks(
+    zone: Zone, real: tuple[str, ...], requested: tuple[str, ...], kind: Kind | None, access: Verb
+) -> tuple[Mark, ...]:
     """Both names count: a link does not make `.git/hooks` harmless, nor an innocent name the hooks behind it.
 
-    So do the directories above: a zone that begins inside `.git` or `.ssh` is still inside it.
+    So do the directories above: a zone that begins inside `.git` or `.ssh` is still inside it. Forge's own code is
+    protected by its place, whatever it is called.
     """
-    if real == requested and protected.is_plain(zone.real(real)):
+    only_read = access is Verb.READ and kind is not Kind.DIRECTORY
+    plain = real == requested and protected.is_plain(zone.real(real))
+    if plain and only_read:
         return ()
     above = [part for part in zone.host.split("/") if part]
+    names = tuple({real: None, requested: None})
     found: dict[Mark, None] = {}
-    for parts in {real: None, requested: None}:
-        names = (*above, *parts)
-        found |= dict.fromkeys(protected.marks(names, git_is_file=kind is not Kind.DIRECTORY, unprotect=zone.unprotect))
+    if not plain:
+        for parts in names:
+            marks = protected.marks((*above, *parts), git_is_file=kind is not Kind.DIRECTORY, unprotect=zone.unprotect)
+            found |= dict.fromkeys(marks)
+    if only_read:
+        return tuple(found)
+    if any(is_own(zone.host, parts) for parts in names):
+        found[Mark.PROTECTED_PATH] = None
+    if Mark.PROTECTED_PATH not in found and any(
+        protected.obeyed(parts, above) or takes_the_place_of_another(zone, parts) for parts in names
+    ):
+        found[Mark.OBEYED_PATH] = None
     return tuple(found)
+
+
+def takes_the_place_of_another(zone: Zone, parts: tuple[str, ...]) -> bool:
+    """Whether programs read this file instead of one that is there: a GNUmakefile beside a Makefile."""
+    others = protected.shadows(parts[-1]) if parts else ()
+    if not others:
+        return False
+    try:
+        directory = zone.open(parts[:-1], DIRECTORY)
+        own = _entry_stat(parts[-1], directory)
+        there = [_entry_stat(name, directory) for name in others]
+    except OSError:
+        return False
+    # Where a file system ignores case, `makefile` and `Makefile` are one file.
+    return any(one is not None and (own is None or identity_of(one) != identity_of(own)) for one in there)
 
 
 def _entry_stat(name: str, directory: Handle) -> os.stat_result | None:

@@ -15,7 +15,7 @@ from golem_forge.core.nearest import nearest
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.rules.builtin import BUILTIN_IDS
 from golem_forge.policy.rules.examples import example_problems
-from golem_forge.policy.rules.model import SECRET_PATH, Kind, Origin, Rule, RuleFile, Scope, rule_id
+from golem_forge.policy.rules.model import PATH_FLOORS, Kind, Origin, Rule, RuleFile, Scope, rule_id
 from golem_forge.policy.rules.patterns import OWN_KEYS, own_parts, read_scope
 from golem_forge.policy.shell import DANGER_IDS, is_banned_prefix, runs_what_it_is_given
 
@@ -187,14 +187,14 @@ def _accept_of(written: dict[str, Any], kind: Kind, verdict: Verdict, named: _Na
         return frozenset()
     if verdict is not Verdict.PRE_APPROVED:
         named.add("accept", f"only a preApproved rule can accept something, this one says {verdict.value}")
-    known = {Kind.COMMAND: frozenset(DANGER_IDS), Kind.PATH: frozenset({SECRET_PATH})}.get(kind, frozenset())
+    known = {Kind.COMMAND: frozenset(DANGER_IDS), Kind.PATH: PATH_FLOORS}.get(kind, frozenset())
     for word in ids:
         if word in known:
             continue
-        if word in DANGER_IDS or word == SECRET_PATH:
+        if word in DANGER_IDS or word in PATH_FLOORS:
             named.add("accept", f"{word!r} has no effect in a {kind.value} rule")
         else:
-            close = nearest(word, {*DANGER_IDS, SECRET_PATH})
+            close = nearest(word, {*DANGER_IDS, *PATH_FLOORS})
             named.add("accept", f"unknown id {word!r}" + (f"; did you mean {close!r}?" if close else ""))
     return frozenset(ids)
 

@@ -12,6 +12,9 @@ from golem_forge.core.verdict import Verdict
 
 PATH_VERBS: Final = (Verb.READ, Verb.WRITE, Verb.DELETE)
 SECRET_PATH: Final = "secret_path"
+OBEYED_PATH: Final = "obeyed_path"
+PATH_FLOORS: Final = frozenset({SECRET_PATH, OBEYED_PATH})
+"""What a path rule can accept."""
 
 
 class Kind(StrEnum):
@@ -77,7 +80,7 @@ class Rule:
     line: int = 0
     scope: Scope = field(default_factory=Scope)
     accept: frozenset[str] = frozenset()
-    """Floors this rule lifts for what it matches: danger ids (command), `secret_path` (path)."""
+    """Floors this rule lifts for what it matches: danger ids (command), PATH_FLOORS (path)."""
     command: tuple[tuple[str, ...], ...] = ()
     """Alternatives for each leading token."""
     exact: bool = False

@@ -15,7 +15,7 @@ from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.verdict import Verdict, is_stricter, strictest
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.rules.match import CallView, hits_of
-from golem_forge.policy.rules.model import SECRET_PATH, Hit, Kind, Origin, Rule
+from golem_forge.policy.rules.model import OBEYED_PATH, SECRET_PATH, Hit, Kind, Origin, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class RuleOutcome:
     """The strictest first."""
     covers: bool = False
     accepted: frozenset[str] = frozenset()
-    """Danger ids and `secret_path`, each only if accepted for every effect that carries it."""
+    """Danger ids, `secret_path` and `obeyed_path`, each only if accepted for every effect that carries it."""
     hits: tuple[Hit, ...] = ()
 
     @property
@@ -87,4 +87,6 @@ def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str
             carried.setdefault(danger, []).append(index)
         if Mark.SECRET_PATH in effect.marks and effect.verb is Verb.READ:
             carried.setdefault(SECRET_PATH, []).append(index)
+        if Mark.OBEYED_PATH in effect.marks:
+            carried.setdefault(OBEYED_PATH, []).append(index)
     return frozenset(id_ for id_, indexes in carried.items() if all(id_ in given.get(index, ()) for index in indexes))

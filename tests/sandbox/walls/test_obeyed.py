@@ -1,0 +1,153 @@
+"""Names that other programs obey, under real walls: protected ones stay, the others are told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.core.leftovers import Leftover, Severity
+from golem_forge.sandbox.walls.obeyed import told
+from golem_forge.sandbox.zones import ZoneSpec
+
+PROTECTED = [
+    ".claude/settings.json",
+    ".cursor/mcp.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".zed/settings.json",
+    ".devcontainer/devcontainer.json",
+    ".devcontainer.json",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".dir-locals.el",
+    "app.code-workspace",
+    ".helix/languages.toml",
+    "a/b/c/.Claude/settings.json",
+    "a/b/c/d/x.code-workspace",
+]
+OBEYED = [
+    ".github/workflows/ci.yml",
+    ".gitlab-ci.yml",
+    ".pre-commit-config.yaml",
+    ".cargo/config.toml",
+    ".yarnrc.yml",
+    ".mise.toml",
+    ".pdbrc",
+    ".pylintrc",
+    ".mypy.ini",
+    ".Rprofile",
+    "x.pth",
+    "sitecustomize.py",
+    "a/usercustomize.py",
+    "golem_forge/__init__.py",
+]
+INSTRUCTIONS = ["AGENTS.md", "CLAUDE.md", "a/GEMINI.md", ".cursorrules", ".github/copilot-instructions.md"]
+
+
+def _put(directory: Path, name: str) -> None:
+    (directory / name).parent.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text("old")
+
+
+def _top(name: str) -> str:
+    """The protected name in it."""
+    parts = name.split("/")
+    length = next(n for n, part in enumerate(parts, 1) if part.startswith(".") or part.endswith("code-workspace"))
+    return "/".join(parts[:length])
+
+
+def _told(house: Any, *paths: str) -> list[Leftover]:
+    [zone] = house.sandbox().zones.values()
+    return list(told(zone, [tuple(path.split("/")) for path in paths]))
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_what_is_there_stays_as_it_is(house: Any, name: str) -> None:
+    _put(house.workspace, name)
+
+    ran = house.run(f"echo new > {name}; rm -f {name}; mv {_top(name)} away; test -e {name} && cat {name}")
+
+    assert ran.text.endswith("old") and (house.workspace / name).read_text() == "old"
+    assert ("protected", f"/workspace/{name}") in {(one["kind"], one["target"]) for one in ran.after.denials}
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_what_was_made_is_told(house: Any, name: str) -> None:
+    ran = house.run(f"mkdir -p $(dirname {name}) && echo new > {name}")
+
+    assert ran.code == 0 and f"/workspace/{_top(name)}" in ran.after.protected_created
+
+
+def test_each_can_be_unprotected_by_its_name(house: Any) -> None:
+    for name in (".claude/x", "a.code-workspace"):
+        _put(house.workspace, name)
+    zone = ZoneSpec(name="workspace", path=house.workspace, unprotect=(".claude/", "*.code-workspace"))
+
+    ran = house.run("echo new > .claude/x && echo new > a.code-workspace", house.walls(zone))
+
+    assert ran.code == 0, ran.text
+
+
+def test_npm_settings_are_masked_and_told_if_made(house: Any) -> None:
+    _put(house.workspace, ".npmrc")
+
+    ran = house.run("cat .npmrc; echo new > .npmrc; rm -f .npmrc; mkdir p && echo script-shell=x > p/.npmrc")
+
+    assert "old" not in ran.text and (house.workspace / ".npmrc").read_text() == "old"
+    assert ran.after.protected_created == ("/workspace/p/.npmrc",)
+
+
+@pytest.mark.parametrize("name", [*OBEYED, *INSTRUCTIONS])
+def test_the_others_stay_writable_and_are_told(house: Any, name: str) -> None:
+    _put(house.workspace, name)
+
+    ran = house.run(f"echo new > {name}")
+
+    assert ran.code == 0 and (house.workspace / name).read_text() == "new\n"
+    [found] = _told(house, name, "src/a.py")
+    assert (found.kind, found.severity, found.paths) == ("obeyed_name", Severity.WARNING, (f"/workspace/{name}",))
+    assert found.text.endswith(f": /workspace/{name}") and ("other agents" in found.text) is (name in INSTRUCTIONS)
+
+
+def test_one_line_for_each_class_and_none_for_what_is_gone_or_ordinary(house: Any) -> None:
+    many = [f".github/workflows/{number:02}.yml" for number in range(30)]
+    ordinary = ["a.py", "GNUmakefile", "node_modules/a/.pylintrc", "vendor/a/CLAUDE.md", ".venv/lib/x.pth", ".claude/x"]
+    ordinary.append(".git/refs/heads/x.pth")
+    for name in (*many, *ordinary, "AGENTS.md"):
+        _put(house.workspace, name)
+
+    obeyed, instructions = _told(house, *many, ".github", ".github/workflows", *ordinary, "AGENTS.md", ".pdbrc")
+
+    assert obeyed.paths == tuple(f"/workspace/{name}" for name in many[:20]) and obeyed.text.endswith(" and 25 more")
+    assert instructions.paths == ("/workspace/AGENTS.md",)
+    assert "\n" not in obeyed.text + instructions.text and str(house.root) not in obeyed.text
+
+
+def test_a_directory_that_was_moved_in_whole_is_told(house: Any) -> None:
+    _put(house.workspace, ".circleci/config.yml")
+    assert [one.paths for one in _told(house, ".circleci")] == [("/workspace/.circleci",)]
+
+
+def test_protected_names_deeper_than_the_scan_are_told(house: Any) -> None:
+    deep = "a/b/c/d/e/f/.vscode/tasks.json"
+    _put(house.workspace, deep)
+    _put(house.workspace, "node_modules/a/b/c/d/e/.vscode/tasks.json")
+    [found] = _told(house, deep, "node_modules/a/b/c/d/e/.vscode/tasks.json")
+    assert found.paths == (f"/workspace/{deep}",)
+
+
+def test_a_makefile_that_takes_the_place_of_another_is_told(house: Any) -> None:
+    _put(house.workspace, "Makefile")
+    _put(house.workspace, "GNUmakefile")
+    assert [one.paths for one in _told(house, "Makefile", "GNUmakefile")] == [("/workspace/GNUmakefile",)]
+
+
+def test_a_name_is_told_so_that_it_cannot_speak_to_a_terminal(house: Any) -> None:
+    (house.workspace / "x\x1b[2J\n.pth").touch()
+    [found] = _told(house, "x\x1b[2J\n.pth")
+    assert "\x1b" not in found.text and "\n" not in found.text
+    assert os.listdir(house.workspace) == ["x\x1b[2J\n.pth"]
