@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,12 @@ import pytest
 from tests import descriptors
 
 from golem_forge.sandbox.processes.ending import Ending
-from golem_forge.sandbox.walls.guard import AT_A_LOOK, Guard, guarded
+from golem_forge.sandbox.walls.guard import AT_A_LOOK, Guard, guarded, secrets_made
 from golem_forge.sandbox.walls.job import Job
 from golem_forge.sandbox.walls.plan import Restriction, Why
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
-from golem_forge.sandbox.zones import ZoneSpec
+from golem_forge.sandbox.walls.scan import ZoneScan
+from golem_forge.sandbox.zones import Mode, ZoneSpec
 from golem_forge.toolsets.exec.text import standing_of
 
 from .conftest import House
@@ -82,13 +86,28 @@ def test_nothing_stays_open_after_the_end(house: House) -> None:
     assert asyncio.run(let_go())
 
 
-def test_git_config_of_the_person_ends_the_command(house: House) -> None:
+def test_git_config_of_the_person_disturbs_no_command(house: House) -> None:
     subprocess.run(["git", "init", "-q", house.workspace], check=True)
     setting = ["git", "-C", str(house.workspace), "config", "user.name", "me"]
-    script = "sleep 15; echo '#evil' >> .git/config; sleep 60"
-    ending, _ = asyncio.run(meanwhile(house, script, lambda: subprocess.run(setting, check=True)))
+    script = "until [ -e go ]; do sleep 0.02; done; echo '#evil' >> .git/config; rm .git/config; true"
+
+    def change() -> None:
+        subprocess.run(setting, check=True)
+        (house.workspace / "go").touch()
+
+    ending, text = asyncio.run(meanwhile(house, script, change))
+    assert (ending.code, ending.exit_code) == ("", 0) and "Read-only file system" in text
+    assert "me" in (house.workspace / ".git/config").read_text()
+    assert "evil" not in (house.workspace / ".git/config").read_text()
+
+
+def test_a_repository_made_anew_by_the_person_ends_the_command(house: House) -> None:
+    """The private `.git` stands on the directory that was there."""
+    subprocess.run(["git", "init", "-q", house.workspace], check=True)
+    anew = f"rm -rf {house.workspace}/.git; git init -q {house.workspace}"
+    script = "while sleep 0.01; do echo '#evil' >> .git/config; touch .git/hooks/evil; done 2>/dev/null"
+    ending, _ = asyncio.run(meanwhile(house, script, lambda: subprocess.run(["sh", "-c", anew], check=True)))
     assert ending.code == "WALLS_CHANGED"
-    assert "evil" not in (house.workspace / ".git" / "config").read_text()
 
 
 def test_written_in_place_everything_goes_on(house: House) -> None:
@@ -175,3 +194,174 @@ def test_what_was_replaced_between_two_looks_is_found_at_the_end(house: House) -
 
     ending, _ = asyncio.run(meanwhile(house, "until [ -e go ]; do sleep 0.001; done", change))
     assert ending.code == "WALLS_CHANGED"
+
+
+class TestThingsMadeLater:
+    """While a command runs somebody makes a secret or a socket in its zone, where no mount stands."""
+
+    @pytest.fixture
+    def bind(self) -> Iterator[Callable[[Path], None]]:
+        bound = []
+
+        def listen(path: Path) -> None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            bound.append(socket.socket(socket.AF_UNIX))
+            bound[-1].bind(str(path))
+            bound[-1].listen()
+
+        yield listen
+        for one in bound:
+            one.close()
+
+    @pytest.mark.parametrize("name", [".env", "a/b/c/d/e/f/.env", "node_modules/x/id_rsa", "made/prod.pem"])
+    def test_a_secret_in_a_zone_that_the_command_cannot_write(self, house: House, name: str) -> None:
+        def change() -> None:
+            (house.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+            (house.workspace / name).write_text("CANARY")
+
+        script = f"until [ -e {name} ]; do sleep 0.01; done; cat {name}; sleep 60"
+        ending, _ = asyncio.run(meanwhile(house, script, change, reads_only=True))
+        assert ending.code == "WALLS_CHANGED"
+
+    def test_a_file_that_becomes_one_by_its_name(self, house: House) -> None:
+        (house.workspace / "deep" / "er").mkdir(parents=True)
+        (house.workspace / "deep" / "er" / "plain").write_text("CANARY")
+
+        def change() -> None:
+            (house.workspace / "deep" / "er" / "plain").rename(house.workspace / "deep" / "er" / ".env")
+
+        ending, _ = asyncio.run(meanwhile(house, "sleep 60", change, reads_only=True))
+        assert ending.code == "WALLS_CHANGED"
+
+    def test_a_fifo_in_a_zone_that_the_command_cannot_write(self, house: House) -> None:
+        change = lambda: os.mkfifo(house.workspace / "line")  # noqa: E731
+        ending, _ = asyncio.run(meanwhile(house, "sleep 60", change, reads_only=True))
+        assert ending.code == "WALLS_CHANGED"
+
+    def test_one_that_was_there_is_masked(self, house: House) -> None:
+        os.mkfifo(house.workspace / "line")
+        reader = os.open(house.workspace / "line", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            ran = house.run("timeout 5 bash -c 'echo hello > line'", reads_only=True)
+            assert ran.code not in (0, 124)
+            assert os.read(reader, 10) == b""
+        finally:
+            os.close(reader)
+
+    @pytest.mark.parametrize("name", ["s", "node_modules/x/y/s", "a/b/c/d/e/f/s"])
+    @pytest.mark.parametrize("reads_only", [False, True])
+    def test_a_socket_of_the_host(self, house: House, bind: Any, name: str, reads_only: bool) -> None:
+        change = lambda: bind(house.workspace / name)  # noqa: E731
+        ending, _ = asyncio.run(meanwhile(house, "sleep 60", change, reads_only=reads_only))
+        assert ending.code == "WALLS_CHANGED"
+
+    def test_a_socket_that_was_bound_elsewhere_and_moved_in(self, house: House, bind: Any) -> None:
+        def change() -> None:
+            bind(house.root / "outside")
+            (house.root / "outside").rename(house.workspace / "inside")
+
+        ending, _ = asyncio.run(meanwhile(house, "sleep 60", change))
+        assert ending.code == "WALLS_CHANGED"
+
+    def test_a_socket_of_its_own_is_left_alone(self, house: House) -> None:
+        lines = (
+            "import os, socket, time",
+            "os.makedirs('a/b/c/d/e/f'); os.chdir('a/b/c/d/e/f')",
+            "s = socket.socket(socket.AF_UNIX); s.bind('own'); s.listen()",
+            "d = socket.socket(socket.AF_UNIX); d.bind('dead'); d.close()",
+            "os.mkfifo('line'); time.sleep(0.4)",
+            "c = socket.socket(socket.AF_UNIX); c.connect('own'); print('connected')",
+        )
+        ran = house.run(f'python3 -c "{"; ".join(lines)}"')
+        assert (ran.ending.code, ran.code) == ("", 0), ran.text
+        assert "connected" in ran.text
+
+    def test_a_secret_of_its_own_is_left_alone(self, house: House) -> None:
+        (house.workspace / ".env.example").write_text("A=1")
+        ran = house.run("cp .env.example .env; mkdir -p k/e/y; echo x > k/e/y/id_rsa; sleep 0.3; cat .env k/e/y/id_rsa")
+        assert (ran.ending.code, ran.code) == ("", 0)
+        assert ran.text.endswith("A=1x\n")
+
+    def test_and_told(self, house: House) -> None:
+        zone = house.sandbox(ZoneSpec(name="workspace", path=house.workspace)).zones["workspace"]
+        scan = ZoneScan(str(house.workspace))
+        scan.refresh()
+        before = scan.findings
+        (house.workspace / "x").mkdir()
+        (house.workspace / "x" / ".env").write_text("A=1")
+        scan.refresh()
+        (told,) = secrets_made(zone, before, scan.findings)
+        assert told.paths == ("/workspace/x/.env",)
+        assert told.text.endswith("whoever made it: /workspace/x/.env")
+        assert list(secrets_made(zone, scan.findings, scan.findings)) == []
+
+    def test_a_read_only_zone_beside_a_writable_one(self, house: House) -> None:
+        docs = house.root / "docs"
+        docs.mkdir()
+        walls = house.walls(
+            ZoneSpec(name="workspace", path=house.workspace), ZoneSpec(name="docs", path=docs, mode=Mode.RO)
+        )
+
+        async def run() -> Ending | None:
+            child = (await walls.start(Job(argv=("sleep", "60")))).child
+            try:
+                (docs / "deep").mkdir()
+                (docs / "deep" / "server.key").write_text("CANARY")
+                return await child.wait(30)
+            finally:
+                await child.end()
+
+        ending = asyncio.run(run())
+        assert ending is not None and ending.code == "WALLS_CHANGED"
+
+
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nCANARY\n-----END PRIVATE KEY-----\n"
+
+
+class TestDependencies:
+    def _write(self, house: House, name: str, text: str) -> None:
+        (house.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (house.workspace / name).write_text(text)
+
+    def test_certificates_can_be_read_and_keys_cannot(self, house: House) -> None:
+        packages = ".venv/lib/python3.12/site-packages"
+        self._write(house, f"{packages}/certifi/cacert.pem", CERTIFICATE)
+        self._write(house, f"{packages}/tornado/test/test.key", KEY)
+        self._write(house, "node_modules/a/b/c/d/e/.env", KEY)
+        self._write(house, "src/a/b/c/d/e/f/.env", KEY)
+        ran = house.run(
+            f"cat {packages}/certifi/cacert.pem; cat {packages}/tornado/test/test.key; cat $(find . -name .env)"
+        )
+        assert "BEGIN CERTIFICATE" in ran.text and "CANARY" not in ran.text
+
+    def test_hundreds_of_keys_leave_the_zone_writable(self, house: House) -> None:
+        for number in range(500):
+            self._write(house, f"node_modules/p{number % 97}/test/fix/{number}.pem", KEY)
+        ran = house.run(
+            "touch x node_modules/p1/y && rm -rf node_modules/new && mkdir node_modules/new && echo wrote;"
+            " cat node_modules/*/test/fix/*"
+        )
+        assert "wrote" in ran.text and "CANARY" not in ran.text
+
+    def test_a_package_with_a_key_in_it_can_be_exchanged(self, house: House) -> None:
+        self._write(house, "node_modules/a/test/a.key", KEY)
+        script = (
+            "mv node_modules/a node_modules/.a-old && mkdir -p node_modules/a/test"
+            " && echo new > node_modules/a/test/a.key && sleep 0.3 && echo exchanged;"
+            " cat node_modules/.a-old/test/a.key"
+        )
+        walls = house.walls()
+        ran = house.run(script, walls)
+        assert ran.ending.code == "" and "exchanged" in ran.text and "CANARY" not in ran.text
+        assert "CANARY" not in house.run("cat node_modules/.a-old/test/a.key", walls).text
+
+    @pytest.mark.parametrize(
+        "place", ["d/e/e/p/er", "x/.git/objects", "x/.git/refs/heads", "node_modules/b/c", "target"]
+    )
+    def test_and_cannot_be_taken_where_nobody_looks(self, house: House, place: str) -> None:
+        self._write(house, "node_modules/a/test/a.key", KEY)
+        walls = house.walls()
+        assert house.run(f"mkdir -p {place} && mv node_modules/a {place}/a", walls).code == 0
+        ran = house.run("find . -name a.key; cat $(find . -name a.key)", walls)
+        assert f"{place}/a/test/a.key" in ran.text and "CANARY" not in ran.text

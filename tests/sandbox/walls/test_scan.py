@@ -1,17 +1,24 @@
-"""The scan: what it finds, what it does not enter, and that it looks again exactly when something changed."""
+"""The scan: what it finds, that it looks again exactly when something changed, and what it says has changed."""
 
 from __future__ import annotations
 
+import mmap
 import os
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests import descriptors
 
 from golem_forge.sandbox.access import best_opener
+from golem_forge.sandbox.walls import listing
 from golem_forge.sandbox.walls import scan as module
 from golem_forge.sandbox.walls.deeper import nothing_secret_below
-from golem_forge.sandbox.walls.scan import ZoneScan
+from golem_forge.sandbox.walls.inotify import Inotify
+from golem_forge.sandbox.walls.scan import ScanMark, ZoneScan, shared_scan
 from golem_forge.sandbox.zones import ZoneSpec, open_zone
 
 
@@ -29,7 +36,18 @@ def _make(root: Path, *names: str) -> None:
             path.touch()
 
 
-def test_protected_and_secret_names_down_to_depth_four(tmp_path: Path) -> None:
+@pytest.fixture(params=["watched", "by its times"], autouse=True)
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every zone of these tests is watched from its first directory on, or never."""
+    way: str = request.param
+    if way == "watched":
+        monkeypatch.setattr(module, "_WATCH_FROM_DIRECTORIES", 0)
+    else:
+        monkeypatch.setattr(module, "open_inotify", lambda directories: None)
+    return way
+
+
+def test_protected_names_down_to_depth_four_and_secret_ones_in_all(tmp_path: Path) -> None:
     _make(tmp_path, ".git/hooks/", ".git/config", ".git/HEAD", "a/.env", "a/b/c/.bashrc", "a/b/c/.git/hooks/")
     _make(tmp_path, "a/b/c/d/e/f/.env", "main.worker", "plain.py", ".config/fish/", ".Config/fish/", "a/X.PEM")
     scan = ZoneScan(str(tmp_path))
@@ -38,12 +56,12 @@ def test_protected_and_secret_names_down_to_depth_four(tmp_path: Path) -> None:
 
     assert _found(scan) == {
         *(".git/hooks", ".git/config", "a/.env", "a/b/c/.bashrc", "a/b/c/.git/hooks"),
-        *("main.worker", ".config/fish", ".Config/fish", "a/X.PEM"),
+        *("main.worker", ".config/fish", ".Config/fish", "a/X.PEM", "a/b/c/d/e/f/.env"),
     }
 
 
-def test_what_is_not_entered(tmp_path: Path) -> None:
-    _make(tmp_path, "node_modules/x/.env", ".venv/pyvenv.cfg", ".venv/lib/python3.12/site-packages/cacert.pem")
+def test_what_does_not_count(tmp_path: Path) -> None:
+    _make(tmp_path, "node_modules/x/.bashrc", ".venv/pyvenv.cfg", ".venv/lib/python3.12/site-packages/cacert.pem")
     _make(tmp_path, ".git/objects/x.pem")
     _make(tmp_path, ".git/refs/heads/x.key", "link/.env")
     (tmp_path / "outside").symlink_to("/etc")
@@ -52,6 +70,123 @@ def test_what_is_not_entered(tmp_path: Path) -> None:
     scan.refresh()
 
     assert _found(scan) == {"link/.env"}
+
+
+SECRETS = [
+    *("node_modules/x/.env", "node_modules/@a/b/node_modules/c/lib/.npmrc", "vendor/x/id_rsa", ".tox/py/a/b/c/.netrc"),
+    *(".venv/lib/python3.12/site-packages/pkg/data/credentials.json", "a/b/c/d/e/f/g/h/.aws", "target/x/a.p12"),
+    *("a/b/c/d/e/.kube/config", "node_modules/x/.docker/config.json", ".git/own/x/.env", "a/b/c/d/e/f/prod.key"),
+]
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_found_wherever_it_lies(tmp_path: Path, name: str) -> None:
+    _make(tmp_path, name)
+    scan = ZoneScan(str(tmp_path))
+
+    scan.refresh()
+
+    assert name in _found(scan)
+
+
+@pytest.mark.parametrize("place", ["", "a/b/c/d/e/f", "node_modules/x/y", ".git/objects/ab"])
+def test_sockets_and_fifos_are_found_wherever_they_lie(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    os.mkfifo(tmp_path / place / "line")
+    bound = socket.socket(socket.AF_UNIX)
+    here = os.open(tmp_path / place, os.O_PATH)
+    bound.bind(f"/proc/self/fd/{here}/s")
+    scan = ZoneScan(str(tmp_path))
+    try:
+        scan.refresh()
+    finally:
+        bound.close()
+        os.close(here)
+
+    assert {Path(name).name for name in _found(scan)} == {"line", "s"}
+    assert {finding.kind for finding in scan.findings} == {listing.EntryKind.SOCKET}
+
+
+PUBLIC = "# A\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+PRIVATE = "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n"
+PACKAGES = ".venv/lib/python3.12/site-packages"
+
+
+class TestContent:
+    """In directories that installers fill, a `*.pem` is a secret by what is in it."""
+
+    def _judged(self, root: Path, name: str, content: bytes) -> bool:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+        scan = ZoneScan(str(root))
+        scan.refresh()
+        return name in _found(scan)
+
+    @pytest.mark.parametrize("place", [f"{PACKAGES}/certifi", "node_modules/a/test", "vendor/x", "venv/x", ".tox/p/x"])
+    def test_certificates_are_none(self, tmp_path: Path, place: str) -> None:
+        assert not self._judged(tmp_path, f"{place}/cacert.pem", PUBLIC.encode() * 3000)
+        assert self._judged(tmp_path, f"{place}/server.pem", PUBLIC.encode() * 3000 + PRIVATE.encode())
+
+    @pytest.mark.parametrize("content", [PRIVATE.encode(), b"\x30\x82\x01", b"sk-live-token", PUBLIC.encode() * 30000])
+    def test_what_is_not_certainly_public_is_one(self, tmp_path: Path, content: bytes) -> None:
+        assert self._judged(tmp_path, "node_modules/a/a.key", content)
+
+    def test_elsewhere_and_for_other_names_the_name_counts(self, tmp_path: Path) -> None:
+        assert self._judged(tmp_path, "certs/ca.pem", PUBLIC.encode())
+        assert self._judged(tmp_path, "node_modules/a/id_rsa.pem", PUBLIC.encode())
+        assert self._judged(tmp_path, "node_modules/a/.env.pem", PUBLIC.encode())
+
+    def test_a_link_there_counts_by_what_it_leads_to(self, tmp_path: Path) -> None:
+        _make(tmp_path, "node_modules/a/")
+        (tmp_path / "node_modules" / "a" / "ca.pem").symlink_to("/etc/ssl/cert.pem")
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        assert _found(scan) == set()
+
+    def test_another_content_is_noticed(self, tmp_path: Path) -> None:
+        name = f"{PACKAGES}/certifi/cacert.pem"
+        _make(tmp_path, name)
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        for content, found in ((PUBLIC, set()), (PRIVATE, {name}), (PUBLIC, set())):
+            (tmp_path / name).write_text(content)
+            scan.refresh()
+            assert _found(scan) == found
+
+    def test_a_branch_is_none_and_a_key_in_its_place_is(self, tmp_path: Path) -> None:
+        assert not self._judged(tmp_path, ".git/refs/heads/fix.key", b"a" * 40 + b"\n")
+        assert not self._judged(tmp_path, ".git/logs/refs/heads/fix.key", b"0" * 40 + b" " + b"a" * 40 + b" me <m> 1\n")
+        assert self._judged(tmp_path, ".git/refs/heads/prod.key", PRIVATE.encode())
+
+    def test_many_in_one_directory_are_masked_as_one(self, tmp_path: Path) -> None:
+        assert self._judged(tmp_path, "node_modules/a/test/0.key", PRIVATE.encode())
+        assert not self._judged(tmp_path, "node_modules/a/test/1.key", PRIVATE.encode())
+        assert self._judged(tmp_path, "node_modules/a/lib/0.key", PRIVATE.encode())
+        assert self._judged(tmp_path, "node_modules/a/lib/1.key", PRIVATE.encode())
+        for number in range(30):
+            self._judged(tmp_path, f"node_modules/a/data/{number}.key", PRIVATE.encode())
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        names = {"node_modules/a/lib/0.key", "node_modules/a/lib/1.key"}
+        assert _found(scan) == {*names, "node_modules/a/test", "node_modules/a/data"}
+
+
+def test_past_the_most_entries_it_says_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ENTRIES", 100)
+    _make(tmp_path, *(f"node_modules/a/{number}" for number in range(120)), "node_modules/b/c/.env", "x/.env")
+    scan = ZoneScan(str(tmp_path))
+    scan.refresh()
+    assert scan.stopped_at is not None and scan.stopped_at[0] == "node_modules"
+    assert "x/.env" in _found(scan) and not scan.complete(()) and scan.complete(("x",))
+    assert not scan.changed_since(scan.mark()).complete
+    assert any("stopped at /workspace/node_modules/" in notice for notice in scan.notices("/workspace"))
+
+    for number in range(120):
+        (tmp_path / "node_modules" / "a" / str(number)).unlink()
+    scan.refresh()
+    scan.refresh()
+    assert scan.stopped_at is None and list(scan.notices("/workspace")) == []
+    assert _found(scan) == {"x/.env", "node_modules/b/c/.env"}
 
 
 def test_submodules_and_worktrees(tmp_path: Path) -> None:
@@ -86,7 +221,7 @@ def test_an_unchanged_tree_is_not_listed_again(settled: ZoneScan, monkeypatch: p
     assert settled.refresh() is False
 
 
-@pytest.mark.parametrize("name", ["a/b/.env", "new/.env", "c/deep/er/.env", ".env"])
+@pytest.mark.parametrize("name", ["a/b/.env", "new/.env", "c/deep/er/.env", ".env", "node_modules/a/b/c/d/e/.env"])
 def test_a_new_name_is_found(settled: ZoneScan, tmp_path: Path, name: str) -> None:
     _make(tmp_path, name)
 
@@ -159,15 +294,12 @@ class TestComplete:
         assert self._complete(tmp_path) and self._complete(tmp_path, "a/b") and self._complete(tmp_path, "top")
         assert not self._complete(tmp_path, "missing")
 
-    @pytest.mark.parametrize(
-        ("name", "above"), [("a/b/c/d/e/x", "a/b"), ("a/node_modules/x", "a"), ("a/.git/own/x", "a/.git")]
-    )
-    def test_where_something_was_left_out(self, tmp_path: Path, name: str, above: str) -> None:
+    @pytest.mark.parametrize("name", ["a/b/c/d/e/x", "a/node_modules/x", "a/.git/own/x"])
+    def test_deep_names_are_seen_too(self, tmp_path: Path, name: str) -> None:
         _make(tmp_path, name, "other/x")
 
-        assert not self._complete(tmp_path) and not self._complete(tmp_path, above)
-        assert not self._complete(tmp_path, name)
-        assert self._complete(tmp_path, "other")
+        assert self._complete(tmp_path) and self._complete(tmp_path, name)
+        assert not self._complete(tmp_path, f"{name}-missing")
 
 
 def test_a_whole_look_goes_as_deep_as_a_program_would(tmp_path: Path) -> None:
@@ -184,3 +316,230 @@ def test_a_whole_look_goes_as_deep_as_a_program_would(tmp_path: Path) -> None:
     assert not nothing_secret_below(zone, ("src",), set(), hidden=False)
     parts = ("src", "main", "java", "com", "acme", "app", "prod.key")
     assert nothing_secret_below(zone, ("src",), {parts}, hidden=False), "what walls mask is no secret any more"
+
+
+def test_a_watched_zone_without_changes_is_not_looked_at(
+    settled: ZoneScan, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how != "watched":
+        pytest.skip("its times are looked at")
+    looks = []
+    monkeypatch.setattr(module.os, "stat", lambda *_, **__: looks.append(_) or os.lstat("/"))
+    monkeypatch.setattr(module, "stamp_at", lambda path: looks.append(path) or settled._listings[()].stamp)
+
+    assert settled.refresh() is False
+    assert len(looks) == 1
+
+
+def test_what_is_written_below_deep_directories_is_no_other_version(settled: ZoneScan, tmp_path: Path) -> None:
+    _make(tmp_path, "node_modules/a/b/", ".venv/lib/python3/site-packages/x/")
+    settled.refresh()
+    before, findings = settled.version, settled.findings
+
+    _make(tmp_path, "node_modules/a/b/index.js", "node_modules/new/x.js", ".venv/lib/python3/site-packages/x/y.py")
+
+    assert settled.refresh() is False and settled.version == before and settled.findings is findings
+
+
+def test_a_scan_that_is_gone_holds_nothing_open(tmp_path: Path) -> None:
+    _make(tmp_path, *(f"{number}/x" for number in range(50)))
+    before = descriptors.held()
+    scan = ZoneScan(str(tmp_path))
+    scan.refresh()
+    del scan
+    assert descriptors.no_more_than(before)
+
+
+def test_where_watches_are_used_up_times_are_looked_at(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Inotify, directory: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Inotify, "watch", refuse)
+    _make(tmp_path, "a/x", "b/c/y")
+    before = descriptors.held()
+    scan = ZoneScan(str(tmp_path))
+    scan.refresh()
+    mark = scan.mark()
+    _make(tmp_path, "b/c/.env", "node_modules/n/z")
+    assert {"/".join(parts) for parts in scan.changed_since(mark).paths} >= {"b/c/.env", "node_modules/n/z"}
+    assert _found(scan) == {"b/c/.env"}
+    assert descriptors.no_more_than(before)
+
+
+def test_one_directory_has_one_scan(tmp_path: Path) -> None:
+    one = shared_scan(str(tmp_path))
+    assert shared_scan(str(tmp_path)) is one
+    assert shared_scan(str(tmp_path), [".envrc"]) is not one
+
+
+class TestChanges:
+    @pytest.fixture
+    def scan(self, tmp_path: Path) -> ZoneScan:
+        _make(tmp_path, "a/b/old", "a/b/other", "node_modules/n/lib/index.js", "sub/.git/config", ".git/config", "top")
+        _make(tmp_path, "a/b/c/d/e/f/deep", "away/x/y")
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        time.sleep(0.15)  # what was made now does not count as changed after the mark
+        scan.refresh()
+        return scan
+
+    def _since(self, scan: ZoneScan, mark: ScanMark) -> set[str]:
+        changes = scan.changed_since(mark)
+        assert changes.complete
+        return {"/".join(parts) for parts in changes.paths}
+
+    def test_nothing(self, scan: ZoneScan) -> None:
+        assert self._since(scan, scan.mark()) == set()
+
+    @pytest.mark.parametrize(
+        "name", ["a/b/old", "top", "node_modules/n/lib/index.js", "sub/.git/config", "a/b/c/d/e/f/deep"]
+    )
+    @pytest.mark.parametrize("change", ["write", "append", "mode", "truncate", "mapped", "times"])
+    def test_a_file_that_was_there(self, scan: ZoneScan, tmp_path: Path, name: str, change: str) -> None:
+        file = tmp_path / name
+        file.write_text("12345678")
+        mark = self._later(scan)
+
+        before = file.stat()
+        match change:
+            case "write":
+                file.write_text("87654321")
+            case "append":
+                with file.open("a") as stream:
+                    stream.write("x")
+            case "mode":
+                file.chmod(0o755)
+            case "truncate":
+                os.truncate(file, 3)
+            case "mapped":
+                with file.open("r+b") as stream, mmap.mmap(stream.fileno(), 8) as memory:
+                    memory[0:1] = b"x"
+                    memory.flush()
+            case "times":
+                file.write_text("87654321")
+                os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+        assert self._since(scan, mark) == {name}
+        assert name not in self._since(scan, self._later(scan))
+
+    def _later(self, scan: ZoneScan) -> ScanMark:
+        time.sleep(0.05)
+        scan.refresh()
+        return scan.mark()
+
+    def test_what_is_new(self, scan: ZoneScan, tmp_path: Path) -> None:
+        mark = scan.mark()
+        _make(tmp_path, "a/b/new", "fresh/er/x", "node_modules/m/.bin/run", "sub/.git/hooks/post-checkout")
+        (tmp_path / "link").symlink_to("/etc/passwd")
+        os.link(tmp_path / "top", tmp_path / "a" / "hard")
+        os.mkfifo(tmp_path / "line")
+        assert self._since(scan, mark) >= {
+            *("a/b/new", "fresh/er/x", "node_modules/m/.bin/run", "sub/.git/hooks/post-checkout", "link", "a/hard"),
+            *("line", "fresh", "fresh/er"),
+        }
+
+    def test_what_is_renamed_is_told_with_all_that_is_in_it(self, scan: ZoneScan, tmp_path: Path) -> None:
+        mark = scan.mark()
+        (tmp_path / "away").rename(tmp_path / "node_modules" / "here")
+        (tmp_path / "top").rename(tmp_path / "a" / "moved")
+        found = self._since(scan, mark)
+        assert found >= {"node_modules/here", "node_modules/here/x", "node_modules/here/x/y", "a/moved"}
+        _make(tmp_path, "node_modules/here/x/z")
+        assert "node_modules/here/x/z" in self._since(scan, mark)
+
+    def test_a_directory_exchanged_for_another(self, scan: ZoneScan, tmp_path: Path) -> None:
+        (tmp_path / "a" / "b").chmod(0o755)
+        mark = self._later(scan)
+        (tmp_path / "a" / "b").rename(tmp_path / "kept")
+        (tmp_path / "away").rename(tmp_path / "a" / "b")
+        assert self._since(scan, mark) >= {"a/b/x", "a/b/x/y", "kept/old"}
+
+    def test_a_directory_with_another_mode(self, scan: ZoneScan, tmp_path: Path) -> None:
+        mark = self._later(scan)
+        (tmp_path / "a" / "b").chmod(0o777)
+        assert self._since(scan, mark) == {"a/b"}
+
+    def test_of_the_repository_at_the_root_nothing(self, scan: ZoneScan, tmp_path: Path) -> None:
+        mark = self._later(scan)
+        _make(tmp_path, ".git/hooks/x", ".git/objects/ab/cd")
+        (tmp_path / ".git" / "config").write_text("x")
+        assert self._since(scan, mark) == set()
+
+    def test_each_mark_has_its_own_changes(self, scan: ZoneScan, tmp_path: Path) -> None:
+        first = self._later(scan)
+        _make(tmp_path, "one")
+        second = self._later(scan)
+        _make(tmp_path, "two")
+        assert self._since(scan, first) == {"one", "two"}
+        assert self._since(scan, second) == {"two"}
+        assert self._since(scan, first) == {"one", "two"}
+
+    def test_more_than_the_log_holds(self, scan: ZoneScan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_MOST_LOGGED", 10)
+        mark = self._later(scan)
+        (tmp_path / "away").rename(tmp_path / "here")
+        names = {f"a/{number}" for number in range(50)}
+        _make(tmp_path, *names)
+        assert self._since(scan, mark) >= {*names, "here/x", "here/x/y"}
+        later = self._later(scan)
+        _make(tmp_path, "z")
+        assert self._since(scan, later) == {"z"}
+
+    def test_a_clock_that_was_set_back_hides_nothing(
+        self, scan: ZoneScan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = time.time_ns
+        monkeypatch.setattr(module.time, "time_ns", lambda: real() + 3600 * 10**9)
+        mark = scan.mark()
+        monkeypatch.setattr(module.time, "time_ns", real)
+        (tmp_path / "a" / "b" / "old").write_text("x")
+        assert "a/b/old" in self._since(scan, mark)
+
+    def test_a_flood_hides_nothing(self, scan: ZoneScan, tmp_path: Path) -> None:
+        """More events than the kernel keeps."""
+        mark = self._later(scan)
+        flood = "for n in range(20000): open(f'a/b/{n % 100}', 'w').close()"
+        subprocess.run([sys.executable, "-c", flood], cwd=tmp_path, check=True)
+        (tmp_path / "top").write_text("x")
+        _make(tmp_path, "late/r/.env")
+        assert self._since(scan, mark) >= {"top", "a/b/99", "late/r/.env"}
+        assert "late/r/.env" in _found(scan)
+        _make(tmp_path, "late/r/s/id_rsa")
+        scan.refresh()
+        assert "late/r/s/id_rsa" in _found(scan)
+
+
+def test_directories_that_come_and_go_quickly_hide_nothing(tmp_path: Path) -> None:
+    scan = ZoneScan(str(tmp_path))
+    scan.refresh()
+    script = (
+        "import os\n"
+        "for n in range(300):\n"
+        "    os.makedirs(f'd{n % 7}/e/f'); os.rename(f'd{n % 7}', f'k{n}'); open(f'k{n}/e/f/.env', 'w').close()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path) as child:
+        while child.poll() is None:
+            scan.refresh()
+    scan.refresh()
+    assert _found(scan) == {f"k{number}/e/f/.env" for number in range(300)}
+    _make(tmp_path, "k5/e/f/id_rsa")
+    scan.refresh()
+    assert "k5/e/f/id_rsa" in _found(scan)
+
+
+def test_what_comes_and_goes_leaves_the_number_it_found(settled: ZoneScan, tmp_path: Path) -> None:
+    """Plans are kept by it: a placeholder stands there while a command runs, and plain files come with every one."""
+    before, names = settled.version, settled.names_version
+    (tmp_path / ".git").mkdir()
+    _make(tmp_path, "a/plain.py")
+    settled.refresh()
+    assert settled.version == before and settled.names_version != names
+    _make(tmp_path, "a/.git/HEAD", "a/.git/hooks/")
+    settled.refresh()
+    assert settled.version != before
+    (tmp_path / "a" / ".git" / "HEAD").unlink()
+    (tmp_path / "a" / ".git" / "hooks").rmdir()
+    settled.refresh()
+    assert settled.version == before

@@ -12,11 +12,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from golem_forge.sandbox.protected import GIT_FILE
+from golem_forge.sandbox.protected import GIT_FILE, in_dependencies
 from golem_forge.sandbox.walls.plan import Restriction, Why
 from golem_forge.sandbox.walls.scan import Parts
 
 MOST_MOUNTS: Final = 40
+_HEADS_OF_PAIRS: Final = frozenset({".kube", ".docker"})
+"""Of secret names that count in these directories only."""
 MOST_WHOLE: Final = 200
 """So many directories read-only as a whole; past that the zone is."""
 
@@ -29,10 +31,14 @@ class Guard:
     notices: tuple[str, ...] = ()
 
 
-def within_budget(zone: str, closed: Mapping[Parts, Restriction], masked: Collection[Parts] = ()) -> Guard | None:
-    """`zone` is its address, for the notices. Nothing of `closed` is or lies below a masked path."""
+def within_budget(
+    zone: str, closed: Mapping[Parts, Restriction], masked: Collection[Parts] = (), *, searched: bool = False
+) -> Guard | None:
+    """`zone` is its address, for the notices. Nothing of `closed` is or lies below a masked path. `searched`: the scan
+    looks into every directory, so that a masked path is found again wherever a directory above it was moved."""
     single = {parts: one for parts, one in closed.items() if not is_below(parts, closed)}
     hidden = {parts for parts in masked if not is_below(parts, closed)}  # nothing can be renamed where all is read-only
+    hidden = {parts for parts in hidden if not (searched and may_move(parts))}
     whole: dict[Parts, Restriction] = {}
     pinned = _ancestors((*single, *hidden))
     while len(single) + len(pinned) > MOST_MOUNTS:
@@ -56,6 +62,12 @@ def within_budget(zone: str, closed: Mapping[Parts, Restriction], masked: Collec
             for top in sorted(whole)
         ),
     )
+
+
+def may_move(parts: Parts) -> bool:
+    """Whether directories above a masked path may be renamed, mount and all: installers must be able to exchange a
+    package with a key of its tests in it, and a name that counts by itself counts in every place."""
+    return in_dependencies(parts) and parts[-2].casefold() not in _HEADS_OF_PAIRS
 
 
 def is_below(parts: Parts, others: Collection[Parts]) -> bool:

@@ -1,0 +1,325 @@
+"""Listing: one directory of a zone as a scan knows it, and which of its names walls must know.
+
+`Lister.listed` opens a directory, gives a Listing, or None where there is none any more. A *near* directory keeps all
+its names, and protected ones count in it; of the others (too deep, `node_modules`, virtual environments, `.git`) only
+secret names and sockets do. Threat: a file that is cleared by its content (a bundle of certificates that HTTPS clients
+must read) is a secret a moment later, so it is looked at again when it changed; and a directory that a scan does not
+judge would be where a child takes a secret to, so every one is judged.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from golem_forge.core.effects import Mark
+from golem_forge.sandbox.protected import GIT_FILE, PROTECTED_NAMES, in_dependencies, is_plain, marks
+
+DEPTH: Final = 4
+"""Directories so many levels below the zone's root are still near."""
+_GIT_DEPTH: Final = 6
+"""The same below a `.git`: names of submodules may have several components."""
+_SETTLED_NS: Final = 100_000_000
+_IN_GIT: Final = frozenset({"modules", "worktrees"})
+_NOT_IN_MODULES: Final = frozenset({"objects", "refs", "logs", "info", "lfs", "rr-cache", "hooks", "branches"})
+"""Parts of a repository that hold no other one; but a submodule may have such a name too."""
+_OF_A_REPOSITORY: Final = ("config", "hooks")
+"""What a child cannot take away from a repository to make it look like something else."""
+_HEADS_OF_PAIRS: Final = frozenset({GIT_FILE, ".config", ".kube", ".docker"})
+"""Of these a name one level deeper matters, so they are near wherever a near directory has them."""
+_HEADS: Final = _HEADS_OF_PAIRS | {name.partition("/")[0] for name in PROTECTED_NAMES if "/" in name}
+_PACKAGES: Final = "site-packages"
+"""All that is large in a virtual environment. Known by its place alone: a file beside it any child can make."""
+_WRITTEN_BY_GIT: Final = frozenset({"objects", "refs", "logs"})
+_CROWD: Final = 16
+"""So many secrets in one directory of dependencies, and no more than as many other files: it is masked whole, because
+every mask costs a mount (0.4 ms, and more the more there are)."""
+_OF_TESTS: Final = frozenset(
+    {"test", "tests", "testing", "testdata", "__tests__", "spec", "fixtures", "fixture", "examples", "example"}
+    | {"certs", "certificates", "keys", "ssl", "pki", "vectors"}
+)
+"""What nobody runs of a dependency: here two secrets are enough."""
+
+_OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LONGEST: Final = 1 << 20
+"""The bundle of certificates that Python programs bring has 300 KiB."""
+_KEY_FILES: Final = (".pem", ".key")
+_LABEL: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
+_PUBLIC: Final = frozenset(
+    {
+        *(b"CERTIFICATE", b"TRUSTED CERTIFICATE", b"X509 CERTIFICATE", b"CERTIFICATE REQUEST"),
+        *(b"NEW CERTIFICATE REQUEST", b"PUBLIC KEY", b"RSA PUBLIC KEY", b"X509 CRL", b"PKCS7"),
+        *(b"DH PARAMETERS", b"EC PARAMETERS", b"DSA PARAMETERS"),
+    }
+)
+_OF_GIT: Final = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64}|ref: refs/[!-~]+)\n|(?:[0-9a-f]{40}|[0-9a-f]{64}) [^\0]*")
+
+Parts = tuple[str, ...]
+Stamp = tuple[int, int, int]
+"""Time of change, which no child can set; number and device."""
+
+
+class EntryKind(StrEnum):
+    DIRECTORY = "directory"
+    LINK = "link"
+    SOCKET = "socket"
+    """Or a FIFO: either leads to another process, through a read-only mount too."""
+    FILE = "file"
+    """Or anything else that is none of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A name that exists and that walls must know."""
+
+    parts: Parts
+    kind: EntryKind
+    protected: bool
+    secret: bool
+    unlisted: bool = False
+    """A directory that this process cannot list, so nobody knows what is in it; its owner can open it again."""
+    made: Stamp | None = None
+    """Of a link: another one of the same name may lead elsewhere."""
+
+
+@dataclass(slots=True)
+class Listing:
+    path: str
+    parts: Parts
+    near: bool
+    stamp: Stamp
+    mode: int = 0
+    settled: bool = False
+    """It had not changed for a while when it was listed; otherwise the same stamp may hide another change."""
+    listed: bool = False
+    size: int = 0
+    entries: dict[str, EntryKind] | None = None
+    """Of a near one."""
+    directories: tuple[str, ...] = ()
+    near_below: frozenset[str] = frozenset()
+    findings: tuple[Finding, ...] = ()
+    cleared: tuple[tuple[str, Stamp], ...] = ()
+    """Names that would be secrets but for their content."""
+    watch: int = -1
+
+    def is_stale(self) -> bool:
+        return (
+            not self.settled
+            or stamp_at(self.path) != self.stamp
+            or any(stamp_at(os.path.join(self.path, name)) != stamp for name, stamp in self.cleared)
+        )
+
+
+class Lister:
+    def __init__(self, host: str, unprotect: Iterable[str]) -> None:
+        self._above = tuple(part for part in host.split("/") if part)
+        self._unprotect = tuple(unprotect)
+        self._public: dict[Stamp, bool] = {}
+
+    def listed(
+        self, parts: Parts, path: str, *, near: bool, watch: Callable[[int, int, str], int] | None = None
+    ) -> Listing | None:
+        """`watch` is called with the open directory, its device and path before its names are read."""
+        now = time.time_ns()
+        listing = Listing(path, parts, near, (0, 0, 0))
+        try:
+            fd = os.open(path, _OPEN)
+        except PermissionError:
+            listing.stamp = stamp_at(path)
+        except OSError:
+            return None
+        else:
+            try:
+                info = os.fstat(fd)
+                listing.stamp, listing.mode = stamp_of(info), info.st_mode
+                if watch is not None:
+                    listing.watch = watch(fd, info.st_dev, path)
+                os.stat(".", dir_fd=fd)  # names that cannot be looked at are as good as none
+                self._read(listing, fd, now)
+                listing.listed = True
+            except OSError:
+                listing.entries, listing.directories = None, ()
+            finally:
+                os.close(fd)
+        if not listing.listed:
+            listing.findings = (Finding(parts, EntryKind.DIRECTORY, protected=False, secret=False, unlisted=True),)
+        listing.settled = abs(now - listing.stamp[0]) > _SETTLED_NS
+        return listing
+
+    def _read(self, listing: Listing, fd: int, now: int) -> None:
+        plain: list[str] = []
+        others: dict[str, EntryKind] = {}
+        with os.scandir(fd) as found:
+            for entry in found:
+                if entry.is_file(follow_symlinks=False):
+                    plain.append(entry.name)
+                else:
+                    others[entry.name] = _kind(entry)
+        listing.size = len(plain) + len(others)
+        listing.directories = tuple(name for name, kind in others.items() if kind is EntryKind.DIRECTORY)
+        entries = others
+        by_place = self._counts_by_place(listing.parts)
+        if listing.near:
+            entries = listing.entries = {**others, **dict.fromkeys(plain, EntryKind.FILE)}
+            listing.near_below = frozenset(_near_below(listing.parts, entries, listing.path))
+        elif by_place or not is_plain("/".join(plain)):
+            entries = {**others, **dict.fromkeys(plain, EntryKind.FILE)}
+        cleared: list[tuple[str, Stamp]] = []
+        counting = entries if by_place else {name: kind for name, kind in entries.items() if _counts(name, kind)}
+        if counting:
+            listing.findings = tuple(self._judged(listing, counting, fd, now, cleared))
+            listing.cleared = tuple(cleared)
+
+    def _counts_by_place(self, parts: Parts) -> bool:
+        """Whether a directory makes names count that are plain elsewhere."""
+        above = (*self._above, *parts)
+        if is_plain("/".join(above)):
+            return False
+        return any(part.casefold() in _HEADS for part in above) or bool(marks((*above, "-")))
+
+    def _judged(
+        self,
+        listing: Listing,
+        entries: dict[str, EntryKind],
+        fd: int,
+        now: int,
+        cleared: list[tuple[str, Stamp]],
+    ) -> Iterator[Finding]:
+        parts = listing.parts
+        above = (*self._above, *parts)
+        secrets = []
+        for name, kind in entries.items():
+            found = marks((*above, name), git_is_file=kind is not EntryKind.DIRECTORY, unprotect=self._unprotect)
+            protected = listing.near and Mark.PROTECTED_PATH in found
+            secret = Mark.SECRET_PATH in found
+            if secret and (stamp := self._cleared(parts, name, kind, fd, now)) is not None:
+                secret = False
+                cleared.append((name, stamp))
+            if protected or secret or kind is EntryKind.SOCKET:
+                made = stamp_at(name, fd) if kind is EntryKind.LINK else None
+                finding = Finding((*parts, name), kind, protected, secret, made=made)
+                if secret and not protected and kind is EntryKind.FILE:
+                    secrets.append(finding)
+                else:
+                    yield finding
+        if _is_crowded(parts, len(secrets), listing.size):
+            yield Finding(parts, EntryKind.DIRECTORY, protected=False, secret=True)
+        else:
+            yield from secrets
+
+    def _cleared(self, parts: Parts, name: str, kind: EntryKind, fd: int, now: int) -> Stamp | None:
+        """The stamp of what only its name makes a secret. Where installers and git write, names like `cacert.pem`, or a
+        branch `fix.key`, are ordinary: there the content decides."""
+        in_git = _is_written_by_git(parts)
+        if not in_git and not (in_dependencies((*parts, name)) and self._is_key_file(parts, name)):
+            return None
+        if kind is EntryKind.DIRECTORY:  # its own names are judged
+            return None if name.startswith(".") else stamp_at(name, fd)
+        if kind is EntryKind.LINK:  # what it leads to is judged by its own name
+            return stamp_at(name, fd)
+        try:
+            file = os.open(name, _OPEN_FILE, dir_fd=fd)
+        except OSError:
+            return None
+        try:
+            info = os.fstat(file)
+            stamp = stamp_of(info)
+            known = self._public.get(stamp)
+            if known is None:
+                known = stat.S_ISREG(info.st_mode) and _is_public(file, info.st_size, in_git=in_git)
+                if abs(now - stamp[0]) > _SETTLED_NS:
+                    self._public[stamp] = known
+            return stamp if known else None
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+
+    def _is_key_file(self, parts: Parts, name: str) -> bool:
+        """Whether nothing but the ending makes it a secret."""
+        if not name.casefold().endswith(_KEY_FILES):
+            return False
+        return Mark.SECRET_PATH not in marks((*self._above, *parts, f"{name}.-"))
+
+
+def _is_public(file: int, size: int, *, in_git: bool) -> bool:
+    """Whether a file is empty, holds certificates and public keys only, or, in a repository, names of commits."""
+    if size > _LONGEST:
+        return False
+    data = b""
+    while piece := os.read(file, _LONGEST + 1 - len(data)):
+        data += piece
+    if not data or (in_git and _OF_GIT.fullmatch(data)):
+        return True
+    labels = set(_LABEL.findall(data))
+    return bool(labels) and labels <= _PUBLIC and b"PRIVATE KEY" not in data and len(data) <= _LONGEST
+
+
+def _is_crowded(parts: Parts, secrets: int, size: int) -> bool:
+    if secrets < 2 or not in_dependencies((*parts, "")):
+        return False
+    return parts[-1].casefold() in _OF_TESTS or (secrets >= _CROWD and 2 * secrets >= size)
+
+
+def _is_written_by_git(parts: Parts) -> bool:
+    folded = [part.casefold() for part in parts]
+    return GIT_FILE in folded and not _WRITTEN_BY_GIT.isdisjoint(folded[folded.index(GIT_FILE) :])
+
+
+def _near_below(parts: Parts, entries: dict[str, EntryKind], path: str) -> Iterator[str]:
+    folded = [part.casefold() for part in parts]
+    git = folded.index(GIT_FILE) if GIT_FILE in folded else None
+    for name, kind in entries.items():
+        if kind is not EntryKind.DIRECTORY or name == "node_modules":
+            continue
+        lower = name.casefold()
+        if git is None:
+            if lower == _PACKAGES and any(part.startswith("lib") for part in folded[-2:]):
+                continue
+            if len(parts) < DEPTH or lower in _HEADS_OF_PAIRS:
+                yield name
+        elif git == len(parts) - 1:
+            if lower in _IN_GIT:
+                yield name
+        elif len(parts) - git < _GIT_DEPTH and not (
+            lower in _NOT_IN_MODULES and "HEAD" in entries and not _is_repository(os.path.join(path, name))
+        ):
+            yield name
+
+
+def _counts(name: str, kind: EntryKind) -> bool:
+    return kind is EntryKind.SOCKET or not is_plain(name)
+
+
+def _kind(entry: os.DirEntry[str]) -> EntryKind:
+    if entry.is_symlink():
+        return EntryKind.LINK
+    if entry.is_dir(follow_symlinks=False):
+        return EntryKind.DIRECTORY
+    try:
+        mode = entry.stat(follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return EntryKind.FILE
+    return EntryKind.SOCKET if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode) else EntryKind.FILE
+
+
+def _is_repository(path: str) -> bool:
+    return any(os.path.lexists(os.path.join(path, name)) for name in _OF_A_REPOSITORY)
+
+
+def stamp_of(info: os.stat_result) -> Stamp:
+    return info.st_ctime_ns, info.st_ino, info.st_dev
+
+
+def stamp_at(path: str, directory: int | None = None) -> Stamp:
+    try:
+        return stamp_of(os.stat(path, dir_fd=directory, follow_symlinks=False))
+    except OSError:
+        return (0, 0, 0)
