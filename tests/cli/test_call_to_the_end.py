@@ -50,6 +50,17 @@ def test_json_is_the_last_outcome_with_the_whole_output(shell: Shell) -> None:
     assert said["decision"]["answeredBy"] == "mode"
 
 
+@pytest.mark.parametrize(
+    ("words", "tty"),
+    [(("--tty", "true"), "True"), (("--tty=yes",), "True"), (("--tty", "0"), "False"), (("--no-tty",), "False")],
+)
+def test_a_switch_may_be_given_a_value(shell: Shell, words: tuple[str, ...], tty: str) -> None:
+    script = "if test -t 1; then echo True; else echo False; fi"
+    done = shell("call", "exec_command", "--cmd", script, *APPROVED, *words)
+    assert done.code == 0, done.err
+    assert tty in done.out
+
+
 def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(shell: Shell) -> None:
     done = shell(*call(shell, "echo begun; sleep 30", "--timeout_ms", "700", "--tty")[1:])
     assert done.code == 124

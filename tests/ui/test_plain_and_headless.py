@@ -137,6 +137,19 @@ async def test_what_each_ending_prints(result: RunResult, out: str) -> None:
     assert both.out == out
 
 
+@pytest.mark.parametrize("json", [False, True])
+async def test_what_a_command_left_that_ended_with_the_session_is_said_after_the_answer(json: bool) -> None:
+    bus, out, err = EventBus(), io.StringIO(), io.StringIO()
+    adapter = HeadlessAdapter(bus, json=json, stdout=out, stderr=err)
+    await adapter.initialize()
+    adapter.finished(ANSWER)
+    before = out.getvalue()
+    bus.emit("status", {"type": "warning", "message": "Left behind (critical): a hook", "code": "leftovers"})
+    bus.emit("status", {"type": "warning", "message": "anything else"})
+    assert out.getvalue() == before, "`runResult` stays the last line"
+    assert err.getvalue() == ("" if json else "warning: Left behind (critical): a hook\n")
+
+
 async def test_an_error_that_an_event_told_is_not_told_again() -> None:
     both = Both(trace="quiet")
     await both.adapter.initialize()

@@ -426,6 +426,20 @@ def test_u11_a_whole_run_at_quiet_is_the_answer_and_a_newline() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("severity", "levels"),
+    [("critical", LEVELS), ("warning", LEVELS[1:]), ("note", LEVELS[2:])],
+)
+def test_what_a_command_left_behind_is_shown_by_how_grave_it_is(severity: str, levels: list[str]) -> None:
+    left = {"kind": "hidden_code", "severity": severity, "text": "look here", "paths": []}
+    for level in LEVELS:
+        formatter = create_trace_formatter(level)
+        rows = plain_text(formatter.format(Event(*ended(leftovers=[left]))))
+        assert (f"left behind ({severity}): look here\n" in rows) is (level in levels)
+    created = create_trace_formatter("summary").format(Event(*ended(protectedCreated=["/w/.envrc"])))
+    assert plain_text(created) == "  protected file created: /w/.envrc\n"
+
+
 def test_words_before_a_request_that_failed_are_no_answer() -> None:
     events = [said("assistant", "Let me see"), stream("Hm", requestId="r2"), ("sessionEnd", {"reason": "interrupted"})]
     assert run("quiet", events) == ["session interrupted"]

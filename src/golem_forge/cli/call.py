@@ -136,6 +136,7 @@ async def call_in(session: Session, command: Command) -> int:
         outcome = await _to_the_end(session, outcome, command)
     else:
         _print(outcome, command.json, session)
+    _tell_left_behind(outcome, command.json)
     _note_denials(outcome, command.json)
     if outcome.status is Status.INTERRUPTED and told_to_end and told_to_end[0] is not signal.SIGINT:
         from golem_forge.ui.exit_codes import TERMINATED
@@ -203,6 +204,14 @@ class _Shown:
             sys.stdout.write("\n")
 
 
+def _tell_left_behind(outcome: Outcome, as_json: bool) -> None:
+    """On standard error: what reads the output of a tool does not take these lines for part of it."""
+    if outcome.left_lines and not as_json:
+        sys.stdout.flush()
+        for line in outcome.left_lines:
+            print(f"forge: {line}", file=sys.stderr)
+
+
 def _note_denials(outcome: Outcome, as_json: bool) -> None:
     """A command may succeed although the walls refused some of it; that is not to go unseen."""
     if outcome.ok and outcome.denials and not as_json:
@@ -235,7 +244,7 @@ def _print(outcome: Outcome, as_json: bool, session: Session) -> None:
         print(json.dumps(outcome_json(outcome, session.id), ensure_ascii=sys.stdout.isatty(), default=str))
         return
     if outcome.ok:
-        sys.stdout.write(_for_stdout(outcome.text))
+        sys.stdout.write(_for_stdout(outcome.own_text))
         return
     if outcome.result is not None and outcome.result.text != outcome.error:
         sys.stdout.write(_for_stdout(outcome.result.text))

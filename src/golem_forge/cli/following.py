@@ -102,4 +102,14 @@ def _ended(running: Running, unread: Outcome) -> Outcome:
 
     standing = standing_of(running.ending, session=running.number, timeout_s=running.timeout_s)
     error = "" if standing.status.value == "success" else standing.line
-    return replace(unread, status=standing.status, code=standing.code, error=error, result=None)
+    after = running.walled.aftermath()
+    return replace(
+        unread,
+        status=standing.status,
+        code=standing.code,
+        error=error,
+        result=None,
+        denials=after.denials,
+        protected_created=after.protected_created,
+        leftovers=after.leftovers,
+    )

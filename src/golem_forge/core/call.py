@@ -8,6 +8,7 @@ from typing import Any
 
 from golem_forge.core.decision import Decision
 from golem_forge.core.ids import new_id
+from golem_forge.core.leftovers import Leftover, leftover_lines
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
 
@@ -63,6 +64,9 @@ class Outcome:
     """The person denied and ended the turn: the rest of the batch is skipped."""
     denials: tuple[dict[str, Any], ...] = ()
     protected_created: tuple[str, ...] = ()
+    """Protected names, as virtual paths, that exist now and did not before."""
+    leftovers: tuple[Leftover, ...] = ()
+    """What the command left in a zone that the person's own programs would run or obey."""
 
     @property
     def ok(self) -> bool:
@@ -70,7 +74,20 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """What the caller reads: the notes, then the result or the reason there is none."""
+        """What the caller reads: what was left behind, the notes, then the result or the reason there is none."""
+        left = self.left_lines
+        return "\n".join(part for part in (*left, self.own_text) if part) if left else self.own_text
+
+    @property
+    def left_lines(self) -> tuple[str, ...]:
+        """`protected_created` and `leftovers`, one line each."""
+        if not (self.protected_created or self.leftovers):
+            return ()
+        return tuple(line.text for line in leftover_lines(self.protected_created, self.leftovers))
+
+    @property
+    def own_text(self) -> str:
+        """The text without what was left behind, for who shows that apart from it."""
         body = self.result.text if self.result and self.result.text else self.error
         if self.error and self.result and self.result.text and self.error not in body:
             body = f"{self.error}\n{body}"

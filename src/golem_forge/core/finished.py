@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from golem_forge.core.leftovers import Leftover
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
 
@@ -24,6 +25,8 @@ class Finished:
     """What the walls refused: `{kind, target, access, why, widen}` each."""
     protected_created: tuple[str, ...] = ()
     """Protected names, as virtual paths, that exist now and did not before."""
+    leftovers: tuple[Leftover, ...] = ()
+    """What the command left in a zone that the person's own programs would run or obey."""
     output_handle: str = ""
     """The whole output, already kept; the result's text is then bounded and is not bounded again."""
     stop_turn: bool = False

@@ -37,5 +37,7 @@ def outcome_json(outcome: Outcome, session_id: str) -> dict[str, Any]:
         "durationMs": round(outcome.duration_ms, 3),
         "truncated": outcome.truncated,
         "outputHandle": outcome.output_handle or None,
+        "protectedCreated": list(outcome.protected_created),
+        "leftovers": [one.to_wire() for one in outcome.leftovers],
         "decision": outcome.decision.to_json() if outcome.decision else None,
     }

@@ -78,6 +78,8 @@ class ToolResult(EventData):
     output_handle: str | None = None
     denials: list[Json] | None = None
     protected_created: list[str] | None = None
+    leftovers: list[Json] | None = None
+    """`{kind, severity, text, paths}` each; severity is `note`, `warning` or `critical`."""
 
 
 class WorkerUpdate(EventData):

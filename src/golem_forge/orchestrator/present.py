@@ -5,6 +5,7 @@ Takes the raw value of a run (or how it was ended from outside), gives the Outco
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from golem_forge.core.call import Outcome
@@ -74,7 +75,11 @@ class Presenter:
         if not error and finished.status is not Status.SUCCESS:
             error = result.text
         outcome = travel.outcome(finished.status, result=result, error=error, code=finished.code)
-        outcome.denials, outcome.protected_created = finished.denials, finished.protected_created
+        outcome.denials = finished.denials
+        outcome.protected_created = tuple(map(self.safe, finished.protected_created))
+        outcome.leftovers = tuple(
+            replace(one, text=self.safe(one.text), paths=tuple(map(self.safe, one.paths))) for one in finished.leftovers
+        )
         outcome.stop_turn = outcome.stop_turn or finished.stop_turn
         if handle:
             outcome.truncated, outcome.output_handle = True, handle

@@ -191,11 +191,13 @@ def _said(travel: Travel, shown: Callable[[Any], Any]) -> dict[str, Any] | None:
 
 def _rarer(outcome: Outcome) -> dict[str, Any] | None:
     """The members of a `toolResult` that most results do not have."""
-    if not (outcome.truncated or outcome.denials or outcome.protected_created):
+    if not (outcome.truncated or outcome.denials or outcome.protected_created or outcome.leftovers):
         return None
     rarer: dict[str, Any] = {"truncated": outcome.truncated}
     if outcome.denials:
         rarer["denials"] = list(outcome.denials)
     if outcome.protected_created:
         rarer["protectedCreated"] = list(outcome.protected_created)
+    if outcome.leftovers:
+        rarer["leftovers"] = [one.to_wire() for one in outcome.leftovers]
     return rarer

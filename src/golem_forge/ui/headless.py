@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from golem_forge.core.leftovers import LEFTOVERS
 from golem_forge.core.visible import visible, visible_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
@@ -80,6 +81,8 @@ class HeadlessAdapter:
 
     def _on_event(self, event: Event) -> None:
         if self._closed:
+            if not self._json and event.wire.get("code") == LEFTOVERS:  # of a command that ended with the session
+                self._err.write(plain_text(self.formatter.format(event)))
             return
         if self._json:
             self._out.write(json_line(event))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from golem_forge.core.leftovers import Severity
 from golem_forge.events.envelope import Event
 from golem_forge.ui.rendering import calls, plans, reports, results
 from golem_forge.ui.rendering.card import answered, card
@@ -223,7 +224,9 @@ class TraceFormatter:
         if not self._normal:
             if by_person:
                 return results.result(data)
-            return results.failure(data) if self.level is TraceLevel.SUMMARY else []
+            if self.level is TraceLevel.SUMMARY:
+                return [*results.failure(data), *results.left_behind(data, Severity.WARNING)]
+            return results.left_behind(data, Severity.CRITICAL)
         if data.get("toolCallId") in self._outputs:
             rest = indented(self._outputs.finish(data.get("toolCallId")), "  │ ")
             rows = [*rest, *results.result_after_output(data)]

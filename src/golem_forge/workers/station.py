@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from golem_forge.core.ids import new_id
+from golem_forge.core.leftovers import LEFTOVERS, leftover_lines
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.orchestrator import Orchestrator
 from golem_forge.orchestrator.approve import OnKept
@@ -19,6 +20,7 @@ from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.policy.ceilings import Ceiling
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.walled_child import Aftermath
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
@@ -145,6 +147,7 @@ def open_station(
     )
     path.judge.speak(ApprovalBlocks(program=block))
     walls.on_report(lambda report: tree.bus.emit("wallsReport", report.to_wire(), link.id))
+    walls.on_unread(lambda after: _tell_left_behind(tree, link.id, after))
     station = Station(
         tree=tree,
         worker=worker,
@@ -234,6 +237,11 @@ def check_program_block(station: Station, notices: list[str]) -> None:
 def mend_edits(tree: SessionTree, sandbox: Sandbox) -> list[str]:
     """Patches that a crash cut in two are finished or taken back before anything else is done."""
     return recover(tree.home.path, sandbox)
+
+
+def _tell_left_behind(tree: SessionTree, worker_id: str, after: Aftermath) -> None:
+    for line in leftover_lines(after.protected_created, after.leftovers):
+        tree.bus.emit("status", {"type": "warning", "message": line.text, "code": LEFTOVERS}, worker_id)
 
 
 def _ceilings(parent: Station | None) -> tuple[Ceiling, ...]:

@@ -8,6 +8,7 @@ import pytest
 from mcp_types import methods
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
 from golem_forge.mcp.server.results import OUTCOME_KEY, call_result
@@ -40,6 +41,18 @@ def test_every_kind_of_block_reaches_every_client(version: str) -> None:
     assert kinds[3] == ("text" if version < "2025-06-18" else "resource_link")
     assert kinds[5:] == ["text"] * 6
     assert sent["_meta"][OUTCOME_KEY] == {"status": "success", "callId": "c1", "durationMs": 0.0}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_command_left_behind_is_read_by_every_client(version: str) -> None:
+    kept = ToolResult(value={"kind": "text", "content": "partial"}, text="partial")
+    left = Leftover(kind="git_head", severity=Severity.CRITICAL, text="HEAD was put back")
+    for status in (Status.SUCCESS, Status.EXECUTION_FAILED):
+        said = checked(
+            became(status, error="", result=kept, leftovers=(left,), protected_created=("/w/.envrc",)), version
+        )
+        lines = [line for block in said["content"] for line in block["text"].split("\n")]
+        assert {"Left behind (critical): HEAD was put back", "Protected file created: /w/.envrc"} <= set(lines)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

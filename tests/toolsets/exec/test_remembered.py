@@ -11,6 +11,7 @@ import pytest
 from golem_forge import open_session
 from golem_forge.core.call import ToolCall
 from golem_forge.policy.rules import RuleBook
+from golem_forge.sandbox.walls import scan
 
 CANARY = "canary-7f3a9c51e2b84d60aa"
 
@@ -113,7 +114,11 @@ async def test_a_rule_never_holds_a_secret_and_is_shown_without_control_characte
     assert "\u202e" not in "".join(rules) and "\u200b" not in "".join(rules)
 
 
-async def test_a_recursive_read_is_proven_only_where_all_was_looked_at(project: Path) -> None:
+async def test_a_recursive_read_is_proven_only_where_all_was_looked_at(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a scan did not enter is not masked; whether a secret lies there is looked for before it is judged."""
+    monkeypatch.setattr(scan, "MOST_ENTRIES", 3)
     deep = project / "sub" / "1" / "2" / "3" / "4" / "5"
     deep.mkdir(parents=True)
     (deep / ".env").write_text(f"TOKEN={CANARY}\n")
@@ -129,6 +134,16 @@ async def test_a_recursive_read_is_proven_only_where_all_was_looked_at(project: 
         for cmd in ("grep -r word flat", "rg TOKEN", "ls -R", "find . -name x", "du", "grep word flat/a Makefile"):
             assert (await session.call("exec_command", {"cmd": cmd})).status in ("success", "execution_failed"), cmd
     assert len(person.asked) == 5
+
+
+async def test_deep_secrets_are_masked_so_recursive_reads_need_nobody(project: Path) -> None:
+    deep = project / "node_modules" / "1" / "2" / "3" / "4" / "5"
+    deep.mkdir(parents=True)
+    (deep / ".env").write_text(f"TOKEN={CANARY}\n")
+    person = Person()
+    async with open_session(project, approval="interactive", approval_callback=person) as session:
+        for cmd in ("grep -r TOKEN .", "rg --hidden --no-ignore TOKEN", "cat node_modules/1/2/3/4/5/.en*"):
+            assert CANARY not in (await session.call("exec_command", {"cmd": cmd})).text, cmd
 
 
 @pytest.mark.parametrize("name", ["cmd", "command"])

@@ -185,6 +185,25 @@ def test_commands_show_how_they_ended_their_output_and_what_walls_refused() -> N
     assert shown({"kind": "exec.result", "session_id": 3, "output": ""}) == ["✓ look - runs on in session 3 (12 ms)"]
 
 
+def test_what_a_command_left_behind_is_shown_the_gravest_first_and_each_as_one_line() -> None:
+    left = [
+        {"kind": "hidden_code", "severity": "note", "text": "3 files", "paths": []},
+        {"kind": "nested_repository", "severity": "critical", "text": "a\nforge: all is well", "paths": []},
+    ]
+    ran = {"kind": "exec.result", "exit_code": 0, "output": ""}
+    rows = result(outcome(ran, leftovers=left, protectedCreated=["/w/.envrc"]))[1:]
+    assert rows == [
+        [("fail", "  left behind (critical): a\\nforge: all is well")],
+        [("warn", "  protected file created: /w/.envrc")],
+        [("dim", "  left behind (note): 3 files")],
+    ]
+    hidden = {**ran, "display": {"preferredView": "hidden"}}
+    assert "left behind (critical)" in plain_text(result(outcome(hidden, leftovers=left)))
+    assert "left behind (critical)" in plain_text(result_after_output(outcome(ran, leftovers=left)))
+    for odd in ("x", [1, None], [{"severity": {}, "paths": 3}], {"a": 1}):
+        result(outcome(ran, leftovers=odd, protectedCreated=odd))
+
+
 def test_s49_a_denial_shows_what_a_person_could_change_and_where() -> None:
     """Proposed, not done: nothing here accepts it, and no call is made again."""
     denial = {

@@ -364,6 +364,11 @@ async def test_results_by_their_form(windows: Windows) -> None:
         {"form": "text", "text": "short", "collapsed": True, "summary": "closed one"},
         {"form": "hidden"},
     ]
+    left = [
+        {"severity": "critical", "text": "left behind (critical): <b>hook</b>"},
+        {"severity": "note", "text": "left behind (note): 3 files"},
+    ]
+    views[11]["leftovers"] = left
     items = [call(name=f"tool_{number}", result=result(view)) for number, view in enumerate(views)]
     items[8]["result"]["event"]["data"] |= {"truncated": True, "outputHandle": "out_0123456789ab"}
     page_of_output = {"handle": "out_0123456789ab", "text": "L1: all of it", "total": 1, "next": None}
@@ -385,6 +390,8 @@ async def test_results_by_their_form(windows: Windows) -> None:
     assert await page.locator("th[scope=col]").filter(has_text="name").count() == 1
     assert await page.locator("img").get_attribute("alt") == "a dot"
     assert await page.locator("img, script").count() == 1
+    told = page.get_by_role("list", name="Left behind").get_by_role("listitem")
+    assert await told.all_text_contents() == [one["text"] for one in left], "although its card is closed"
     await page.get_by_role("button", name="tool_8").click()
     await page.get_by_role("button", name="Show the stored output").click()
     await window.sees("L1: all of it")

@@ -110,6 +110,17 @@ async def test_streams_of_several_workers_do_not_mix(windows: Windows) -> None:
     assert found == [["s:r1", "root", "root."], ["s:r2", "w", "child."]]
 
 
+async def test_no_trace_level_hides_what_a_command_left_behind(windows: Windows) -> None:
+    story = Story()
+    for call, severity in (("c1", "note"), ("c2", "warning"), ("c3", "critical")):
+        story.started(call)
+        story.result(call, leftovers=[{"kind": "k", "severity": severity, "text": "t", "paths": []}])
+    story.started("c4")
+    story.result("c4", protectedCreated=["/workspace/.envrc"])
+    found = await _fold(windows, story.frames, "return items().map(i => i.least)")
+    assert found == ["normal", "summary", "quiet", "summary"]
+
+
 async def test_a_withdrawn_stream_is_gone_and_the_next_message_stands_alone(windows: Windows) -> None:
     story = Story()
     story.streamed("r1", "half")

@@ -131,4 +131,6 @@ def as_json(each: Logged) -> dict[str, Any]:
         "startedAt": call.started_at or None,
         "finishedAt": call.finished_at or None,
         "outputHandle": call.output_handle or None,
+        "protectedCreated": call.more.get("protectedCreated", []),
+        "leftovers": call.more.get("leftovers", []),
     }

@@ -11,6 +11,7 @@ from golem_forge.cli.log.calls import Logged, as_json
 from golem_forge.cli.log.finding import NotFound, home_with_sessions
 from golem_forge.cli.log.states import local_time, spoken, status_word
 from golem_forge.cli.plain import columns, complain, parser, print_json
+from golem_forge.core.leftovers import Leftover, leftover_lines
 from golem_forge.core.visible import visible
 from golem_forge.events.call_states import CallRecord
 from golem_forge.events.index import Index
@@ -75,12 +76,23 @@ def _print(logged: Logged, records: list[dict[str, Any]]) -> None:
         ("output", call.output_handle),
     ]
     print(columns([row for row in about if row[1]]))
+    if left := left_lines(call):
+        print("left behind")
+        print(_indented("\n".join(left)))
     print("arguments")
     print(_indented(json.dumps(call.args, ensure_ascii=False, indent=2)))
     if call.decision:
         _print_decision(call.decision)
     print("records")
     print(columns((_record_row(record) for record in records), indent="  "))
+
+
+def left_lines(call: CallRecord) -> list[str]:
+    """What the command left behind, as every door shows it; a journal may hold anything."""
+    created, left = call.more.get("protectedCreated"), call.more.get("leftovers")
+    paths = [str(path) for path in created] if isinstance(created, list) else []
+    found = [Leftover.from_wire(one) for one in left if isinstance(one, dict)] if isinstance(left, list) else []
+    return [line.text for line in leftover_lines(paths, found)]
 
 
 def _print_decision(decision: dict[str, Any]) -> None:

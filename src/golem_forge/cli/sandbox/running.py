@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.plain import complain
 from golem_forge.cli.sandbox.feeding import standard_input
@@ -21,7 +21,11 @@ from golem_forge.cli.sandbox.words import ShortCommand, read_words
 from golem_forge.core.decision import AnsweredBy, Decision, Source
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.leftovers import leftover_lines
 from golem_forge.core.verdict import Risk, Status, Verdict
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walled_child import Aftermath
 
 _TOOL: Final = "sandbox exec"
 _NO_WALLS: Final = 125
@@ -62,7 +66,7 @@ async def _run(asked: ShortCommand) -> int:
         job = Job(argv=_argv(asked.command), env=environment, streams=streams, limits=limits, stdin=stdin)
         with _recorded(session, asked.command) as record:
             try:
-                walled = await walls.start(job)
+                walled = await walls.start(walls.keeping_bytecode(job, level))
                 if feed:
                     feed.begin()
             except ForgeError as error:
@@ -70,8 +74,12 @@ async def _run(asked: ShortCommand) -> int:
                 record.end(Status.EXECUTION_FAILED, error.message)
                 return _NO_WALLS
             code = await _attended(walled.child, on_terminal, asked.timeout)
-            record.end(Status.SUCCESS if code == 0 else Status.EXECUTION_FAILED, "" if code == 0 else f"exit {code}")
-            for denial in walled.aftermath().denials:
+            after = walled.aftermath()
+            status = Status.SUCCESS if code == 0 else Status.EXECUTION_FAILED
+            record.end(status, "" if code == 0 else f"exit {code}", after)
+            for line in leftover_lines(after.protected_created, after.leftovers):
+                complain("sandbox exec", line.text)
+            for denial in after.denials:
                 complain("sandbox exec", f"the walls refused: {denial['access']} {denial['target']} ({denial['why']})")
             return code
 
@@ -166,10 +174,23 @@ class _Record:
         if self._journal is not None:
             self._journal.begin(self._id, _TOOL, args, decision, "human", session.path.worker, "", _TOOL)
 
-    def end(self, status: Status, error: str = "") -> None:
+    def end(self, status: Status, error: str = "", after: Aftermath | None = None) -> None:
         if self._journal is not None and not self._ended:
             self._ended = True
-            self._journal.finish(self._id, status, (time.perf_counter() - self._started) * 1e3, error)
+            took = (time.perf_counter() - self._started) * 1e3
+            self._journal.finish(self._id, status, took, error, more=_left_behind(after))
+
+
+def _left_behind(after: Aftermath | None) -> dict[str, Any] | None:
+    """The members of a `toolResult` that tell of it."""
+    if after is None or not (after.denials or after.protected_created or after.leftovers):
+        return None
+    said = {
+        "denials": list(after.denials),
+        "protectedCreated": list(after.protected_created),
+        "leftovers": [one.to_wire() for one in after.leftovers],
+    }
+    return {name: value for name, value in said.items() if value}
 
 
 @contextmanager

@@ -134,6 +134,7 @@ async def _watched(run: Run, job: Job, ctx: ToolContext) -> Finished:
     except asyncio.CancelledError:
         ending = await child.end(_ENDED)
         if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
+            walled.tell_unread()
             raise
     ran = Ran(
         manifest=run.entry.manifest,

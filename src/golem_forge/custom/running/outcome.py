@@ -98,6 +98,7 @@ def _finished(ran: Ran, ctx: ToolContext) -> Finished:
         code=standing.code,
         denials=denials,
         protected_created=ran.after.protected_created,
+        leftovers=ran.after.leftovers,
         output_handle=shown.handle,
         bounded=True,
     )

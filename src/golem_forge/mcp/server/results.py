@@ -47,8 +47,8 @@ def _success(outcome: Outcome) -> dict[str, Any]:
     if outcome.output_handle:
         result = replace(result, text=_naming_resource(result.text, outcome.output_handle))
     written = dict(to_mcp(replace(result, is_error=False)))
-    if outcome.notes:
-        written["content"] = [_text("\n".join(outcome.notes)), *_as_list(written.get("content"))]
+    if notes := (*outcome.left_lines, *outcome.notes):
+        written["content"] = [_text("\n".join(notes)), *_as_list(written.get("content"))]
     return written
 
 
@@ -56,7 +56,7 @@ def _failure(outcome: Outcome) -> dict[str, Any]:
     result = outcome.result
     body = result.text if result is not None else ""
     error = outcome.error or body or "no reason was given"
-    lines = [f"{outcome.status.value}: {error}", *outcome.notes]
+    lines = [f"{outcome.status.value}: {error}", *outcome.left_lines, *outcome.notes]
     if body and body not in error:
         lines.append(body)
     text = "\n".join(lines)

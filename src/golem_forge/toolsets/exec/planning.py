@@ -124,7 +124,7 @@ def _starter(
             lifted=weighed.lifted(ctx.path_rules()),
             reads_only=weighed.reads_only,
         )
-        return await ground.walls.start(job)
+        return await ground.walls.start(ground.walls.keeping_bytecode(job, weighed.level))
 
     return start
 

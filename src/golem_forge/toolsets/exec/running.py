@@ -42,6 +42,7 @@ async def first_wait(
     except asyncio.CancelledError:
         await running.end()
         if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
+            running.walled.tell_unread()
             raise
     return await report(sessions, running, args["max_output_tokens"], ctx)
 
@@ -70,7 +71,8 @@ async def report(
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
         lines += network_hint(running)
         after = running.walled.aftermath()
-        finished.denials, finished.protected_created = after.denials, after.protected_created
+        finished.denials = after.denials
+        finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
         if after.denials:
             value["denials"] = list(after.denials)
             if standing.status is Status.EXECUTION_FAILED and not ended_well(ending) and not standing.code:

@@ -131,6 +131,8 @@ class ExecSessions:
         """Its owner has left: nobody else could ever read or end what is still running."""
         left = [each for each in self._running if each.owner == owner]
         await asyncio.gather(*(each.end() for each in left), return_exceptions=True)
+        left += [each for each in self._ended.values() if each.owner == owner]
+        _tell_unread(left)
         for number in [number for number, each in self._ended.items() if each.owner == owner]:
             del self._ended[number]
 
@@ -139,6 +141,7 @@ class ExecSessions:
         running, self._running = list(self._running), set()
         with contextlib.suppress(Exception):
             await asyncio.gather(*(each.end() for each in running), return_exceptions=True)
+        _tell_unread([*running, *self._ended.values()])
         self._ended.clear()
 
     def _retire(self, running: Running) -> None:
@@ -149,4 +152,12 @@ class ExecSessions:
     def _remember(self, running: Running) -> None:
         self._ended[running.number] = running
         while len(self._ended) > MOST_ENDED:
-            self._ended.popitem(last=False)
+            _tell_unread([self._ended.popitem(last=False)[1]])
+
+
+def _tell_unread(forgotten: list[Running]) -> None:
+    """What they left behind is not forgotten with them."""
+    for running in forgotten:
+        if running.ending is not None:
+            with contextlib.suppress(Exception):
+                running.walled.tell_unread()

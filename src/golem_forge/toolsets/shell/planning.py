@@ -101,7 +101,7 @@ class _Program:
         if level is not Level.FULL:
             argv = rewritten_words(argv, lambda word: as_host_paths(word, self.cwd, self.ground.sandbox))
         own = exec_environment(tty=False, level=level, hosts=False, workspace=self.ground.workspace(level))
-        return Job(
+        job = Job(
             argv=argv,
             cwd=self.cwd,
             env=own | declared_env(self.settings.env, ctx),
@@ -109,6 +109,7 @@ class _Program:
             lifted=self.weighed.lifted(ctx.path_rules()),
             reads_only=self.weighed.reads_only,
         )
+        return self.ground.walls.keeping_bytecode(job, level)
 
     def unusable(self) -> int:
         """127: no such program on the walls' PATH; 126: it is there, but is none. 0: it can be started."""
@@ -134,6 +135,7 @@ async def _run(program: _Program, ctx: ToolContext) -> Finished:
     except asyncio.CancelledError:
         ending = await child.end(ENDED)
         if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
+            walled.tell_unread()
             raise
     ran = Ran(ending=ending, out=child.output, err=child.errors, after=walled.aftermath(), timeout_s=program.timeout_s)
     return await shell_result(ran, ctx)

@@ -66,6 +66,7 @@ async def shell_result(ran: Ran, ctx: ToolContext) -> Finished:
         code=code,
         denials=found.denials,
         protected_created=found.protected_created,
+        leftovers=found.leftovers,
         output_handle=shown.handle,
         bounded=True,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from golem_forge.core.leftovers import Leftover, Severity, leftover_lines
 from golem_forge.tools.results import display_hints, is_valid_kind
 from golem_forge.ui.rendering.diffs import content_diff, diff_summary, shown_diff
 from golem_forge.ui.rendering.lines import (
@@ -32,16 +33,21 @@ _ABOUT: Final = ("kind", "summary", "mimeType", "display")
 _FEW_MS: Final = 10_000
 _MOST_DENIALS: Final = 5
 _MOST_ERROR: Final = 2000
+_SEVERITY_STYLES: Final[Mapping[Severity, Style]] = {
+    Severity.NOTE: "dim",
+    Severity.WARNING: "warn",
+    Severity.CRITICAL: "fail",
+}
 
 Fields = Mapping[str, Any]
 
 
 def result(data: Fields) -> list[Line]:
-    """Header and body. Nothing for a `hidden` value, unless the call failed."""
+    """Header and body. Of a `hidden` value nothing but what was left behind, unless the call failed."""
     hidden = _view(data) == "hidden"
     if data.get("status") != _SUCCESS:
         return [*failure(data), *([] if hidden else _body(data)), *notes(data)]
-    return [] if hidden else [header(data), *_body(data), *notes(data)]
+    return left_behind(data) if hidden else [header(data), *_body(data), *notes(data)]
 
 
 def result_after_output(data: Fields) -> list[Line]:
@@ -244,13 +250,30 @@ def _ending(value: Fields) -> str:
 
 def notes(data: Fields) -> list[Line]:
     """What holds for the call besides its value."""
+    return [*left_behind(data), *about_call(data)]
+
+
+def left_behind(data: Fields, least: Severity = Severity.NOTE) -> list[Line]:
+    """What the command left that the person's programs would run or obey; `least`: nothing milder than this."""
+    order = list(Severity)
+    found = [one for one in leftovers_of(data) if order.index(one[0]) >= order.index(least)]
+    return indented([[(_SEVERITY_STYLES[severity], text)] for severity, text in found])
+
+
+def leftovers_of(data: Fields) -> list[tuple[Severity, str]]:
+    """Its lines, the gravest first, each with how grave it is."""
+    created = data.get("protectedCreated")
+    paths = [words(path) for path in created] if isinstance(created, (list, tuple)) else []
+    lines = leftover_lines(paths, [Leftover.from_wire(one) for one in mappings(data.get("leftovers"))])
+    return [(line.severity, line.text[:1].lower() + line.text[1:]) for line in lines]
+
+
+def about_call(data: Fields) -> list[Line]:
+    """What was cut and what the walls refused."""
     rows: list[Line] = []
     if data.get("truncated"):
         handle = data.get("outputHandle")
         rows.append([("warn", "output truncated" + (f", handle {one_line(handle)}" if handle else ""))])
-    created = data.get("protectedCreated")
-    if isinstance(created, (list, tuple)):
-        rows += [[("warn", f"protected file created: {one_line(path)}")] for path in created]
     denials = mappings(data.get("denials"))
     for denial in denials[:_MOST_DENIALS]:
         rows.append([("warn", f"blocked by the sandbox: {_denied(denial)}")])

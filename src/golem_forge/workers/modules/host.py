@@ -119,7 +119,9 @@ class ModuleHost:
     async def call(self, export: str, args: Mapping[str, Any], ctx: ToolContext) -> Any:
         """The tool's value, its ToolResult, or what the walls refused it. Raises what became of it otherwise."""
         try:
+            self._walled.exchange()
             answer = await self._ask({"op": "call", "export": export, "args": args, "context": _context(ctx)}, ctx)
+            self._walled.exchange()
         except ToolFailed as error:
             found = () if error.code else self._walled.refusals_in(error.message)
             if not found:
@@ -145,7 +147,9 @@ class ModuleHost:
         else:
             self._writer.transport.abort()  # what was not sent yet is nobody's any more
             self._writer = None
-        return await self._walled.child.end()
+        ending = await self._walled.child.end()
+        self._walled.tell_unread()
+        return ending
 
     async def _load(self, order: Mapping[str, Any]) -> None:
         self._reader, self._writer = await asyncio.open_connection(sock=self._wire, limit=LONGEST)

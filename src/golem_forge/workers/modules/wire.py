@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
 from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed
+from golem_forge.core.leftovers import Leftover
 from golem_forge.core.verdict import Status
 from golem_forge.tools.json_values import safe_json
 from golem_forge.tools.mcp_results import from_mcp, to_mcp
@@ -66,6 +67,8 @@ def outcome_to_wire(outcome: Outcome) -> dict[str, Any]:
         "truncated": outcome.truncated,
         "output_handle": outcome.output_handle,
         "notes": list(outcome.notes),
+        "protected_created": list(outcome.protected_created),
+        "leftovers": [one.to_wire() for one in outcome.leftovers],
     }
 
 
@@ -83,4 +86,6 @@ def outcome_from_wire(said: Mapping[str, Any]) -> Outcome:
         truncated=said["truncated"],
         output_handle=said["output_handle"],
         notes=tuple(said["notes"]),
+        protected_created=tuple(said["protected_created"]),
+        leftovers=tuple(Leftover.from_wire(one) for one in said["leftovers"]),
     )

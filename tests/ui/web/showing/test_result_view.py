@@ -146,6 +146,17 @@ def test_only_pictures_of_pixels_are_pictures(kind: str, data: str, shown: str) 
     assert made["form"] == ("image" if shown else "text")
 
 
+def test_what_a_command_left_behind_stands_apart_from_the_notes() -> None:
+    left = [{"kind": "k", "severity": "critical", "text": "a\nb", "paths": []}]
+    data = {"toolName": "t", "status": "success", "leftovers": left, "protectedCreated": ["/w/.envrc"]}
+    made = shown(Event("toolResult", data))["view"]
+    assert made["notes"] == []
+    assert made["leftovers"] == [
+        {"severity": "critical", "text": "left behind (critical): a\\nb"},
+        {"severity": "warning", "text": "protected file created: /w/.envrc"},
+    ]
+
+
 def cyclic() -> dict[str, Any]:
     made: dict[str, Any] = {}
     made["self"] = made
@@ -183,11 +194,10 @@ VALUES = st.fixed_dictionaries(
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(VALUES | ANY, ANY, ANY)
-def test_no_value_at_all_breaks_a_frame(value: Any, args: Any, denials: Any) -> None:
-    event = Event(
-        "toolResult", {"toolName": "t", "status": "success", "value": value, "args": args, "denials": denials}
-    )
+@given(VALUES | ANY, ANY, ANY, ANY)
+def test_no_value_at_all_breaks_a_frame(value: Any, args: Any, denials: Any, left: Any) -> None:
+    told = {"denials": denials, "leftovers": left, "protectedCreated": left}
+    event = Event("toolResult", {"toolName": "t", "status": "success", "value": value, "args": args, **told})
     made = shown(event)
     assert "form" in made["view"]
     json.dumps(made, allow_nan=False).encode()

@@ -61,14 +61,23 @@ class Splitter:
 class LineReader:
     """The SDK's ReadStream over one descriptor, which stays the caller's to close."""
 
-    def __init__(self, descriptor: int, *, server: str, over: Callable[[LineTooLong | None], None]) -> None:
-        """`over`: told once, when nothing more will be read, and whether that is because of what was."""
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        server: str,
+        over: Callable[[LineTooLong | None], None],
+        answered: Callable[[], None],
+    ) -> None:
+        """`over`: told once, when nothing more will be read, and whether that is because of what was. `answered`:
+        called when an answer has come, before anybody gets it."""
         from golem_forge.mcp import sdk
 
         self.dropped = 0
         """Lines that were not JSON-RPC."""
         self._server = server
         self._over = over
+        self._answered = answered
         self._descriptor = descriptor
         self._splitter = Splitter()
         self._lines: deque[bytes] = deque()
@@ -79,6 +88,7 @@ class LineReader:
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._parsed = sdk.jsonrpc_message_adapter.validate_json
+        self._response = sdk.JSONRPCResponse
         self._answer = sdk.JSONRPCResponse.model_validate_json
         self._message = sdk.SessionMessage
         self._end = sdk.anyio.EndOfStream
@@ -92,6 +102,8 @@ class LineReader:
                 if not self._taken % _TURN:
                     await asyncio.sleep(0)
                 if message is not None:
+                    if isinstance(message, self._message) and isinstance(message.message, self._response):
+                        self._answered()
                     return message
             if self._ended or self._closed:
                 raise self._end

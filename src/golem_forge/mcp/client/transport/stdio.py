@@ -37,6 +37,7 @@ from golem_forge.sandbox.walls.environment import refused_name
 from golem_forge.sandbox.walls.job import HostGrant, Job
 from golem_forge.sandbox.walls.levels import Level
 from golem_forge.sandbox.walls.outside import PRIVATE
+from golem_forge.sandbox.walls.walled_child import WalledChild
 from golem_forge.sandbox.walls.walls import Walls
 
 if TYPE_CHECKING:
@@ -78,14 +79,17 @@ class StdioTransport:
         try:
             level = await self._walls.level()
             _check_command(self._spec.command, self._walls, level)
-            pipes, child = await self._started(self._job())
+            pipes, walled = await self._started(self._job())
         except SandboxError as error:
             raise WallsFailed(error.message, code=error.code) from None
         # From here on nothing waits: what was started is ours to end.
-        self._pipes, self._child = pipes, child
-        child.ended.add_done_callback(self._over)
-        self._reader = LineReader(pipes.stdout, server=self._spec.name, over=self._output_over)
-        self._writer = LineWriter(pipes.stdin, server=self._spec.name)
+        self._pipes, self._child = pipes, walled.child
+        walled.child.ended.add_done_callback(self._over)
+        walled.child.ended.add_done_callback(lambda _: walled.tell_unread())
+        self._reader = LineReader(
+            pipes.stdout, server=self._spec.name, over=self._output_over, answered=walled.exchange
+        )
+        self._writer = LineWriter(pipes.stdin, server=self._spec.name, before=walled.exchange)
         return self._reader, self._writer
 
     async def __aexit__(
@@ -143,7 +147,7 @@ class StdioTransport:
             return f"the server's command could not be run (exit code {ending.exit_code})"
         return f"the server ended with exit code {ending.exit_code}"
 
-    async def _started(self, job: Job) -> tuple[Pipes, Child]:
+    async def _started(self, job: Job) -> tuple[Pipes, WalledChild]:
         try:
             pipes = Pipes()
         except OSError:
@@ -155,7 +159,7 @@ class StdioTransport:
             pipes.close()
             raise
         pipes.close_theirs()
-        return pipes, walled.child
+        return pipes, walled
 
     def _job(self) -> Job:
         for name in self._expanded.env:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -33,12 +34,13 @@ class _Line:
 
 
 class LineWriter:
-    def __init__(self, descriptor: int, *, server: str) -> None:
-        """The descriptor does not block, and stays the caller's to close."""
+    def __init__(self, descriptor: int, *, server: str, before: Callable[[], None]) -> None:
+        """The descriptor does not block, and stays the caller's to close. `before`: called before each request."""
         from golem_forge.mcp import sdk
 
         self._descriptor = descriptor
         self._server = server
+        self._before = before
         self._queue: deque[_Line] = deque()
         self._broken = False
         self._writing = False
@@ -49,9 +51,12 @@ class LineWriter:
     async def send(self, item: sdk.SessionMessage, /) -> None:
         message = item.message
         data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-        line = _Line(data, current() if isinstance(message, self._request) else None)
+        is_request = isinstance(message, self._request)
+        line = _Line(data, current() if is_request else None)
         if self._broken:
             raise self._failure(line)
+        if is_request:
+            self._before()
         self._queue.append(line)
         if not self._writing:
             self._write()

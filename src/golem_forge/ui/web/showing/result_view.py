@@ -15,7 +15,15 @@ from typing import Any, Final
 from golem_forge.tools.results import display_hints, is_valid_kind
 from golem_forge.ui.rendering.diffs import amounts, content_diff, counted
 from golem_forge.ui.rendering.lines import plain_text, words
-from golem_forge.ui.rendering.results import content_of, failure, file_name, notes, summary_of, took
+from golem_forge.ui.rendering.results import (
+    about_call,
+    content_of,
+    failure,
+    file_name,
+    leftovers_of,
+    summary_of,
+    took,
+)
 from golem_forge.ui.rendering.structures import is_table
 from golem_forge.ui.web.showing.bounds import Limits, bounded, shortened_middle
 from golem_forge.ui.web.showing.code import highlighted, language, language_of
@@ -41,7 +49,7 @@ Fields = Mapping[str, Any]
 
 
 def result_view(data: Fields) -> View:
-    """`summary`, `took`, `form` and what belongs to it, `collapsed`, `maxHeight`, `cut`, `notes`."""
+    """`summary`, `took`, `form` and what belongs to it, `collapsed`, `maxHeight`, `cut`, `notes`, `leftovers`."""
     about, _ = bounded(dict(data), _ABOUT)  # small: everything about the call is told by this copy
     value = data.get("value")
     value = value if isinstance(value, Mapping) else {} if value is None else {"content": value}
@@ -59,7 +67,8 @@ def result_view(data: Fields) -> View:
         **body,
         "collapsed": bool(hints.get("collapsed")),
         "maxHeight": max(1, int(min(height, 10_000))) if height is not None else None,
-        "notes": [note.strip() for note in plain_text(notes(about)).splitlines()],
+        "notes": [note.strip() for note in plain_text(about_call(about)).splitlines()],
+        "leftovers": [{"severity": severity.value, "text": text} for severity, text in leftovers_of(about)],
     }
 
 

@@ -146,6 +146,18 @@ const notes = ({ event, view }, ctx) => {
   ];
 };
 
+/** What the command left that the person's own programs would run or obey; null: nothing. @param {Shown} shown */
+export const leftoversNode = ({ view }) => {
+  /** @type {{severity: string, text: string}[]} */
+  const left = view?.leftovers ?? [];
+  if (!left.length) return null;
+  return h(
+    "ul",
+    { class: "result-leftovers", "aria-label": "Left behind" },
+    left.map(({ severity, text }) => h("li", { "data-severity": words(severity) }, oneLine(text))),
+  );
+};
+
 /** @param {Shown} shown a `toolResult` @param {any} ctx @returns {HTMLElement} */
 export const resultNode = (shown, ctx) => {
   const view = shown.view ?? {};

@@ -14,7 +14,7 @@ import { liveOutput } from "./live_output.js";
 import { isObject, own } from "../forms/arguments.js";
 import { disclosed } from "./disclosure.js";
 import { oneLine, shortArguments, shortened } from "./plain.js";
-import { linesIn, resultNode, resultWords } from "./results.js";
+import { leftoversNode, linesIn, resultNode, resultWords } from "./results.js";
 
 const SHORT = 12;
 const LONGEST_SUMMARY = 300;
@@ -50,6 +50,7 @@ export const toolCard = (item, ctx) => {
   const about = h("span", { class: "tool-about" });
   const took = h("span", { class: "tool-took" });
   const body = h("div", { class: "tool-body", id, hidden: true });
+  const left = h("div", { class: "tool-left", hidden: true });
   const button = h(
     "button",
     { type: "button", class: "tool-head", "aria-expanded": "false", "aria-controls": id },
@@ -63,6 +64,7 @@ export const toolCard = (item, ctx) => {
     "article",
     { class: "tool-card", "aria-label": `Tool call ${oneLine(item.name)}` },
     h("h3", { class: "tool-title" }, button),
+    left,
     body,
   );
   const output = liveOutput();
@@ -122,6 +124,9 @@ export const toolCard = (item, ctx) => {
         : shortArguments(item.args),
     );
     say(took, item.result?.view?.took ?? "");
+    const found = item.result ? leftoversNode(item.result) : null;
+    left.hidden = !found;
+    replace(left, found);
     if (!touched && button.getAttribute("aria-expanded") !== String(wantsOpen(item))) open(wantsOpen(item));
     fill();
   };

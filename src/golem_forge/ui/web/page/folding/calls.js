@@ -61,7 +61,7 @@ export const CALLS = {
     item.result = shown;
     item.failed = status !== "success";
     item.lost = false;
-    if (item.failed && item.least === "normal") item.least = "summary";
+    item.least = leastOf(item.least, item.failed, event.data);
     state.running.delete(toolCallId);
     itemChanged(item, shown, changes);
     changes.push({ what: "activity" });
@@ -69,6 +69,17 @@ export const CALLS = {
 
   sessionStarted: (state, shown, changes) => abandon(state, changes),
   sessionEnd: (state, shown, changes) => abandon(state, changes),
+};
+
+/**
+ * The trace level a finished call is shown from, as in a terminal: what a command left behind is not hidden by one.
+ * @param {string} least @param {boolean} failed @param {any} data
+ */
+export const leastOf = (least, failed, data) => {
+  const left = Array.isArray(data?.leftovers) ? data.leftovers : [];
+  const has = (/** @type {string} */ severity) => left.some((/** @type {any} */ one) => one?.severity === severity);
+  if (least === "quiet" || has("critical")) return "quiet";
+  return failed || has("warning") || data?.protectedCreated?.length ? "summary" : least;
 };
 
 /** @param {unknown} id @param {unknown} name @param {unknown} args */

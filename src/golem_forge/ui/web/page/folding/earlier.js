@@ -4,7 +4,7 @@
    beginning, a question that was answered here is closed there, and a question that is open here stays where it is. */
 
 import { emptyState, fold } from "../fold.js";
-import { depthBelow } from "./calls.js";
+import { depthBelow, leastOf } from "./calls.js";
 import { bounded } from "./item.js";
 import { GONE, MOST_RESOLUTIONS } from "./questions.js";
 import { settleAnswer } from "./speech.js";
@@ -57,6 +57,6 @@ const joined = (before, after) => ({
   failed: after.failed,
   output: after.output,
   progress: after.progress,
-  least: after.failed && before.least === "normal" ? "summary" : before.least,
+  least: leastOf(before.least, after.failed, after.result?.event?.data),
   seqs: [...before.seqs, ...after.seqs],
 });

@@ -9,7 +9,7 @@ import { h, replace } from "../dom.js";
 import { callKey } from "../folding/calls.js";
 import { randomId } from "../ids.js";
 import { oneLine } from "../cards/plain.js";
-import { resultNode, resultWords } from "../cards/results.js";
+import { leftoversNode, resultNode, resultWords } from "../cards/results.js";
 import { formFor } from "./form.js";
 
 const SAME_PRESS_MS = 500;
@@ -70,6 +70,7 @@ export const toolForm = (tool, ctx, args = {}) => {
         { class: ok ? "said-ok" : "problem" },
         `${ok ? "✓" : "✗"} ${resultWords(shown) || (ok ? "done" : status)}`,
       ),
+      leftoversNode(shown),
       resultNode(shown, ctx),
     );
   };

@@ -1,0 +1,156 @@
+"""Lines of a `.gitignore` mean here what they mean to git itself, which is asked about each."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from golem_forge.sandbox.walls.git_ignores import Ignores
+
+PATHS = (
+    *(
+        "a",
+        "b",
+        "ab",
+        "a.py",
+        "b.py",
+        "a/b",
+        "a/b/c",
+        "a/b.py",
+        "x/a",
+        "x/a.py",
+        "x/y/a.py",
+        "x/ab/b",
+        "axx/b",
+        "a/x/b",
+    ),
+    *("{a,b}", "a b", "a ", "#a", "!a", "[a]", "a]", "a-b", "A", "1", "_", "é", "a\\b", "*", "?", "a\tb", "a\rb"),
+)
+
+
+def by_git(repository: Path, rules: bytes, paths: tuple[str, ...] = PATHS) -> set[str]:
+    """Those that git leaves out, themselves: what is above them is not asked about."""
+    subprocess.run(["git", "init", "-q", "."], cwd=repository, check=True)
+    (repository / ".gitignore").write_bytes(rules)
+    told = subprocess.run(
+        ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n"],
+        cwd=repository,
+        input="\0".join(paths).encode(),
+        capture_output=True,
+        check=False,
+    )
+    fields = told.stdout.split(b"\0")[:-1]
+    rows = [fields[start : start + 4] for start in range(0, len(fields), 4)]
+    assert len(rows) == len(paths), told.stderr
+    return {path.decode() for _, _, pattern, path in rows if pattern and not pattern.startswith(b"!")}
+
+
+def by_us(rules: bytes, paths: tuple[str, ...] = PATHS) -> set[str]:
+    """As git does it: an entry of a directory that is left out is left out with it."""
+    ignores = Ignores(rules, 0)
+    found = set()
+    for path in paths:
+        parts = tuple(path.split("/"))
+        above = any(ignores.leave_out(parts[:depth], True) for depth in range(1, len(parts)))
+        if above or ignores.leave_out(parts, False):
+            found.add(path)
+    return found
+
+
+LINES = [
+    *(
+        "a",
+        "/a",
+        "a/",
+        "*.py",
+        "!a.py",
+        "a/b",
+        "/a/b",
+        "**/b",
+        "a/**",
+        "a/**/b",
+        "**",
+        "**/",
+        "*",
+        "a**/b",
+        "x/a**",
+        "***/b",
+    ),
+    *("{a,b}", "\\{a,b}", "[[:alpha:]]", "[[:digit:]]", "[[:nope:]]", "[[:alpha]", "[!a]", "[^a]", "[a-c].py", "[]-]b"),
+    *(
+        "a\\ ",
+        "a ",
+        "a  ",
+        "\\#a",
+        "\\!a",
+        "#a",
+        "a\\",
+        "a[",
+        "[a",
+        "a[/]b",
+        "a[^/]b",
+        "x/[^a]*",
+        "?",
+        "??",
+        "a?b",
+        "\\*",
+    ),
+    *(
+        "a\t",
+        "a\r",
+        "a//b",
+        "/",
+        "!",
+        "//a",
+        "a\\/b",
+        "**\\/b",
+        "x/*",
+        "x/*/a.py",
+        "[a-",
+        "[--a]",
+        "[c-a]",
+        "[\\]a]",
+        "é",
+        "[é]",
+    ),
+    *(
+        "**/a/**",
+        "**/**/b",
+        "a/***",
+        "x/**/**/a.py",
+        "*b*",
+        "a*b*",
+        "[[:upper:][:digit:]_]",
+        "[a\\-c]",
+        "\ufeffa",
+        "a\0b",
+    ),
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_each_line_means_what_git_says(line: str, tmp_path: Path) -> None:
+    for rules in (line, f"{line}\n", f"{line}\r\n", f"*\n!{line}\n"):
+        assert by_us(rules.encode()) == by_git(tmp_path, rules.encode()), rules
+
+
+PIECES = st.sampled_from(
+    ["a", "b", "*", "**", "?", "/", "[", "]", "!", "^", "-", "\\", "[:alpha:]", ".py", " ", "{", "}"]
+)
+RULES = st.lists(st.lists(PIECES, min_size=1, max_size=6).map("".join), min_size=1, max_size=3).map("\n".join)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(rules=RULES)
+def test_any_lines_mean_what_git_says(rules: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert by_us(rules.encode()) == by_git(tmp_path_factory.mktemp("ignores"), rules.encode()), rules
+
+
+def test_no_pattern_takes_longer_than_its_length() -> None:
+    """With backtracking one of these lines would take longer than this machine lasts."""
+    rules = ("/".join(["**/" + "*a" * 60] * 8) + "b\n").encode()
+    assert not Ignores(rules, 0).leave_out(("a" * 250,) * 15, False)

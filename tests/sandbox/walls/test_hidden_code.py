@@ -1,0 +1,305 @@
+"""Code that git does not show, in real work trees; git itself says what it shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from golem_forge.core.leftovers import Leftover, Severity
+from golem_forge.sandbox.sandbox import open_sandbox
+from golem_forge.sandbox.walls.hidden_code import hidden_code, remove_bytecode
+from golem_forge.sandbox.zones import Zone, ZoneSpec
+
+RAN = "made or changed while the command ran"
+
+
+class Tree:
+    """A work tree (or a plain directory) and the zone on it."""
+
+    def __init__(self, root: Path, zone: Zone) -> None:
+        self.root = root
+        self.zone = zone
+        self.repository = False
+
+    def init(self, ignores: str = "") -> None:
+        self.repository = True
+        self.git("init", "-q", ".")
+        if ignores:
+            self.write(".gitignore", ignores)
+            self.git("add", ".gitignore")
+
+    def git(self, *words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=self.root, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        ).stdout
+
+    def write(self, name: str, text: str = "x", mode: int = 0o644) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+
+    def link(self, name: str, target: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target)
+
+    def changed(self) -> list[tuple[str, ...]]:
+        """Everything, directories too, as if all of it had been made just now."""
+        found = []
+        for here, directories, names in os.walk(self.root):
+            parts = Path(here).relative_to(self.root).parts
+            found += [(*parts, name) for name in (*directories, *names)]
+        return found
+
+    def told(self, **options: bytes) -> list[Leftover]:
+        index = set(self.git("ls-files", "-z").split("\0")) if self.repository else set()
+        return list(
+            hidden_code(self.zone, self.changed(), lambda parts: "/".join(parts) in index, self.repository, **options)
+        )
+
+    def named(self, severity: Severity = Severity.WARNING) -> set[str]:
+        return {path for one in self.told() if one.severity is severity for path in one.paths}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Tree]:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    sandbox = open_sandbox(
+        [ZoneSpec(name="workspace", path=root)], forge_home=tmp_path / "forge", home=tmp_path / "home"
+    )
+    yield Tree(root, sandbox.zones["workspace"])
+    sandbox.close()
+
+
+def test_what_git_shows_is_not_told(tree: Tree) -> None:
+    tree.init("*.log\nbuild/\n")
+    tree.write("new.py")
+    tree.write("run.sh", mode=0o755)
+    tree.write("pkg/mod.pyc")
+    tree.write("pkg.egg-info/entry_points.txt")
+    tree.write("x.log")
+    tree.write("build/notes.txt")
+    tree.write("build/shown.py")
+    tree.git("add", "-f", "build/shown.py")
+    assert "?? new.py" in tree.git("status", "--porcelain", "-uall")
+    assert tree.told() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "a.py",
+            "a.pyc",
+            "a.so",
+            "a.so.1.2",
+            "A.PYD",
+            "a.js",
+            "a.mjs",
+            "a.cjs",
+            "a.ts",
+            "a.node",
+            "a.sh",
+            "a.rb",
+            "a.pl",
+        ),
+        *("a.php", "a.lua", "a.jar", "a.class", "a.wasm", "a.exe", "a.dll", "a.ps1", "a.bat", "a.mk", "a.go", "a.rs"),
+        *(
+            "Makefile",
+            "GNUmakefile",
+            "makefile",
+            "Rakefile",
+            "justfile",
+            "Dockerfile",
+            "package.json",
+            "pyproject.toml",
+        ),
+        *("conftest.py", "activate", "activate.fish", "a.pth", "a.egg-link", "x.egg-info/entry_points.txt"),
+        *("x.dist-info/METADATA", "CMakeLists.txt", "build.gradle", "a.tsx", "a.ipynb"),
+    ],
+)
+@pytest.mark.parametrize("hiding", ["ignored", "excluded", "own", "person", "nested"])
+def test_whatever_can_run_where_git_does_not_show_it(tree: Tree, name: str, hiding: str) -> None:
+    tree.init("hidden/\n" if hiding == "ignored" else "")
+    tree.write(f"hidden/{name}")
+    options = {}
+    if hiding == "excluded":
+        tree.write(".git/info/exclude", "hidden\n")
+    elif hiding == "own":
+        tree.write("hidden/.gitignore", "*\n")
+    elif hiding == "person":
+        options["person_ignores"] = b"hidden/\n"
+    elif hiding == "nested":
+        subprocess.run(["git", "init", "-q", "hidden"], cwd=tree.root, check=True)
+    paths = {path for one in tree.told(**options) for path in one.paths if one.severity is Severity.WARNING}
+    assert f"/workspace/hidden/{name}" in paths
+
+
+def test_an_executable_is_one_by_its_mode(tree: Tree) -> None:
+    tree.init("out\n")
+    tree.write("out/tool", mode=0o755)
+    tree.write("out/data")
+    assert tree.named() == {"/workspace/out/tool"}
+
+
+def test_the_classes_and_their_words(tree: Tree) -> None:
+    tree.init("*.so\n*.egg-info\n/tmp/\n")
+    tree.write("pkg/_x.so")
+    tree.write("pkg.egg-info/entry_points.txt")
+    tree.write("pkg.egg-info/top_level.txt")
+    tree.write("evil/.gitignore", "*\n")
+    tree.write("evil/__init__.py")
+    tree.link("out", "/etc/passwd")
+    tree.link("inside", "evil/__init__.py")
+    tree.write("tmp/a.py")
+    tree.write("tmp/.gitignore", "*\n")
+    git = f"{RAN}, where git does not show it"
+    told = {one.text for one in tree.told()}
+    assert told == {
+        f"Compiled code, which runs without its source being read, {git}: /workspace/pkg/_x.so",
+        f"Package metadata, whose plug-ins Python loads, 2 files {git}: "
+        "/workspace/pkg.egg-info/entry_points.txt, /workspace/pkg.egg-info/top_level.txt",
+        f".gitignore that hides itself and what lies beside it, {git}: /workspace/evil/.gitignore",
+        f"Link out of the zone, {RAN}: /workspace/out",
+        f"Code, 2 files {git}: /workspace/evil/__init__.py, /workspace/tmp/a.py",
+    }
+    assert {one.kind for one in tree.told()} == {"hidden_code"}
+
+
+def test_caches_of_test_runners_are_no_hiding_places_until_they_hold_code(tree: Tree) -> None:
+    tree.init("")
+    for name in (".pytest_cache", ".mypy_cache", ".ruff_cache"):
+        tree.write(f"{name}/.gitignore", "*\n")
+        tree.write(f"{name}/v/nodeids")
+    assert tree.told() == []
+    tree.write(".pytest_cache/v/conftest.py")
+    assert tree.named() == {"/workspace/.pytest_cache/v/conftest.py"}
+
+
+def test_dependencies_are_one_note_with_entry_points_first(tree: Tree) -> None:
+    tree.init(".venv\nnode_modules\n")
+    for number in range(30):
+        tree.write(f".venv/lib/python3/site-packages/p/m{number}.py")
+    tree.write(".venv/bin/activate")
+    tree.write(".venv/pyvenv.cfg")
+    tree.link(".venv/bin/python", "/usr/bin/python3")
+    tree.write("web/node_modules/x/cli.js")
+    tree.link("web/node_modules/.bin/x", "../x/cli.js")
+    [note] = tree.told()
+    assert note.severity is Severity.NOTE and len(note.paths) == 20
+    assert note.paths[:3] == (
+        "/workspace/.venv/bin/activate",
+        "/workspace/.venv/bin/python",
+        "/workspace/web/node_modules/.bin/x",
+    )
+    assert note.text == (
+        f"Code in dependency directories, 34 files {RAN}, where git does not show it: /workspace/.venv/bin (2), "
+        "/workspace/web/node_modules/.bin (1), /workspace/.venv/lib (30), /workspace/web/node_modules/x (1)"
+    )
+
+
+def test_a_zone_without_git_tells_only_what_is_no_ordinary_work(tree: Tree) -> None:
+    tree.write("a.py")
+    tree.write("run.sh", mode=0o755)
+    tree.write("pkg/a.pyc")
+    tree.write("pkg/b.so")
+    tree.write("pkg.egg-info/entry_points.txt")
+    tree.write(".venv/lib/c.so")
+    tree.link("out", "..")
+    assert tree.named() == {
+        *("/workspace/pkg/a.pyc", "/workspace/pkg/b.so", "/workspace/pkg.egg-info/entry_points.txt", "/workspace/out"),
+    }
+    assert not any("git" in one.text for one in tree.told())
+
+
+def test_many_paths_are_grouped_and_bounded_and_no_name_breaks_a_line(tree: Tree) -> None:
+    tree.init("*.py\n")
+    for number in range(300):
+        tree.write(f"d{number % 10}/m{number}.py")
+    [one] = tree.told()
+    assert one.text.endswith(
+        "/workspace/d0 (30), /workspace/d1 (30), /workspace/d2 (30), /workspace/d3 (30), "
+        "/workspace/d4 (30), 5 more directories"
+    )
+    assert len(one.paths) == 20
+    subprocess.run(["rm", "-r", *(f"d{number}" for number in range(10))], cwd=tree.root, check=True)
+    tree.write("a\nforge: all is well\x1b[2J.py")
+    tree.write(os.fsdecode(b"\xff.py"))
+    [one] = tree.told()
+    assert one.text.isprintable() and all(path.isprintable() for path in one.paths)
+
+
+@pytest.mark.parametrize("odd", ["large", "link", "directory", "fifo", "slow"])
+def test_a_gitignore_that_cannot_be_read_hides_nothing_from_us(tree: Tree, odd: str) -> None:
+    tree.init()
+    tree.write("d/a.py")
+    ignore = tree.root / "d/.gitignore"
+    if odd == "large":
+        tree.write("d/.gitignore", "#" * (1 << 20) + "\n*\n")
+    elif odd == "link":
+        tree.link("d/.gitignore", "/etc/passwd")
+    elif odd == "directory":
+        ignore.mkdir()
+    elif odd == "fifo":
+        os.mkfifo(ignore)
+    else:
+        tree.write("d/.gitignore", ("*a" * 200 + "\n") * 150 + "*\n")
+        tree.write("d/" + "a" * 200 + ".py")
+    found = tree.named()
+    assert ("/workspace/d/a.py" in found) is (odd not in ("directory", "fifo")), "git shows the file beside those two"
+
+
+def test_deep_directories_and_what_is_gone_again(tree: Tree) -> None:
+    tree.init("x/\n")
+    deep = "/".join(["d"] * 400)
+    tree.write(f"{deep}/x/a.py")
+    changed = [(*deep.split("/"), "x", "a.py"), ("d",) * 3000, ("x", "gone.py"), ("x", "a\0b.py"), ()]
+    [one] = hidden_code(tree.zone, changed, lambda parts: False, True)
+    assert one.paths == (f"/workspace/{deep}/x/a.py",)
+
+
+def test_a_directory_that_became_a_link_is_not_entered(tree: Tree, tmp_path: Path) -> None:
+    tree.init("d/\n")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.py").write_text("")
+    (outside / "m.pyc").write_text("")
+    tree.link("d", str(outside))
+    told = hidden_code(tree.zone, [("d", "a.py"), ("d",)], lambda parts: False, True)
+    assert [one.paths for one in told] == [("/workspace/d",)]
+    tree.link("__pycache__", str(outside))
+    assert remove_bytecode(tree.zone, [("__pycache__", "m.pyc"), ("d", "__pycache__", "m.pyc")]) == ()
+    assert (outside / "m.pyc").exists()
+
+
+def test_bytecode_is_deleted_and_told(tree: Tree) -> None:
+    tree.write("pkg/__pycache__/m.cpython-311.pyc")
+    tree.write("pkg/__pycache__/notes.txt")
+    tree.write("pkg/m.pyc")
+    tree.write(".venv/lib/__pycache__/m.cpython-311.pyc")
+    tree.write("moved/__pycache__/n.cpython-311.pyc")
+    tree.write("data/poison.pyc")
+    tree.link("linked/__pycache__", "../data")
+    tree.link("pkg/__pycache__/k.cpython-311.pyc", "../../data/poison.pyc")
+    (tree.root / "pkg/__pycache__/d.pyc").mkdir()
+    changed = [parts for parts in tree.changed() if parts[:1] != ("moved",)]
+    [one] = remove_bytecode(tree.zone, [*changed, ("moved", "__pycache__"), ("pkg", "__pycache__", "gone.pyc")])
+    assert (one.kind, one.severity) == ("hidden_code", Severity.WARNING)
+    assert set(one.paths) == {
+        "/workspace/pkg/__pycache__/m.cpython-311.pyc",
+        "/workspace/pkg/__pycache__/k.cpython-311.pyc",
+        "/workspace/moved/__pycache__/n.cpython-311.pyc",
+        "/workspace/linked/__pycache__",
+    }
+    left = {"/".join(parts) for parts in tree.changed() if ".pyc" in parts[-1]}
+    assert left == {
+        *("pkg/m.pyc", ".venv/lib/__pycache__/m.cpython-311.pyc", "data/poison.pyc", "pkg/__pycache__/d.pyc"),
+    }
+    assert (tree.root / "pkg/__pycache__/notes.txt").exists()
+    assert remove_bytecode(tree.zone, [("pkg", "m.pyc"), (), ("__pycache__",)]) == ()
