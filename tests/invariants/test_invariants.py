@@ -357,3 +357,37 @@ async def test_invariant_12_a_file_replaced_after_the_approval_is_not_overwritte
         outcome = await session.call("write_file", {"path": "a.txt", "content": "changed"})
     assert (outcome.status, outcome.code) == ("execution_failed", "PATH_CHANGED")
     assert (project / "a.txt").read_text() == "somebody else's"
+
+
+async def test_invariant_18_what_a_command_leaves_is_prevented_undone_or_told(project: Path, tmp_path: Path) -> None:
+    """A hook, a setting, a repository in a folder: the person's git runs none of it. A workflow: they are told."""
+
+    def git(*words: str, where: Path = project) -> str:
+        environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
+        ran = subprocess.run(["git", *words], cwd=where, env=environ, capture_output=True, text=True, timeout=LONG)
+        return ran.stdout
+
+    (tmp_path / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
+    git("init", "-q", "-b", "main")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    mark = tmp_path / "mark"
+    evil = project / "evil.sh"
+    evil.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    evil.chmod(0o755)
+    script = (
+        "git init -q inner; git -C inner config core.fsmonitor $PWD/evil.sh;"
+        " cp evil.sh .git/hooks/pre-commit; echo ../inner/.git > .git/commondir;"
+        " mkdir -p .github/workflows; cp evil.sh .github/workflows/ci.yml"
+    )
+
+    async with open_session(project, approval="approve_all") as session:
+        outcome = await session.call("exec_command", {"cmd": script})
+
+    for where in (project, project / "inner"):
+        git("status", where=where)
+        git("commit", "-q", "--allow-empty", "-m", "by the person", where=where)
+    assert not mark.exists(), "the person's git ran what a command left"
+    assert git("log", "-1", "--format=%s") == "by the person\n"
+    told = {(one.kind, one.severity.value) for one in outcome.leftovers}
+    assert {("nested_repository", "critical"), ("git_files", "critical"), ("obeyed_name", "warning")} <= told
+    assert "/workspace/.github/workflows/ci.yml" in outcome.text

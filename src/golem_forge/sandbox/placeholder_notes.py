@@ -23,10 +23,12 @@ from golem_forge.sandbox.access import DIRECTORY, best_opener
 
 GIT: Final = ".git"
 HOOKS: Final = "hooks"
-NAMES: Final = frozenset({GIT, HOOKS})
-"""What placeholders are called."""
+HEAD: Final = "HEAD"
+NAMES: Final = frozenset({GIT, HOOKS, HEAD})
+"""What placeholders are called, but for those at paths that git's settings name."""
 _FOLDER: Final = "placeholders"
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LARGEST: Final = 1 << 16
 _NOT_MADE_YET: Final = 0
@@ -44,9 +46,11 @@ class Note:
     """Without one it says what was about to be made, and when."""
     changed: int
     """Nanoseconds since the epoch."""
+    file: bool = False
+    """An empty file, where git would stumble over a directory."""
 
     def is_about(self, info: os.stat_result) -> bool:
-        if not stat.S_ISDIR(info.st_mode):
+        if not (stat.S_ISREG(info.st_mode) and info.st_size == 0 if self.file else stat.S_ISDIR(info.st_mode)):
             return False
         if self.inode == _NOT_MADE_YET:
             return -_BEFORE_NS <= info.st_ctime_ns - self.changed <= _AFTER_NS
@@ -58,18 +62,21 @@ class PlaceholderNotes:
         self._folder = os.path.join(forge_home, _FOLDER)
         self._names: dict[str, str] = {}
 
-    def make(self, zone: str, parts: tuple[str, ...], parent: int) -> None:
-        """Make the directory `parts[-1]` in `parent` unless something stands there. Raises OSError for the directory's
-        sake, not for the note's."""
+    def make(self, zone: str, parts: tuple[str, ...], parent: int, *, file: bool = False) -> None:
+        """Make the directory (or empty file) `parts[-1]` in `parent` unless something stands there. Raises OSError for
+        its sake, not for the note's."""
         name = parts[-1]
         with contextlib.suppress(FileNotFoundError):
             os.stat(name, dir_fd=parent, follow_symlinks=False)
             return
         with self._opened(zone) as note:
-            _write(note, Note(zone=zone, parts=parts, changed=time.time_ns()))
-            os.mkdir(name, 0o755, dir_fd=parent)
+            _write(note, Note(zone=zone, parts=parts, changed=time.time_ns(), file=file))
+            if file:
+                os.close(os.open(name, _NEW_FILE, 0o644, dir_fd=parent))
+            else:
+                os.mkdir(name, 0o755, dir_fd=parent)
             info = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            _write(note, Note(zone=zone, parts=parts, inode=info.st_ino, changed=info.st_ctime_ns))
+            _write(note, Note(zone=zone, parts=parts, inode=info.st_ino, changed=info.st_ctime_ns, file=file))
 
     def include(self, info: os.stat_result) -> bool:
         """Whether this directory is a placeholder that nobody touched since, of whichever Forge with this home."""
@@ -94,7 +101,7 @@ class PlaceholderNotes:
                 parent = best_opener()(root, note.parts[:-1], DIRECTORY)
                 try:
                     if note.is_about(os.stat(note.parts[-1], dir_fd=parent, follow_symlinks=False)):
-                        os.rmdir(note.parts[-1], dir_fd=parent)
+                        (os.unlink if note.file else os.rmdir)(note.parts[-1], dir_fd=parent)
                 finally:
                     os.close(parent)
         _unlink(file)
@@ -139,7 +146,7 @@ class PlaceholderNotes:
 def _write(file: int | None, note: Note) -> None:
     """One write per line: several Forges may have the same file open."""
     if file is not None:
-        said = {"zone": note.zone, "parts": note.parts, "inode": note.inode, "changed": note.changed}
+        said = {"zone": note.zone, "parts": note.parts, "inode": note.inode, "changed": note.changed, "file": note.file}
         with contextlib.suppress(OSError):
             os.write(file, json.dumps(said).encode() + b"\n")
 
@@ -158,10 +165,10 @@ def _read(file: str) -> list[Note]:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             said = json.loads(line)
             parts = tuple(map(str, said["parts"]))
-            if parts and parts[-1] in NAMES:
-                found.append(
-                    Note(zone=str(said["zone"]), parts=parts, inode=int(said["inode"]), changed=int(said["changed"]))
-                )
+            is_file = said.get("file") is True
+            if parts:
+                inode, changed = int(said["inode"]), int(said["changed"])
+                found.append(Note(zone=str(said["zone"]), parts=parts, inode=inode, changed=changed, file=is_file))
     return found
 
 

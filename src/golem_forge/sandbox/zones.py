@@ -244,6 +244,11 @@ def _missing_zone(worker: str, request: ZoneRequest) -> str:
     )
 
 
+def is_zone_name(name: str) -> bool:
+    """Whether a zone may be called so."""
+    return name != USER_TOOLS and name not in _SYSTEM_NAMES and _NAME.fullmatch(name) is not None
+
+
 def _own_problems(spec: ZoneSpec) -> Iterator[str]:
     name = spec.name
     if name == USER_TOOLS:

@@ -142,6 +142,20 @@ def test_output_names_zones_by_address(house: Any) -> None:
     assert host not in ran.text
 
 
+def test_output_names_zones_by_address_behind_the_root_of_a_process(house: Any) -> None:
+    (house.workspace / "a.txt").write_text("content")
+    host = str(house.workspace)
+
+    ran = house.run(
+        f"ls /proc/self/root{host}/a.txt /proc/$$/root{host}/a.txt /usr/..{host}/a.txt; ls -d /proc/self/cwd/a.txt;"
+        f" cat /proc/self/root{host}/none; readlink /proc/self/cwd; printf /proc/self/root; sleep 0.2; echo {host}/y"
+    )
+
+    assert "/proc/self/root/workspace/a.txt\n" in ran.text and "/proc/self/cwd/a.txt\n" in ran.text
+    assert ran.text.endswith("/workspace\n/proc/self/root/workspace/y\n")
+    assert host not in ran.text
+
+
 def test_a_zone_may_stand_at_its_address_only(house: Any) -> None:
     walls = house.walls(ZoneSpec(name="workspace", path=house.workspace, at_host_path=False))
 

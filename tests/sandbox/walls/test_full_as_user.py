@@ -94,7 +94,7 @@ def test_a_plain_user_has_full_walls(place: Path, run_in: Callable[..., Any]) ->
     head = f"{USER}\nforge\n/workspace\nCapEff:\t0000000000000000\n"
     assert first.startswith(head) and second.startswith(head)
     assert "canary" not in first and first.endswith("Ada\n")
-    assert not (place / "one/.git/hooks/x").exists() and (place / "one/.git/new").exists()
+    assert not (place / "one/.git/hooks/x").exists() and not (place / "one/.git/new").exists()
     assert after_first == [".env", ".git", "a"]
     assert after_second == ["a"] and created == []
     assert "Read-only file system" in second

@@ -12,6 +12,7 @@ import pytest
 
 from golem_forge.core.effects import Verb
 from golem_forge.core.verdict import Verdict
+from golem_forge.sandbox.walls import scan
 from golem_forge.sandbox.walls.budget import MOST_MOUNTS
 from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.sandbox.zones import Mode, ZoneSpec
@@ -131,8 +132,10 @@ def test_a_commondir_is_gone_afterwards_and_reported(house: Any) -> None:
     assert not os.path.lexists(house.workspace / ".git/commondir")
     assert not os.path.lexists(house.workspace / "lib/.git/commondir")
     assert (house.workspace / "outside").read_text() == "kept"
-    assert {"/workspace/.git/commondir", "/workspace/lib/.git/commondir"} <= set(ran.after.protected_created)
-    assert "/workspace/new/.git/commondir" in ran.after.protected_created
+    told = "\n".join(one.text for one in ran.after.leftovers)
+    assert "The command made /workspace/.git/commondir; it was not taken over." in told
+    assert "/workspace/lib/.git/commondir" in ran.after.protected_created
+    assert "/workspace/new is a repository" in told and not os.path.lexists(house.workspace / "new/.git")
 
 
 def test_a_commondir_that_was_there_stays(house: Any) -> None:
@@ -170,14 +173,19 @@ def test_an_exchanged_link_at_the_root_is_reported(house: Any) -> None:
     assert ran.after.protected_created == ("/workspace/.envrc", "/workspace/.vscode")
 
 
-def test_a_bare_repository_is_reported(house: Any) -> None:
+def test_the_root_cannot_become_a_repository_and_others_are_judged(house: Any) -> None:
     walls = house.walls()
 
     ran = house.run(
-        "git init -q --bare /tmp/b; cp -r /tmp/b/* .; mkdir sub; echo x > sub/HEAD; echo .. > sub/commondir", walls
+        "git init -q --bare /tmp/b; cp -r /tmp/b/* .; mkdir sub; echo x > sub/HEAD; echo .. > sub/commondir;"
+        " cp -r /tmp/b plain",
+        walls,
     )
 
-    assert ran.after.protected_created == ("/workspace/HEAD", "/workspace/sub/HEAD")
+    assert "HEAD" in ran.text and not (house.workspace / "HEAD").exists() and (house.workspace / "config").exists()
+    assert ran.after.protected_created == ("/workspace/plain/HEAD",)
+    assert [one.severity.value for one in ran.after.leftovers] == ["critical"]
+    assert not (house.workspace / "sub/HEAD").exists()
     assert house.run("true", walls).after.protected_created == ()
 
 
@@ -217,13 +225,22 @@ def test_whether_everything_below_a_directory_is_known(house: Any) -> None:
 
     assert walls.scan_complete("/workspace/a") and walls.scan_complete("a")
     assert walls.scan_complete("/workspace") and not walls.scan_complete("/")
+    _write(house.workspace, "deep/1/2/3/4/5/.env", "a/node_modules/x", "a/node_modules/server.pem")
+    assert walls.scan_complete("/workspace"), "every secret is masked, however deep"
+    assert CANARY not in house.run("cat deep/1/2/3/4/5/.env a/node_modules/server.pem", walls).text
+    assert not walls.scan_complete("/workspace/missing")
+
+
+def test_a_directory_that_was_not_searched_is_not_known(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MOST_ENTRIES", 1)
+    _write(house.workspace, "a/b/x", "deep/1/2/3/4/5/x")
+    walls = house.walls()
+
+    assert walls.scan_complete("/workspace/a") and walls.scan_complete("/workspace"), "looked through now"
     _write(house.workspace, "deep/1/2/3/4/5/.env")
     assert not walls.scan_complete("/workspace")
     assert walls.scan_complete("/workspace", hidden=False)
-    _write(house.workspace, "a/node_modules/x")
-    assert walls.scan_complete("/workspace/a")
-    _write(house.workspace, "a/node_modules/server.pem")
-    assert not walls.scan_complete("/workspace/a", hidden=False)
+    assert any("stopped at /workspace/deep/1/2/3/4" in notice for notice in walls.survey())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root owns the device nodes")

@@ -55,7 +55,7 @@ def test_a_missing_repository_cannot_be_made_and_leaves_nothing(house: Any, exis
 
     ran = house.run("mkdir -p .git/hooks; git init -q .; mv .git g; rmdir .git; touch ok; ls -A")
 
-    assert ran.text.endswith(".git\nok\n")
+    assert ran.text.endswith(".git\nHEAD\nok\n")
     assert os.listdir(house.workspace) == ["ok"]
     assert ran.after.protected_created == ()
     assert ran.after.denials[0]["target"] == "/workspace/.git/hooks"
@@ -172,7 +172,7 @@ def test_no_hook_of_sixty_nested_repositories_can_be_written(house: Any) -> None
         walls,
     )
 
-    assert ran.text == "own\ngroup0\ngroup1\ngroup2\nown\n"
+    assert ran.text == "own\nHEAD\ngroup0\ngroup1\ngroup2\nown\n"
     assert any("/workspace/group0 is read-only" in notice for notice in walls.notices)
 
 
@@ -181,7 +181,8 @@ def test_repositories_side_by_side_are_guarded_too(house: Any) -> None:
         (house.workspace / f"r{index}/.git/hooks").mkdir(parents=True)
 
     ran = house.run(
-        "for r in r*; do touch $r/.git/hooks/x 2>/dev/null && echo wrote $r; mv $r away 2>/dev/null; done; ls | wc -l"
+        "for r in r*; do touch $r/.git/hooks/x 2>/dev/null && echo wrote $r; mv $r away 2>/dev/null; done;"
+        " ls -d r* | wc -l"
     )
 
     assert ran.text == "60\n"

@@ -187,6 +187,10 @@ class TestIdentity:
         )
         assert keys.stdout in ("user.name\n", "") and keys.returncode == 0
 
+    def test_a_comment_is_not_continued(self, tmp_path: Path) -> None:
+        text = "[user]\n# ends in a backslash \\\nname = A\n"
+        assert self._said(tmp_path, text) == '[user]\n\tname = "A"\n'
+
     def test_subsections_and_nothing_at_all(self, tmp_path: Path) -> None:
         assert self._said(tmp_path, '[user "other"]\nname = A\n') == ""
         assert identity(str(tmp_path / "none"), "/nowhere") == ""

@@ -7,7 +7,7 @@ Where to begin: `walls.py` (a Job in, a running child out), `job.py`, `levels.py
                                      repository
     how is level full built?         bubblewrap · backend · seccomp · placeholder · devices
     how is level landlock built?     landlock · landlock_rules · seccomp
-    what does a child get?           environment · child_output
+    what does a child get?           environment · bytecode · child_output
     what stays true meanwhile?       guard
-    what was refused, and now?       plan · denials · widening · outside
+    what was refused, and now?       plan · denials · error_lines · widening · outside
 """

@@ -23,7 +23,7 @@ from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.processes.launch import ARGUMENTS, FILTER, GO, INFO, READY, Launch, Root
 from golem_forge.sandbox.walls.backend import Backend
-from golem_forge.sandbox.walls.layout import Brought, Masked, Mount, Present, Shown, Text, Words
+from golem_forge.sandbox.walls.layout import Brought, Empty, Masked, Mount, Present, Shown, Text, Words
 from golem_forge.sandbox.walls.seccomp import Network, filter_program
 
 FIX: Final = "Run 'forge doctor' to see which walls this machine gives."
@@ -119,6 +119,9 @@ class _Handed:
                     return "--ro-bind", os.devnull, place
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0000", "--ro-bind-data", number, place
+            case Empty(place):
+                number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+                return "--perms", "0444", "--ro-bind-data", number, place
             case Brought():
                 return self._brought(mount)
         return self._bound(mount)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from golem_forge.events.redaction import Redactor
+from golem_forge.sandbox.walls.layout import BYTECODE
 from golem_forge.sandbox.zones import Zone
 
 _TABLE: Final = "/proc/self/mountinfo"
@@ -25,6 +26,8 @@ def output_redactor(zones: Iterable[Zone], session: Redactor | None) -> Redactor
     for zone in zones:
         for host in dict.fromkeys((zone.host, *zone.aliases, *_forms(zone.host, table))):
             made.add_path(host, zone.virtual(()))
+        # Python names bytecode by the whole path of its source.
+        made.add_path(BYTECODE + zone.host, BYTECODE + zone.virtual(()))
     return made
 
 

@@ -85,6 +85,8 @@ class Job:
     home: str = ""
     """A host directory of this job's own (`kept_home`), its HOME and writable, that stays. Empty: a private one, gone
     afterwards."""
+    bytecode: str = ""
+    """A host directory that stands at `layout.BYTECODE`, writable, for Python's bytecode (`Walls.keeping_bytecode`)."""
     shown: tuple[HostDirectory, ...] = ()
     """Read-only, below everything else that is shown: a zone or a toolchain at the same place, and what is masked of
     it, stands on top."""

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.devices import known_modes
+from golem_forge.sandbox.walls.git_shadow import ShadowPlan
 from golem_forge.sandbox.walls.plan import Restriction
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 from golem_forge.sandbox.walls.scan import Parts
@@ -23,6 +25,8 @@ EMPTY: Final = "/home/forge/work"
 """Where a child without zones starts."""
 SHIPPED: Final = "/opt/forge/bin"
 """Where Forge's own programs stand."""
+BYTECODE: Final = "/opt/forge/bytecode"
+"""Where Python's bytecode is kept."""
 TEMPORARY: Final = "/tmp"  # noqa: S108 - a private one
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the same
 PRIVATE: Final = (TEMPORARY, HOME, _SHARED_MEMORY)
@@ -34,7 +38,7 @@ _ETC: Final = (
     *("alternatives", "ld.so.cache", "ssl", "ca-certificates", "localtime", "os-release", "mime.types", "services"),
     *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
 )
-_TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED, _ANOTHER_HOME)
+_TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED, BYTECODE, _ANOTHER_HOME)
 """No zone can stand at or above one of these."""
 _NSSWITCH: Final = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"
 _LONGEST_NAMES: Final = 32 * 1024
@@ -85,6 +89,13 @@ class Masked:
 
 
 @dataclass(frozen=True, slots=True)
+class Empty:
+    """A file that is there, empty and read-only."""
+
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Present:
     """Not a mount: the next one is right only while this path of a zone is still there and no link."""
 
@@ -93,7 +104,7 @@ class Present:
     directory: bool
 
 
-Mount = Words | Shown | Brought | Text | Masked | Present
+Mount = Words | Shown | Brought | Text | Masked | Empty | Present
 
 
 def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
@@ -102,7 +113,7 @@ def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
     return (
         Words(("--ro-bind", "/usr", "/usr")),
         *_system_directories(),
-        Words(("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")),
+        *_processes(),
         Words(("--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", _SHARED_MEMORY)),
         Words(("--remount-ro", "/dev")),
         Words(("--perms", "1777", "--size", str(PRIVATE_BYTES), "--tmpfs", TEMPORARY)),
@@ -183,8 +194,24 @@ def zone_mounts(zone: Zone, base: str, held: ZoneRestrictions) -> Iterator[Mount
                 yield Shown(zone, parts, place, writable=True)
             else:
                 yield from _restricted(zone, place, one, held)
+    if held.git is not None and not held.masked:
+        yield from _git_mounts(zone, os.path.join(base, GIT_FILE), held.git)
     if base != zone.virtual(()):
         yield Words(("--symlink", base, zone.virtual(())))
+
+
+def _git_mounts(zone: Zone, place: str, git: ShadowPlan) -> Iterator[Mount]:
+    """The private `.git`, and what of the person's own stands in it."""
+    yield Brought(git.tree, place, writable=True)
+    for mount in git.mounts:
+        there = os.path.join(place, mount.path)
+        if not mount.missing:
+            parts = (GIT_FILE, *mount.path.split("/"))
+            yield Shown(zone, parts, there, writable=mount.writable, directory=mount.directory)
+        elif mount.directory:
+            yield from _empty_directory(there, "0555")
+        else:
+            yield Empty(there)
 
 
 def alias_mounts(zone: Zone, base: str, occupied: Iterable[str]) -> Iterator[Mount]:
@@ -204,7 +231,7 @@ def closing(cwd: str) -> Words:
 
 def _restricted(zone: Zone, place: str, one: Restriction, held: ZoneRestrictions) -> Iterator[Mount]:
     if one.parts in held.placeholders:
-        yield from _empty_directory(place, "0555")
+        yield from _empty_directory(place, "0555") if one.directory else (Empty(place),)
     elif not one.masked:
         yield Shown(zone, one.parts, place, directory=one.directory)
     elif not one.directory:
@@ -228,6 +255,17 @@ def _mask_directory(place: str) -> Iterator[Mount]:
 
 def _empty_directory(place: str, mode: str) -> Iterator[Mount]:
     yield Words(("--perms", mode, "--size", "4096", "--tmpfs", place, "--remount-ro", place))
+
+
+def _processes() -> Iterator[Mount]:
+    """Threat: process 1 is bubblewrap itself, under the child's own user. Who writes its memory takes it over, and with
+    it what ends the tree when Forge dies; who reads it learns how the walls were built. So nothing of it can be reached
+    by name: its environment and command line, for which programs ask, are answered by the command's. Read-only, because
+    what children write about themselves can hold for their whole session, and process 1 is in it (`autogroup`)."""
+    yield Words(("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"))
+    yield Words(("--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1"))
+    yield Words(("--symlink", "../2/environ", "/proc/1/environ", "--symlink", "../2/cmdline", "/proc/1/cmdline"))
+    yield Words(("--remount-ro", "/proc/1", "--remount-ro", "/proc"))
 
 
 def _system_directories() -> Iterator[Mount]:

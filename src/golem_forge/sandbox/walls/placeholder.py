@@ -19,7 +19,7 @@ from typing import Final
 
 from golem_forge.sandbox.access import DIRECTORY
 from golem_forge.sandbox.errors import walls_unavailable
-from golem_forge.sandbox.placeholder_notes import HOOKS, PlaceholderNotes
+from golem_forge.sandbox.placeholder_notes import HEAD, HOOKS, PlaceholderNotes
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.walls.scan import EntryKind, Parts, ZoneScan
 from golem_forge.sandbox.zones import Zone
@@ -32,12 +32,18 @@ _LOCKABLE: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def missing_directories(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
-    """A `.git` at the zone's root that is missing or empty, and missing or empty hooks of repositories in it."""
+    """A `.git` at the zone's root that is missing or empty, the HEAD of a repository that the root could become then,
+    and missing or empty hooks of repositories in it."""
     free = {normal_name(name) for name in zone.unprotect}
     top = scan.entries(()) or {}
     missing = GIT_FILE not in top or (top[GIT_FILE] is EntryKind.DIRECTORY and not scan.entries((GIT_FILE,)))
-    if missing and not {f"{GIT_FILE}/{HOOKS}", f"{GIT_FILE}/config"} <= free and _can_be_filled(zone, ()):
+    allowed = GIT_FILE in free or {f"{GIT_FILE}/{HOOKS}", f"{GIT_FILE}/config"} <= free
+    if missing and not allowed and _can_be_filled(zone, ()):
         yield (GIT_FILE,)
+    # A directory with a HEAD in it can be a repository itself, where no `.git` comes first.
+    headless = HEAD not in top or (top[HEAD] is EntryKind.DIRECTORY and _is_empty(zone, (HEAD,)))
+    if missing and headless and GIT_FILE not in free and _can_be_filled(zone, ()):
+        yield (HEAD,)
     for parts, entries in scan.listings():
         if not entries or not _is_repository(parts, entries) or _is_free(parts, HOOKS, free):
             continue
@@ -64,20 +70,22 @@ class Occupied:
         self.zone = zone
         self._fd = fd
         self.placeholders: tuple[Parts, ...] = ()
+        self.files: frozenset[Parts] = frozenset()
+        """Those of them that are empty files."""
         self.self_contained: tuple[Parts, ...] = ()
         """Repositories without a `commondir` when the walls were built."""
         self.removed: tuple[str, ...] = ()
         """Virtual paths of what was made there meanwhile."""
 
     def make(self) -> None:
-        """The directories that walls will stand on. Where this is refused bubblewrap tries too, and says why."""
+        """What walls will stand on. Where this is refused bubblewrap tries too, and says why."""
         notes = self.zone.placeholders
         if self._fd < 0 or notes is None:
             return
         for parts in self.placeholders:
             with contextlib.suppress(OSError):
                 parent = self.zone.open(parts[:-1], DIRECTORY)
-                notes.make(self.zone.host, parts, parent.fd)
+                notes.make(self.zone.host, parts, parent.fd, file=parts in self.files)
 
     def leave(self) -> None:
         repositories, self.self_contained = self.self_contained, ()
@@ -128,6 +136,24 @@ async def occupy_soon(zone: Zone) -> Occupied:
     return lock
 
 
+@contextlib.contextmanager
+def alone_in(zone: Zone) -> Iterator[bool]:
+    """Whether no walls stand on a zone, of this Forge or another; if so, none can be built meanwhile."""
+    try:
+        fd = os.open(".", _LOCKABLE, dir_fd=zone.root.fd)
+    except (OSError, ValueError):
+        yield False
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(fd)
+
+
 def remove_leftovers(notes: PlaceholderNotes) -> None:
     """What Forges that are gone left in their zones; whoever lives has the lock."""
     for zone in notes.zones():
@@ -150,7 +176,12 @@ def _remove(zone: Zone, places: Iterable[Parts]) -> None:
     for parts in sorted(places, key=len, reverse=True):
         with contextlib.suppress(OSError):
             parent = zone.open(parts[:-1], DIRECTORY)
-            os.rmdir(parts[-1], dir_fd=parent.fd)
+            try:
+                os.rmdir(parts[-1], dir_fd=parent.fd)
+            except NotADirectoryError:
+                info = os.stat(parts[-1], dir_fd=parent.fd, follow_symlinks=False)
+                if stat.S_ISREG(info.st_mode) and info.st_size == 0:
+                    os.unlink(parts[-1], dir_fd=parent.fd)
 
 
 def _without_common(zone: Zone, repositories: Iterable[Parts]) -> Iterator[Parts]:
@@ -178,7 +209,7 @@ def _is_repository(parts: Parts, entries: dict[str, EntryKind]) -> bool:
 
 def _is_free(parts: Parts, name: str, free: set[str]) -> bool:
     above = GIT_FILE if parts[-1].casefold() == GIT_FILE else f"{GIT_FILE}/modules/**"
-    return f"{above}/{name}" in free
+    return GIT_FILE in free or f"{above}/{name}" in free
 
 
 def _can_be_filled(zone: Zone, parts: Parts) -> bool:

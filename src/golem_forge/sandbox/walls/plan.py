@@ -18,6 +18,10 @@ class Why(StrEnum):
 
     PROTECTED = "protected"
     SECRET = "secret"
+    SEALED = "sealed"
+    """A socket of the host, or a directory that nobody could look through: no grant lifts its mask."""
+    OWN_CODE = "own_code"
+    """The running Forge was loaded from it."""
     RULE = "rule"
     ZONE = "zone"
     """The whole zone is read-only for this call."""
@@ -46,6 +50,10 @@ class PlannedZone:
     restrictions: tuple[Restriction, ...] = ()
     lifted: tuple[tuple[str, ...], ...] = ()
     """Paths below a masked directory that this call may read all the same."""
+    subpath: tuple[str, ...] = ()
+    """Where it begins inside the zone that rules speak of."""
+    meant_writable: bool = False
+    """Its mode is `rw`, whether or not a child may write there now."""
 
     def virtual(self, parts: Sequence[str]) -> str:
         return "/".join(("", self.name, *parts))
@@ -69,9 +77,13 @@ class Refusal:
     access: Verb
     why: Why
     zone: str = ""
-    """Empty outside of every zone."""
+    """Outside of every zone: one that lies in the same directory, if any does."""
     restricted: str = ""
     """The virtual path whose restriction it is (the path itself or a directory above it)."""
+    ruled: str = ""
+    """The same as rules name it, which is other than the worker does where its zone begins deeper."""
+    meant_writable: bool = False
+    """The mode of the zone is not what refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +104,15 @@ class WallPlan:
             parts = zone.inside(path)
             if parts is not None:
                 return _refusal_in(zone, parts, access)
-        if _below(path, self.private) or _below(path, ("/dev",)):
+        around = [one for one in (*self.private, "/dev", *self.readable) if _below(path, (one,))]
+        innermost = max(around, key=len, default="")  # which is what stands there
+        if around and (access is Verb.READ or innermost in (*self.private, "/dev")):
             return None
-        if access is Verb.READ and _below(path, self.readable):
-            return None
-        return Refusal(target=path, access=access, why=Why.OUTSIDE)
+        directory = path.rpartition("/")[0]
+        beside = (
+            zone.name for zone in self.zones if _below(zone.base, (directory,)) or _below(zone.host, (directory,))
+        )
+        return Refusal(target=path, access=access, why=Why.OUTSIDE, zone=next(beside, ""))
 
 
 def _refusal_in(zone: PlannedZone, parts: tuple[str, ...], access: Verb) -> Refusal | None:
@@ -112,10 +128,16 @@ def _refusal_in(zone: PlannedZone, parts: tuple[str, ...], access: Verb) -> Refu
             why=one.why,
             zone=zone.name,
             restricted=zone.virtual(one.parts),
+            ruled=zone.virtual((*zone.subpath, *one.parts)),
         )
     if changes and not zone.writable:
         return Refusal(
-            target=zone.virtual(parts), access=access, why=Why.ZONE, zone=zone.name, restricted=zone.virtual(())
+            target=zone.virtual(parts),
+            access=access,
+            why=Why.ZONE,
+            zone=zone.name,
+            restricted=zone.virtual(()),
+            meant_writable=zone.meant_writable,
         )
     return None
 

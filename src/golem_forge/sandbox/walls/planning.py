@@ -16,18 +16,23 @@ from typing import Final
 from golem_forge.core.effects import Verb
 from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.access import identity_of
-from golem_forge.sandbox.errors import not_a_directory, not_found, walls_unavailable, zone_access_denied
+from golem_forge.sandbox.errors import SandboxError, not_a_directory, not_found, walls_unavailable, zone_access_denied
+from golem_forge.sandbox.own_code import own_code_notice
+from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Kind
 from golem_forge.sandbox.walls import layout
 from golem_forge.sandbox.walls.backend import ripgrep
 from golem_forge.sandbox.walls.deeper import nothing_secret_below
+from golem_forge.sandbox.walls.git_paths import GitPaths, NamedPath
+from golem_forge.sandbox.walls.git_shadow import GitShadow, ShadowPlan, is_repository, why_no_shadow
 from golem_forge.sandbox.walls.job import Job, Nowhere
+from golem_forge.sandbox.walls.kept_home import cache_directory
 from golem_forge.sandbox.walls.layout import Mount, Words
-from golem_forge.sandbox.walls.plan import PlannedZone, WallPlan
-from golem_forge.sandbox.walls.repository import identity, is_bare, repository_above, shared_repository
-from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, named_paths, restrictions
-from golem_forge.sandbox.walls.scan import EntryKind, Finding, Parts, ZoneScan
+from golem_forge.sandbox.walls.plan import PlannedZone, Restriction, WallPlan, Why
+from golem_forge.sandbox.walls.repository import global_ignores, identity, is_bare, repository_above, shared_repository
+from golem_forge.sandbox.walls.restrictions import GitClosed, ZoneRestrictions, named_paths, restrictions
+from golem_forge.sandbox.walls.scan import EntryKind, Finding, Parts, ZoneScan, shared_scan
 from golem_forge.sandbox.walls.settings import PathRule, WallSettings
 from golem_forge.sandbox.walls.toolchains import Toolchains, find_toolchains, without_toolchains
 from golem_forge.sandbox.zones import USER_TOOLS, Mode, Zone
@@ -53,7 +58,7 @@ class Planned:
     held: Mapping[str, ZoneRestrictions]
     """By the zone's name."""
     known: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
-    """What the scan of each writable zone had found before the command ran."""
+    """What the scan of each zone had found before the command ran."""
     bare: frozenset[str] = frozenset()
     """Virtual paths of directories that git took for repositories before."""
 
@@ -82,21 +87,29 @@ class Planner:
         self.zones = tuple(zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS)
         """Those that children can have at all."""
         self._names = tuple(zone.name for zone in self.zones)
-        self._scans = {zone.name: ZoneScan(zone.host, zone.unprotect) for zone in self.zones}
+        self._scans = {zone.name: shared_scan(zone.host, zone.unprotect) for zone in self.zones}
         self._declared: dict[str, ZoneScan] = {}
         self._toolchains: Toolchains | None = None
         self._system: tuple[Mount, ...] = ()
+        self._shadows: dict[str, tuple[int, GitShadow | GitClosed | None]] = {}
+        """By zone, for as long as its `.git` does not change."""
+        self._git_paths = {zone.name: GitPaths(zone, home=str(self.home), environ=self.environ) for zone in self.zones}
         self._cached: dict[object, Planned] = {}
         self._for_our_own: Planned | None = None
         self.notices: tuple[str, ...] = ()
         """What the last plan closed more than people may expect."""
 
     @property
+    def scans(self) -> Mapping[str, ZoneScan]:
+        """By the zone's name."""
+        return self._scans
+
+    @property
     def toolchains(self) -> Toolchains:
         """Looked for once."""
         if self._toolchains is None:
             self._toolchains = self._wider.toolchains if self._wider else self._found_toolchains()
-            self._declared = {path: ZoneScan(path) for path in self._toolchains.declared}
+            self._declared = {path: shared_scan(path) for path in self._toolchains.declared}
         return self._toolchains
 
     def _found_toolchains(self) -> Toolchains:
@@ -111,8 +124,15 @@ class Planner:
         )
 
     def gitconfig(self) -> str:
-        config = self.environ.get("XDG_CONFIG_HOME", "")
-        return identity(str(self.home), config if config.startswith("/") else str(self.home / ".config"))
+        return identity(str(self.home), self._config_home())
+
+    def _config_home(self) -> str:
+        named = self.environ.get("XDG_CONFIG_HOME", "")
+        return named if named.startswith("/") else str(self.home / ".config")
+
+    def global_ignores(self) -> bytes:
+        """The person's own rules of what git does not show, in all their repositories."""
+        return global_ignores(str(self.home), self._config_home())
 
     def stands_at(self, zone: Zone) -> str:
         return layout.stands_at(zone, self._names)
@@ -164,13 +184,17 @@ class Planner:
             scan.refresh()
         key = (
             tuple(scan.version for scan in (*self._scans.values(), *self._declared.values())),
+            tuple(scan.names_version for scan in self._scans.values() if not all(rule.literal for rule in rules)),
             rules,
             tuple(tuple(named_paths(zone, rules)) for zone in self.zones),
             job.lifted,
             job.reads_only,
             job.shown,
             job.home,
+            job.bytecode,
             job.shares_network,
+            tuple(self._git(zone, job) for zone in self.zones),
+            tuple(self._named_by_git(zone, job) for zone in self.zones),
         )
         found = self._cached.get(key)
         if found is None:
@@ -179,7 +203,55 @@ class Planner:
             found = self._cached[key] = self._made(job, rules)
         return found
 
+    def prepare_git(self, zone: Zone) -> GitShadow | None:
+        """The private copy of the zone's `.git`, up to date. Call it before `planned`, for each zone that a job can
+        write. Raises WALLS_UNAVAILABLE."""
+        shadow = self._shadow(zone)
+        if not isinstance(shadow, GitShadow):
+            return None
+        try:
+            shadow.open()
+        except (SandboxError, OSError):
+            closed = GitClosed("there is no cache directory in which a private copy could be kept")
+            self._shadows[zone.name] = (self._shadows[zone.name][0], closed)
+            return None
+        shadow.prepare()
+        return shadow
+
+    def _named_by_git(self, zone: Zone, job: Job) -> tuple[tuple[NamedPath, bool], ...]:
+        """Paths that git's settings name, and whether something is there."""
+        if not self.is_writable(zone, job):
+            return ()
+        known = self._git_paths[zone.name]
+        known.refresh()
+        return tuple((one, os.path.lexists(zone.real(one.parts))) for one in known.paths)
+
+    def _git(self, zone: Zone, job: Job) -> ShadowPlan | GitClosed | None:
+        if not self.is_writable(zone, job):
+            return None
+        shadow = self._shadow(zone)
+        return shadow.plan() if isinstance(shadow, GitShadow) else shadow
+
+    def _shadow(self, zone: Zone) -> GitShadow | GitClosed | None:
+        """None: there is no `.git`, it is not ours to guard, or it is no directory."""
+        try:
+            changed = os.lstat(os.path.join(zone.host, GIT_FILE)).st_ctime_ns
+        except OSError:
+            return None
+        found = self._shadows.get(zone.name)
+        if found is None or found[0] != changed:
+            found = self._shadows[zone.name] = (changed, self._found_shadow(zone, found[1] if found else None))
+        return found[1]
+
+    def _found_shadow(self, zone: Zone, known: GitShadow | GitClosed | None) -> GitShadow | GitClosed | None:
+        if GIT_FILE in map(normal_name, zone.unprotect) or not is_repository(zone):
+            return None
+        if why := why_no_shadow(zone):
+            return GitClosed(why)
+        return known if isinstance(known, GitShadow) else GitShadow(zone, cache_directory(self.environ, self.home))
+
     def start_up_notices(self) -> Iterator[str]:
+        yield from own_code_notice({zone.virtual(()): zone.host for zone in self.zones if zone.mode is Mode.RW})
         for zone in self.zones:
             if repository_above(zone):
                 yield (
@@ -195,7 +267,7 @@ class Planner:
         What lies deeper than a scan looks is not seen."""
         found = []
         for zone in self.zones:
-            if zone.name not in planned.known:
+            if not planned.held[zone.name].writable:
                 continue
             scan = self._scans[zone.name]
             scan.refresh()
@@ -228,6 +300,8 @@ class Planner:
                 rules,
                 writable=self.is_writable(zone, job),
                 lifted=job.lifted,
+                git=self._git(zone, job),
+                named=self._git_paths[zone.name].paths,
             )
             for zone in self.zones
         }
@@ -243,12 +317,15 @@ class Planner:
         occupied += [self.stands_at(zone) for zone in self.zones]
         for zone in self.zones:
             mounts += layout.alias_mounts(zone, self.stands_at(zone), occupied)
-        self.notices = tuple(notice for each in held.values() for notice in each.notices)
+        self.notices = (
+            *(notice for each in held.values() for notice in each.notices),
+            *(notice for zone in self.zones for notice in self._scans[zone.name].notices(zone.virtual(()))),
+        )
         return Planned(
             plan=self._plan(held, [*repositories, *(one.inner for one in job.shown)], self.home_of(job)),
             mounts=tuple(mounts),
             held=held,
-            known={zone.name: self._scans[zone.name].findings for zone in self.zones if held[zone.name].writable},
+            known={zone.name: self._scans[zone.name].findings for zone in self.zones},
             bare=frozenset().union(*(_bare(zone, self._scans[zone.name]) for zone in self.zones)),
         )
 
@@ -260,12 +337,14 @@ class Planner:
                     host=zone.host,
                     base=self.stands_at(zone),
                     writable=held[zone.name].writable,
-                    restrictions=held[zone.name].found,
+                    restrictions=(*held[zone.name].found, *_closed_in_git(held[zone.name].git)),
                     lifted=held[zone.name].lifted,
+                    subpath=zone.subpath,
+                    meant_writable=zone.mode is Mode.RW,
                 )
                 for zone in self.zones
             ),
-            private=tuple(dict.fromkeys((*layout.PRIVATE, home))),
+            private=tuple(dict.fromkeys((*layout.PRIVATE, layout.BYTECODE, home))),
             readable=(*layout.SYSTEM, "/etc", "/proc", layout.SHIPPED, *self.toolchains.directories, *further),
         )
 
@@ -297,6 +376,8 @@ class Planner:
             yield Words(("--ro-bind", own, f"{layout.SHIPPED}/rg"))
         if job.home:  # over the private one: nothing is made in it on the way
             yield layout.Brought(job.home, self.home_of(job), writable=True)
+        if job.bytecode:
+            yield layout.Brought(job.bytecode, layout.BYTECODE, writable=True)
         yield from (layout.Brought(one.host, one.inner) for one in job.shown)
         secrets = [
             os.path.join(path, *finding.parts)
@@ -318,5 +399,14 @@ class Planner:
         return None if nested else path
 
 
+def _closed_in_git(git: ShadowPlan | None) -> Iterator[Restriction]:
+    """What of a private `.git` cannot be changed: for whoever judges what a command was refused."""
+    for mount in git.mounts if git is not None else ():
+        if not mount.writable:
+            parts = (GIT_FILE, *mount.path.split("/"))
+            yield Restriction(parts=parts, why=Why.PROTECTED, directory=mount.directory)
+
+
 def _bare(zone: Zone, scan: ZoneScan) -> frozenset[str]:
-    return frozenset(zone.virtual((*parts, "HEAD")) for parts, entries in scan.listings() if is_bare(parts, entries))
+    found = scan.repositories()
+    return frozenset(zone.virtual((*parts, "HEAD")) for parts, entries in found if is_bare(parts, entries))

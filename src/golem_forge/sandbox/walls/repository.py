@@ -8,17 +8,14 @@ the person's own file (aliases, helpers, hooks paths, credentials) is theirs.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Final
 
+from golem_forge.sandbox.walls.git_config import ConfigSyntaxError, read_config
 from golem_forge.sandbox.zones import Zone
 
-_MOST: Final = 64 * 1024
-_SECTION: Final = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)\s*(\"(?:[^\"\\]|\\.)*\")?\s*\]")
-_ENTRY: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
-_ESCAPES: Final = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
+_MOST: Final = 256 * 1024
 
 
 def shared_repository(zone: Zone) -> str | None:
@@ -67,38 +64,27 @@ def identity(home: str, config_home: str) -> str:
     return "\n".join(("[user]", *lines, "")) if lines else ""
 
 
+def global_ignores(home: str, config_home: str) -> bytes:
+    """The content of the person's `core.excludesFile`, or of the file that git reads without that setting."""
+    place = os.path.join(config_home, "git", "ignore")
+    for file in (os.path.join(config_home, "git", "config"), os.path.join(home, ".gitconfig")):
+        named = _settings(_text(file)).get("core.excludesfile")
+        if named:
+            place = os.path.join(home, named.removeprefix("~/"))
+    return _text(place).encode("utf-8", "replace")
+
+
 def _user(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    inside = False
-    for line in text.replace("\\\r\n", "").replace("\\\n", "").splitlines():
-        if section := _SECTION.match(line):
-            inside = section[1].casefold() == "user" and section[2] is None
-            line = line[section.end() :]
-        entry = _ENTRY.fullmatch(line) if inside else None
-        if entry and entry[1].casefold() in ("name", "email"):
-            found[entry[1].casefold()] = _value(entry[2])
-    return found
+    names = {f"user.{key}": key for key in ("name", "email")}
+    return {names[name]: value for name, value in _settings(text).items() if name in names}
 
 
-def _value(written: str) -> str:
-    """As git reads it: quotes and escapes resolved, comments and spaces outside quotes dropped."""
-    kept: list[str] = []
-    bare = 0
-    quoted = False
-    characters = iter(written)
-    for char in characters:
-        if char == "\\":
-            kept.append(_ESCAPES.get(next(characters, ""), ""))
-        elif char == '"':
-            quoted = not quoted
-            continue
-        elif char in "#;" and not quoted:
-            break
-        else:
-            kept.append(char)
-        if quoted or not char.isspace():
-            bare = len(kept)
-    return "".join(kept[:bare]).strip()
+def _settings(text: str) -> dict[str, str]:
+    """The last value of each key."""
+    try:
+        return {one.name: one.value for one in read_config(text) if one.value is not None}
+    except ConfigSyntaxError:  # git refuses the whole file too
+        return {}
 
 
 def _quoted(value: str) -> str:

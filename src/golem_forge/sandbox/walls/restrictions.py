@@ -8,6 +8,7 @@ one can take it where no scan looks, so each directory on the way is a mount poi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +16,12 @@ from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.links import find
+from golem_forge.sandbox.own_code import own_code_in
 from golem_forge.sandbox.protected import GIT_FILE, marks
 from golem_forge.sandbox.target import Kind, kind_of
 from golem_forge.sandbox.walls.budget import is_below, within_budget
+from golem_forge.sandbox.walls.git_paths import NamedPath
+from golem_forge.sandbox.walls.git_shadow import ShadowPlan
 from golem_forge.sandbox.walls.masking import is_masked, is_read_only
 from golem_forge.sandbox.walls.placeholder import missing_directories, self_contained
 from golem_forge.sandbox.walls.plan import Restriction, Why
@@ -26,6 +30,16 @@ from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.sandbox.zones import Zone
 
 _MUST_NOT_BE_LINKS = frozenset({GIT_FILE, ".forge"})
+
+
+@dataclass(frozen=True, slots=True)
+class GitClosed:
+    """A `.git` that commands can read and not change."""
+
+    why: str
+
+    def notice(self, zone: Zone) -> str:
+        return f"{zone.virtual((GIT_FILE,))} is read-only for commands: {self.why}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +53,12 @@ class ZoneRestrictions:
     """Directories that stay writable but become mount points, so that they cannot be renamed."""
     placeholders: tuple[Parts, ...] = ()
     """Those of `found` that are missing or empty: an empty read-only directory stands there."""
+    placeholder_files: frozenset[Parts] = frozenset()
+    """Of these, the ones that are files."""
     self_contained: tuple[Parts, ...] = ()
     """Repositories that have no `commondir`: nothing can stand there, so one that appears is removed."""
+    git: ShadowPlan | None = None
+    """The zone's `.git` is a private copy; nothing of `found` lies in it."""
     lifted: tuple[Parts, ...] = ()
     """Readable in this call although the directory they are in stays masked."""
     notices: tuple[str, ...] = ()
@@ -48,14 +66,23 @@ class ZoneRestrictions:
 
 
 def restrictions(
-    zone: Zone, scan: ZoneScan, rules: Sequence[PathRule], *, writable: bool, lifted: frozenset[str] = frozenset()
+    zone: Zone,
+    scan: ZoneScan,
+    rules: Sequence[PathRule],
+    *,
+    writable: bool,
+    lifted: frozenset[str] = frozenset(),
+    git: ShadowPlan | GitClosed | None = None,
+    named: Iterable[NamedPath] = (),
 ) -> ZoneRestrictions:
-    """`lifted`: virtual paths that this call's approved effects name."""
+    """`lifted`: virtual paths that this call's approved effects name; `git`: what a writable zone's own `.git` is;
+    `named`: paths that git's settings name."""
     judge = _Judge(zone, rules, lifted)
     around = marks([part for part in zone.host.split("/") if part], unprotect=zone.unprotect)
     if judge.masks((), secret=Mark.SECRET_PATH in around):
         return ZoneRestrictions(writable=False, masked=True)
     writable = writable and Mark.PROTECTED_PATH not in around and not judge.read_only(())
+    writable = writable and not own_code_in(zone.host).whole
     masks = {one.parts: one for one in _masked(judge, scan) if not judge.lifts(one.parts)}
     masks |= {one.parts: one for one in _never_shown(scan)}
     if () in masks:
@@ -64,12 +91,23 @@ def restrictions(
     only_masks = ZoneRestrictions(writable=False, found=_outermost(masks.values()), lifted=opened)
     if not writable:
         return only_masks
-    placeholders = tuple(missing_directories(zone, scan))
-    closed = {one.parts: one for one in _read_only(judge, scan)} | {
-        parts: Restriction(parts=parts, why=Why.PROTECTED, directory=True) for parts in placeholders
+    in_git = (lambda parts: parts[0] == GIT_FILE) if git is not None else (lambda parts: False)
+    masks = {parts: one for parts, one in masks.items() if not in_git(parts)}
+    missing = dict.fromkeys(missing_directories(zone, scan), True)
+    missing |= {parts: directory for one in named for parts, directory in _first_missing(zone, one)}
+    placeholders = tuple(parts for parts in missing if not in_git(parts))
+    closed = {one.parts: one for one in _read_only(judge, scan)}
+    closed |= {one.parts: one for one in _named_by_git(judge, named)}
+    closed |= {parts: Restriction(parts=parts, why=Why.PROTECTED, directory=missing[parts]) for parts in placeholders}
+    closed = {
+        parts: one
+        for parts, one in closed.items()
+        if parts not in masks and not is_below(parts, masks) and not in_git(parts)
     }
-    closed = {parts: one for parts, one in closed.items() if parts not in masks and not is_below(parts, masks)}
-    guard = within_budget(zone.virtual(()), closed, [parts for parts in masks if not is_below(parts, masks)])
+    if isinstance(git, GitClosed):
+        closed[GIT_FILE,] = Restriction(parts=(GIT_FILE,), why=Why.PROTECTED, directory=True)
+    hidden = [parts for parts in masks if not is_below(parts, masks)]
+    guard = within_budget(zone.virtual(()), closed, hidden, searched=scan.stopped_at is None)
     if guard is None:
         text = "is read-only for commands: it holds more protected or secret paths than walls can guard."
         return replace(only_masks, notices=(f"{zone.virtual(())} {text}",))
@@ -77,10 +115,14 @@ def restrictions(
         writable=True,
         found=_outermost([*guard.closed, *masks.values()]),
         pinned=guard.pinned,
-        placeholders=tuple(parts for parts in placeholders if any(one.parts == parts for one in guard.closed)),
-        self_contained=tuple(self_contained(zone, scan)),
+        placeholders=(
+            kept := tuple(parts for parts in placeholders if any(one.parts == parts for one in guard.closed))
+        ),
+        placeholder_files=frozenset(parts for parts in kept if not missing[parts]),
+        self_contained=tuple(parts for parts in self_contained(zone, scan) if not in_git(parts)),
+        git=git if isinstance(git, ShadowPlan) else None,
         lifted=opened,
-        notices=guard.notices,
+        notices=(*guard.notices, *((git.notice(zone),) if isinstance(git, GitClosed) else ())),
     )
 
 
@@ -173,7 +215,7 @@ def _never_shown(scan: ZoneScan) -> Iterator[Restriction]:
     """A socket leads to a process of the host, and what cannot be listed may hold anything; no grant is about these."""
     for finding in scan.findings:
         if finding.unlisted or finding.kind is EntryKind.SOCKET:
-            yield Restriction(parts=finding.parts, why=Why.SECRET, masked=True, directory=finding.unlisted)
+            yield Restriction(parts=finding.parts, why=Why.SEALED, masked=True, directory=finding.unlisted)
 
 
 def _read_only(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
@@ -184,6 +226,28 @@ def _read_only(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
         if finding.protected:
             for parts, kind in _protected_places(judge, finding):
                 yield Restriction(parts=parts, why=Why.PROTECTED, directory=kind is Kind.DIRECTORY)
+    for own in own_code_in(judge.zone.host).closed:
+        for parts, kind in judge.existing(own):
+            yield Restriction(parts=parts, why=Why.OWN_CODE, directory=kind is Kind.DIRECTORY)
+
+
+def _named_by_git(judge: _Judge, named: Iterable[NamedPath]) -> Iterator[Restriction]:
+    """Hooks directories, included settings, programs: git runs or obeys what stands there."""
+    for one in named:
+        for parts, kind in judge.existing(one.parts) if one.parts else ():
+            yield Restriction(parts=parts, why=Why.PROTECTED, directory=kind is Kind.DIRECTORY)
+
+
+def _first_missing(zone: Zone, named: NamedPath) -> Iterator[tuple[Parts, bool]]:
+    """Of a path that git's settings name and that is not there: what must not be made, and whether as a directory."""
+    for length in range(1, len(named.parts) + 1):
+        try:
+            os.stat("/".join(named.parts[:length]), dir_fd=zone.root.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            yield named.parts[:length], named.directory or length < len(named.parts)
+            return
+        except OSError:
+            return
 
 
 def _ruled(judge: _Judge, scan: ZoneScan, verbs: set[Verb]) -> Iterator[tuple[Parts, Kind]]:

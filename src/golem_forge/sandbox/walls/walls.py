@@ -8,7 +8,6 @@ more than this machine's walls can hold. There is no way around them for a singl
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.stream_redaction import StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.placeholder_notes import PlaceholderNotes
 from golem_forge.sandbox.processes.launch import Launch
@@ -24,11 +24,13 @@ from golem_forge.sandbox.processes.start import start as start_process
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import backend as programs
 from golem_forge.sandbox.walls import bubblewrap, landlock, layout
+from golem_forge.sandbox.walls.bytecode import KeptBytecode
 from golem_forge.sandbox.walls.child_output import output_redactor
 from golem_forge.sandbox.walls.devices import put_back_modes
 from golem_forge.sandbox.walls.environment import job_environment
 from golem_forge.sandbox.walls.explaining import Explanation, explain
 from golem_forge.sandbox.walls.guard import Guards
+from golem_forge.sandbox.walls.inspection import Inspection
 from golem_forge.sandbox.walls.job import Job, Streams
 from golem_forge.sandbox.walls.kept_home import cache_directory, introduce, kept_home
 from golem_forge.sandbox.walls.landlock_job import landlock_command
@@ -37,7 +39,7 @@ from golem_forge.sandbox.walls.placeholder import Occupied, occupy_soon, remove_
 from golem_forge.sandbox.walls.planning import Place, Planned, Planner
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.settings import PathRule, WallSettings
-from golem_forge.sandbox.walls.walled_child import WalledChild
+from golem_forge.sandbox.walls.walled_child import Aftermath, WalledChild
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.proxy import HostProxy
@@ -68,6 +70,7 @@ class Walls:
         self._report = report
         self._probing: asyncio.Lock | None = None
         self._listeners: list[Callable[[WallsReport], None]] = []
+        self._unread: list[Callable[[Aftermath], None]] = []
         self._bwrap = bwrap
         self._backend: programs.Backend | None = None
         self._output: tuple[int, Redactor] | None = None
@@ -79,10 +82,12 @@ class Walls:
             self._settings,
             forge_home=forge_home,
             rules=rules,
-            environ=os.environ if environ is None else environ,
+            environ=person_environ() if environ is None else environ,
             home=home or Path.home(),
             wider=wider._planner if wider else None,
         )
+        cache = cache_directory(self._planner.environ, self._planner.home)
+        self._bytecode = KeptBytecode(cache, forge_home, self._planner.zones)
 
     def narrowed(self, sandbox: Sandbox) -> Walls:
         """Walls around some of these zones, for one tool that may do less than its worker. The report, once it is
@@ -119,6 +124,16 @@ class Walls:
     def on_report(self, listener: Callable[[WallsReport], None]) -> None:
         """`listener` is told once, when a report is first asked for: before the first child starts."""
         self._listeners.append(listener)
+
+    def on_unread(self, listener: Callable[[Aftermath], None]) -> None:
+        """`listener` is told what a child left behind that no call reports on."""
+        self._unread.append(listener)
+
+    def _tell_unread(self, after: Aftermath) -> None:
+        if self._wider is not None:
+            self._wider._tell_unread(after)
+        for listener in self._unread:
+            listener(after)
 
     async def level(self) -> Level:
         return (await self.report()).level
@@ -173,6 +188,15 @@ class Walls:
         """A directory in the person's cache for `Job.home`, made if it is missing. Raises WALLS_UNAVAILABLE."""
         return kept_home(cache_directory(self._planner.environ, self._planner.home), *names)
 
+    def keeping_bytecode(self, job: Job, level: Level) -> Job:
+        """A command's job, whose Python leaves no bytecode in a zone, where the person's own Python would run it."""
+        writable = [zone for zone in self._planner.zones if self._planner.is_writable(zone, job)]
+        if not writable or level is Level.LANDLOCK:
+            return job
+        kept = self._bytecode.directory(job, writable) if level is Level.FULL else ""
+        said = {"PYTHONPYCACHEPREFIX": layout.BYTECODE} if kept else {"PYTHONDONTWRITEBYTECODE": "1"}
+        return replace(job, bytecode=kept, env={**said, **job.env})
+
     def stands_at(self, zone: str, level: Level = Level.FULL) -> str:
         """Where a child finds a zone; empty if it has none of that name."""
         found = next((one for one in self._planner.zones if one.name == zone), None)
@@ -205,12 +229,14 @@ class Walls:
     async def _start_full(self, job: Job) -> WalledChild:
         occupied: list[Occupied] = []
         proxy: HostProxy | None = None
+        inspection = Inspection(self._planner)
 
         def leave() -> None:
             if proxy is not None:
                 proxy.close()
             for one in occupied:
                 one.leave()
+            inspection.finish()
             put_back_modes()
 
         before_go = None
@@ -232,8 +258,9 @@ class Walls:
                 self._planner.check(zone, writable=writable)
                 if writable:
                     occupied.append(await occupy_soon(zone))
+                    inspection.begin(zone)
             place = self._planner.working_directory(job)
-            planned, launch = self._launch(job, place, leave, before_go, occupied)
+            planned, launch = self._launch(job, place, leave, before_go, occupied, inspection)
         except BaseException:
             leave()
             raise
@@ -243,13 +270,26 @@ class Walls:
         def created() -> tuple[str, ...]:
             return (*self._planner.created(planned), *(path for one in occupied for path in one.removed))
 
-        return WalledChild(child, plan, created=created, proxy=proxy)
+        return WalledChild(
+            child,
+            plan,
+            created=created,
+            leftovers=lambda: inspection.leftovers,
+            proxy=proxy,
+            tell=self._tell_unread,
+            exchange=inspection.exchange,
+        )
 
     def still_hold(self, walled: WalledChild, job: Job) -> bool:
         """Whether walls built for this job now would show and refuse what those around a running child do: rules and
         the names of secrets may have changed since. Raises RulesUnusable."""
         if (plan := walled.plan) is None:
             return True
+        try:
+            for zone in self._planner.zones:
+                self._planner.check(zone, writable=False)
+        except SandboxError:  # gone, or another directory in its place: a new start says so
+            return False
         return replace(self._planner.planned(job).plan, cwd=plan.cwd, mounted=plan.mounted) == plan
 
     def cleaned(self, text: str) -> str:
@@ -259,7 +299,11 @@ class Walls:
     def prepared(self, job: Job) -> Launch:
         """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
         caller's to close; nothing is locked, and no placeholder is kept."""
-        return self._launch(job, self._planner.working_directory(job), lambda: None, None, [])[1]
+        inspection = Inspection(self._planner)
+        for zone in self._planner.zones:
+            if self._planner.is_writable(zone, job):
+                inspection.begin(zone)
+        return self._launch(job, self._planner.working_directory(job), lambda: None, None, [], inspection)[1]
 
     def _launch(
         self,
@@ -268,11 +312,14 @@ class Walls:
         leave: Callable[[], None],
         before_go: Callable[[int], Awaitable[None]] | None,
         occupied: list[Occupied],
+        inspection: Inspection,
     ) -> tuple[Planned, Launch]:
         for last in (False, True):
             planned = self._planner.planned(job)
+            inspection.planned(planned)
             for one in occupied:
                 one.placeholders = planned.held[one.zone.name].placeholders
+                one.files = planned.held[one.zone.name].placeholder_files
                 one.self_contained = planned.held[one.zone.name].self_contained
                 one.make()
             try:
@@ -293,12 +340,15 @@ class Walls:
                     shown=self._sandbox.virtualise,
                     addresses=tuple(zone.virtual(()) for zone in self._planner.zones),
                     before_go=before_go,
-                    guard=None if job.own_program else self._guards.on(planned, self._planner),
+                    guard=None
+                    if job.own_program
+                    else inspection.while_it_runs(self._guards.on(planned, self._planner, job)),
                     afterwards=leave,
                 )
             except bubblewrap.LayoutChanged:
                 if last:
                     break
+                inspection.begin_again()
         raise walls_unavailable("files of a zone changed while they were being built", "Try again.")
 
     async def _start_without_namespaces(self, job: Job, report: WallsReport) -> WalledChild:

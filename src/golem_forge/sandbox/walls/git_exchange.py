@@ -1,0 +1,382 @@
+"""Exchange: what is carried over between the person's git directory and its shadow, and what is not.
+
+Takes both sides and what they held when they were last the same. What only the person changed goes into the shadow.
+What only a command changed goes into the person's, if it is on the list and says what it may: HEAD, the index, refs,
+logs, messages, the state of a stopped merge or rebase, new worktrees inside the zone. What both changed stays the
+person's, and a command's ref is kept as `refs/forge/…`. Threat: commands write while this runs. So the bytes that were
+judged are the bytes that are written, and a stamp is taken before the content is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from golem_forge.core.leftovers import Leftover, Severity
+from golem_forge.core.visible import visible
+from golem_forge.sandbox.protected import GIT_FILE, normal_name
+from golem_forge.sandbox.walls.git_dir import PACKED, Busy, GitDir, Stamp, is_object_id, is_ref_name, stamp_of
+from golem_forge.sandbox.walls.git_history import is_ancestor
+from golem_forge.sandbox.walls.git_tracked import TrackedFiles
+from golem_forge.sandbox.zones import Zone
+
+FILE: Final = re.compile(
+    r"[A-Z_]*HEAD|[A-Z_]+_MSG|[A-Z_]*EDITMSG|index|sharedindex\.[0-9a-f]{40,64}|MERGE_(?:MODE|RR)|AUTO_MERGE|BISECT_[A-Z_]+"
+)
+"""Files of a git directory that a command may change."""
+FOLDERS: Final = ("logs", "rebase-merge", "rebase-apply", "sequencer")
+"""Directories of plain files that a command may change."""
+SHARED: Final = ("objects", "lfs")
+"""Content by its hash: written in place."""
+OWN: Final = frozenset({"refs", PACKED, "modules", "worktrees", *FOLDERS})
+PASSING: Final = re.compile(
+    r".*\.lock|gc\.(?:pid|log)|packed-refs\.new|tmp.*|.*\.sw[px]|fsmonitor--daemon.*|description|branches"
+)
+"""What git and editors leave for a moment, or by habit; nobody needs to hear of it."""
+_SEQUENCER: Final = FOLDERS[1:]
+_OF_A_WORKTREE: Final = ("gitdir", "commondir", "locked")
+_OBEYED: Final = frozenset({"commondir", "config", "config.worktree", "gitdir", "hooks", "info"})
+_A_HEAD: Final = re.compile(r"(?:worktrees/[^/]+/)?HEAD")
+_HEAD: Final = re.compile(rb"ref: (refs/heads/[^\n]+)\n?|[0-9a-f]{40}(?:[0-9a-f]{24})?\n?")
+_EXEC: Final = re.compile(rb"^[ \t]*(?:exec|x)[ \t]", re.MULTILINE)
+_TODO: Final = ("git-rebase-todo", "git-rebase-todo.backup", "todo")
+_NO_REFS: Final = ("refs/replace/", "refs/forge/")
+"""Replacements make git show other content than a commit has; the other ones are Forge's."""
+_MOST_NAMED: Final = 8
+
+Both = tuple[Stamp | None, Stamp | None]
+"""Of the person's file and of the shadow's."""
+
+
+@dataclass(slots=True)
+class SyncState:
+    """What both sides held when they were last the same."""
+
+    files: dict[str, Both] = field(default_factory=dict)
+    refs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By the prefix of the git directory below `.git`."""
+    told: dict[str, Any] = field(default_factory=dict)
+    """What was refused already, so that it is told once."""
+
+
+class Exchange:
+    """Of one git directory: the zone's `.git` (`prefix` is empty) or that of a submodule (`modules/x/`)."""
+
+    def __init__(
+        self, zone: Zone, prefix: str, sides: tuple[GitDir, GitDir], state: SyncState, tracked: TrackedFiles
+    ) -> None:
+        self._zone = zone
+        self._prefix = prefix
+        self._real, self._shadow = sides
+        self._state = state
+        self._tracked = tracked
+        self.leftovers: list[Leftover] = []
+        self.moved: dict[str, tuple[str | None, str | None]] = {}
+        """Refs that were carried over to the person: what they were, and what they are."""
+        self.locked: list[str] = []
+        """What could not be written because another git has its lock."""
+
+    def run(self, standing: Collection[str]) -> None:
+        """`standing`: what mounts stand on in the shadow. Raises OSError, TooMany."""
+        self._exchange_refs()
+        self._exchange_files()
+        self._tell_of_others(standing)
+
+    # --- files
+
+    def _exchange_files(self) -> None:
+        theirs, ours = self._files(self._real), self._files(self._shadow)
+        kept_back = self._unfinished()
+        for path in sorted({*theirs, *ours, *self._known()}, key=lambda path: (path == "HEAD", path)):
+            name = f"{self._prefix}{path}"
+            before = self._state.files.get(name, (None, None))
+            now = theirs.get(path), ours.get(path)
+            if now == before or path.startswith(kept_back):
+                continue
+            try:
+                now = self._exchange_file(path, before, now)
+            except Busy:
+                self.locked.append(name)
+                continue
+            if now == (None, None):
+                self._state.files.pop(name, None)
+            else:
+                self._state.files[name] = now
+
+    def _exchange_file(self, path: str, before: Both, now: Both) -> Both:
+        """What the two sides hold afterwards."""
+        real, shadow = self._real, self._shadow
+        theirs = real.read(path) if now[0] else None
+        ours = shadow.read(path) if now[1] else None
+        unreadable = theirs is None and (now[0] is not None or real.look(path) is not None)
+        if theirs == ours or unreadable:  # what the person has there and nobody can read is not touched
+            return now
+        if now[0] != before[0] or now[1] == before[1] or (ours is None and now[1] is not None):
+            if path == "index" and before[0] is not None and now[1] != before[1]:
+                self._tell(
+                    "git_index", Severity.WARNING, "You and the command both changed git's index: yours stays.", path
+                )
+            self._put_back(path, theirs, now[0])
+            return now[0], shadow.stamp(path)
+        if path.rpartition("/")[2] == "index" and ours is not None:
+            ours, why = self._tracked.judged(f"{self._prefix}{path}", theirs, ours)
+        else:
+            why = self._objection(path, theirs, ours)
+        if why:
+            kind = "git_head" if _A_HEAD.fullmatch(path) else "git_files"
+            self._tell(kind, Severity.CRITICAL, why, path)
+            self._put_back(path, theirs, now[0])
+            return now[0], shadow.stamp(path)
+        _give(real, path, ours, now[1])
+        return real.stamp(path), now[1]
+
+    def _put_back(self, path: str, content: bytes | None, stamp: Stamp | None) -> None:
+        """The shadow holds what the person has, whatever a command put in its way."""
+        pieces = path.split("/")
+        for length in range(1, len(pieces) + 1):
+            found = self._shadow.look("/".join(pieces[:length]))
+            expected = stat.S_ISREG if length == len(pieces) else stat.S_ISDIR
+            if found is not None and not expected(found.st_mode):
+                self._shadow.clear("/".join(pieces[:length]))
+        _give(self._shadow, path, content, stamp)
+
+    def _objection(self, path: str, theirs: bytes | None, ours: bytes | None) -> str:
+        """Why what a command left at a path is not taken over; empty: it is."""
+        shown = self._shown(path)
+        pieces = path.split("/")
+        first, last = pieces[0], pieces[-1]
+        if first == "worktrees" and not self._leads_here(pieces[1]):
+            return f"The command changed {shown}, which belongs to a worktree outside of the zone; the old one stays."
+        if ours is None:
+            return f"The command removed {shown}; it was put back." if path in ("HEAD", "index") else ""
+        if _A_HEAD.fullmatch(path):
+            match = _HEAD.fullmatch(ours)
+            if match is None or (match[1] is not None and not is_ref_name(os.fsdecode(match[1]))):
+                return f"The command wrote something to {shown} that names no branch and no commit; the old one stays."
+        if last in _TODO and first in (*_SEQUENCER, "worktrees") and _EXEC.search(ours):
+            return f"The command wrote `exec` lines into {shown}; it was not taken over."
+        if first == "worktrees" and path.count("/") == 2 and last in ("gitdir", "commondir"):
+            said = os.fsdecode(ours).strip()
+            fits = said == "../.." if last == "commondir" else said.endswith("/.git")
+            if theirs is not None or not fits:
+                return f"The command wrote {shown}, which would lead git elsewhere; it was not taken over."
+        return ""
+
+    def _unfinished(self) -> tuple[str, ...]:
+        """Tells of a stopped rebase, cherry-pick or revert. Gives the directories whose state stays in the shadow: with
+        commands that nobody was shown."""
+        kept = []
+        for folder in _SEQUENCER:
+            key = f"{self._prefix}{folder}"
+            stopped = [todo for todo in _TODO if self._shadow.stamp(f"{folder}/{todo}")]
+            if any(_EXEC.search(self._shadow.read(f"{folder}/{todo}") or b"") for todo in stopped):
+                kept.append(f"{folder}/")
+                text = (
+                    "A rebase stopped whose list of steps holds `exec` lines. It stays inside the walls "
+                    f"({self._shown(folder)}), and your git does not know of it."
+                )
+                self._tell_once(key, "exec", "git_sequencer", Severity.CRITICAL, text)
+            elif stopped:
+                what = "cherry-pick or revert" if folder == "sequencer" else "rebase"
+                text = f"A {what} is not finished in {self._shown('')}: see `git status`."
+                self._tell_once(key, "stopped", "git_sequencer", Severity.WARNING, text)
+            else:
+                self._state.told.pop(key, None)
+        return tuple(kept)
+
+    def _files(self, side: GitDir) -> dict[str, Stamp]:
+        """What is carried over by content; refs are not among it. Of worktrees elsewhere too: what only they reach must
+        not look like garbage to a `git gc`."""
+        free = free_names(self._zone, self._prefix) - {"hooks", "info"}
+        found = {
+            name: stamp_of(info)
+            for name, info in side.names().items()
+            if stat.S_ISREG(info.st_mode) and (FILE.fullmatch(name) or name in free)
+        }
+        for folder in (*FOLDERS, *(() if self._prefix else ("worktrees",))):
+            for path, info in side.files(folder):
+                wanted = stat.S_ISREG(info.st_mode) and not path.endswith(".lock")
+                if wanted and (folder != "worktrees" or _is_of_a_worktree(path)):
+                    found[path] = stamp_of(info)
+        return found
+
+    def _known(self) -> Iterator[str]:
+        for name in self._state.files:
+            if name.startswith(self._prefix) and (self._prefix or not name.startswith("modules/")):
+                yield name.removeprefix(self._prefix)
+
+    def _leads_here(self, worktree: str) -> bool:
+        """Whether a worktree lies in this zone. Its `gitdir` may be relative to where it stands."""
+        path = f"worktrees/{worktree}/gitdir"
+        said = self._real.read(path) or self._shadow.read(path)
+        if said is None:
+            return True
+        place = os.path.join(self._zone.host, GIT_FILE, "worktrees", worktree, os.fsdecode(said).strip())
+        return os.path.normpath(place).startswith(self._zone.host.rstrip("/") + "/")
+
+    # --- refs
+
+    def _exchange_refs(self) -> None:
+        base = self._state.refs.get(self._prefix)
+        if base is None and (packed := self._real.read(PACKED)) is not None:
+            self._shadow.replace(PACKED, packed)
+        theirs, ours, base = self._real.refs(), self._shadow.refs(), base or {}
+        kept = dict(base)
+        # Those that go come first: only then can a branch `a` take the place of `a/b`.
+        for name in sorted({*theirs, *ours, *base}, key=lambda name: (name in ours, name)):
+            their, our, old = theirs.get(name), ours.get(name), base.get(name)
+            try:
+                if their != our:
+                    their = self._exchange_ref(name, their, our, old)
+            except Busy:
+                self.locked.append(name)
+                continue
+            if their is None:
+                kept.pop(name, None)
+            else:
+                kept[name] = their
+        self._state.refs[self._prefix] = kept
+
+    def _exchange_ref(self, name: str, their: str | None, our: str | None, old: str | None) -> str | None:
+        """What both sides hold afterwards."""
+        why = _ref_objection(name, our)
+        if our != old and their == old and not why:
+            _set_ref(self._real, name, our)
+            self.moved[name] = (their, our)
+            return our
+        if our != old and their == old:
+            self._tell("git_refs", Severity.CRITICAL, f"In {self._shown('')} {why}", name)
+        elif our != old and our is not None and not why:  # both moved it
+            beside = f"refs/forge/{name.removeprefix('refs/')}-{our[:12]}"
+            self._real.set_ref(beside, our)
+            text = f"You and the command both moved {_shown_ref(name)}: yours stays, the command's is kept as {beside}."
+            self._tell("git_refs", Severity.WARNING, text, name)
+        if their is None:
+            self._shadow.delete_ref(name)
+        else:
+            self._put_back(name, f"{their}\n".encode(), None)
+        return their
+
+    # --- what else a command left in the shadow
+
+    def _tell_of_others(self, standing: Collection[str]) -> None:
+        links = [path for path, info in self._shadow.files("") if stat.S_ISLNK(info.st_mode)]
+        for path in links:
+            self._shadow.remove(path)
+        for path in links[:_MOST_NAMED]:
+            text = f"The command put a link at {self._shown(path)}; it was removed."
+            self._tell("git_link", Severity.CRITICAL, text, path)
+        free = free_names(self._zone, self._prefix)
+        for name, info in self._shadow.names().items():
+            ordinary = name in OWN or name in SHARED or FILE.fullmatch(name) or PASSING.fullmatch(name)
+            if ordinary or name in standing or name in free:
+                continue
+            obeyed = name.casefold() in _OBEYED
+            severity = Severity.CRITICAL if obeyed else Severity.NOTE
+            text = f"The command made {self._shown(name)}; it was not taken over."
+            self._tell_once(f"{self._prefix}{name}", info.st_ino, "git_files", severity, text)
+            if obeyed:  # else git would not work inside any more
+                self._shadow.clear(name)
+
+    # --- words
+
+    def _shown(self, path: str) -> str:
+        whole = f"{self._prefix}{path}".rstrip("/")
+        return self._zone.virtual((GIT_FILE, whole) if whole else ())
+
+    def _tell(self, kind: str, severity: Severity, text: str, path: str) -> None:
+        self.leftovers.append(
+            Leftover(kind=kind, severity=severity, text=_one_line(text), paths=(_one_line(self._shown(path)),))
+        )
+
+    def _tell_once(self, key: str, value: Any, kind: str, severity: Severity, text: str) -> None:
+        if self._state.told.get(key) != value:
+            self._state.told[key] = value
+            self._tell(kind, severity, text, key.removeprefix(self._prefix))
+
+
+def moved_refs(zone: Zone, prefix: str, moved: dict[str, tuple[str | None, str | None]]) -> Leftover:
+    """One line about refs that commands moved, made or deleted."""
+    words, lost = [], []
+    git_dir = os.path.join(zone.host, GIT_FILE, prefix)
+    for name, (old, new) in moved.items():
+        if old is None:
+            words.append(f"{_shown_ref(name)} made at {_short(new)}")
+        elif new is None:
+            words.append(f"{_shown_ref(name)} deleted (was {_short(old)})")
+        else:
+            words.append(f"{_shown_ref(name)} {_short(old)} → {_short(new)}")
+        of_people = name.startswith(("refs/heads/", "refs/tags/"))
+        if of_people and old and (new is None or len(words) > _MOST_NAMED or not is_ancestor(git_dir, old, new)):
+            lost.append(_shown_ref(name))
+    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
+    note = f"; commits of the old one are no longer in {', '.join(lost[:_MOST_NAMED])}" if lost else ""
+    shown = zone.virtual((GIT_FILE, prefix.rstrip("/")) if prefix else ())
+    text = _one_line(f"Git refs of {shown} moved: {', '.join(words[:_MOST_NAMED])}{more}{note}.")
+    severity = Severity.WARNING if lost else Severity.NOTE
+    return Leftover(kind="git_refs", severity=severity, text=text, paths=(_one_line(f"{shown}/refs"),))
+
+
+def free_names(zone: Zone, prefix: str) -> frozenset[str]:
+    """What the program's author leaves writable in a git directory: `unprotect: [.git/config]`."""
+    names = (normal_name(name).removeprefix(f"{GIT_FILE}/") for name in zone.unprotect)
+    return frozenset(name.rpartition("/")[2] for name in names if bool(prefix) == name.startswith("modules/"))
+
+
+def _is_of_a_worktree(path: str) -> bool:
+    """Whether a file below `worktrees/<name>` is carried over."""
+    rest = path.split("/")[2:]
+    if len(rest) == 1:
+        return rest[0] in _OF_A_WORKTREE or FILE.fullmatch(rest[0]) is not None
+    return bool(rest) and rest[0] in (*FOLDERS, "refs")
+
+
+def _give(side: GitDir, path: str, content: bytes | None, stamp: Stamp | None) -> None:
+    """`stamp`: of the file that the content was read from, whose time it keeps."""
+    if content is None:
+        side.remove(path)
+        return
+    found = side.look(path)
+    mode = stat.S_IMODE(found.st_mode) & 0o666 if found is not None else 0
+    side.replace(path, content, mode=mode or 0o644, written=stamp[2] if stamp else None)
+
+
+def _set_ref(side: GitDir, name: str, value: str | None) -> None:
+    if value is None:
+        side.delete_ref(name)
+    else:
+        side.set_ref(name, value)
+
+
+def _ref_objection(name: str, value: str | None) -> str:
+    """Why a ref that a command set is not taken over."""
+    if not is_ref_name(name):
+        return f"the command made a ref with a name that git does not allow ({name[:80]}); it was not taken over."
+    if name.startswith(_NO_REFS):
+        return f"the command changed {name[:120]}, which would change what git shows; it was not taken over."
+    if value is None or is_object_id(value):
+        return ""
+    target = value.removeprefix("ref: ")
+    if name.startswith("refs/remotes/") and target.startswith("refs/remotes/") and is_ref_name(target):
+        return ""
+    return f"the command wrote something to {name[:120]} that is no commit; it was not taken over."
+
+
+def _shown_ref(name: str) -> str:
+    """As people say it: `main`, `tag v1`."""
+    for start, word in (("refs/heads/", ""), ("refs/tags/", "tag "), ("refs/remotes/", "")):
+        if name.startswith(start):
+            return word + name.removeprefix(start)
+    return name
+
+
+def _short(value: str | None) -> str:
+    return value[:7] if value and is_object_id(value) else (value or "nothing")
+
+
+def _one_line(text: str) -> str:
+    return visible(text).replace("\n", "\\x0a").replace("\t", "\\x09")

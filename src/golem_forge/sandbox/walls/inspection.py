@@ -1,0 +1,156 @@
+"""Inspection: what one command left in its zones that the person's own programs would run or obey.
+
+Made for each start in full walls. `begin` prepares a zone, `planned` notes the moment from which changes count;
+`finish`, once nothing of the command runs any more, carries over what git may have (GitShadow), sets aside or deletes
+what must not stay, and keeps the rest as `leftovers`, to be told on every door. A command that runs for long is looked
+after every few seconds. Only names and stats of what changed are read, so a command that changed nothing costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from golem_forge.core.leftovers import Leftover, Severity
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.protected import GIT_FILE
+from golem_forge.sandbox.walls.git_dir import TooMany
+from golem_forge.sandbox.walls.git_shadow import GitShadow
+from golem_forge.sandbox.walls.guard import secrets_made
+from golem_forge.sandbox.walls.hidden_code import hidden_code, remove_bytecode
+from golem_forge.sandbox.walls.nested import vet
+from golem_forge.sandbox.walls.obeyed import told
+from golem_forge.sandbox.walls.placeholder import alone_in
+from golem_forge.sandbox.walls.planning import Planned, Planner
+from golem_forge.sandbox.walls.scan import Finding, Parts, ScanMark, ZoneScan
+from golem_forge.sandbox.zones import Zone
+
+_LOOKS_PER_ROUND: Final = 100
+"""The guard is asked every 50 ms: a repository that a running command left lying for 5 to 10 s is judged. Not sooner:
+test suites make and remove repositories with hooks all the time."""
+_SHARE_OF_TIME: Final = 20
+"""While a command runs, commits are carried over at every look, but at most a twentieth of the time is spent on it."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    zone: Zone
+    scan: ZoneScan
+    shadow: GitShadow | None
+    before: tuple[Finding, ...] = ()
+    mark: ScanMark | None = None
+    lying: frozenset[Parts] = field(default_factory=frozenset)
+    """What had changed at the round before this one."""
+    behind: bool = False
+    """The last sync of git failed."""
+
+
+class Inspection:
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        self._watched: list[_Watched] = []
+        self.leftovers: tuple[Leftover, ...] = ()
+        """Complete after `finish`."""
+
+    def begin(self, zone: Zone) -> None:
+        """Before the plan is made, for each zone that the command can write. Raises WALLS_UNAVAILABLE."""
+        shadow = self._planner.prepare_git(zone)
+        self._watched.append(_Watched(zone, self._planner.scans[zone.name], shadow))
+
+    def begin_again(self) -> None:
+        """Something changed on disk while the walls were built."""
+        for one in self._watched:
+            if one.shadow is not None:
+                one.shadow.forget_mounts()
+                one.shadow.prepare()
+
+    def planned(self, planned: Planned) -> None:
+        """The zones were just looked at; from now on what changes counts."""
+        for one in self._watched:
+            one.before = planned.known.get(one.zone.name, ())
+            one.mark = one.scan.mark()
+
+    def exchange(self) -> None:
+        """Carry over now what git has on either side: where a call of a child that goes on living begins or ends."""
+        for one in self._watched:
+            self._sync(one, ())
+
+    def while_it_runs(self, guard: Callable[[], bool]) -> Callable[[], bool]:
+        """The question of the watcher, with our own work beside it."""
+        looks = 0
+        not_before = 0.0
+
+        def look() -> bool:
+            nonlocal looks, not_before
+            looks += 1
+            began = time.monotonic()
+            if began >= not_before:
+                self.exchange()
+                now = time.monotonic()
+                not_before = now + (now - began) * _SHARE_OF_TIME
+            if looks % _LOOKS_PER_ROUND == 0:
+                for one in self._watched:
+                    changed = _changed(one)
+                    self.leftovers += vet(one.zone, changed & one.lying)
+                    one.lying = changed
+            return guard()
+
+        return look if self._watched else guard
+
+    def finish(self) -> None:
+        """Once; nothing of the command runs any more, and its walls no longer occupy the zones."""
+        watched, self._watched = self._watched, []
+        for one in watched:
+            try:
+                changed = _changed(one)
+                with alone_in(one.zone) as alone:
+                    if alone and one.shadow is not None:
+                        one.shadow.remove_locks()
+                self._sync(one, changed)
+                if one.shadow is not None:
+                    self.leftovers += one.shadow.leftovers()
+                if one.behind:
+                    text = "What the command did with git could not be carried over; the next command tries again."
+                    self.leftovers += (Leftover(kind="git_files", severity=Severity.WARNING, text=text),)
+                if one.mark is not None:
+                    self.leftovers += tuple(self._left(one, changed))
+            except Exception as error:  # whatever a command did to make this fail, it is not silent about it
+                text = f"What the command left in {one.zone.virtual(())} could not be checked ({type(error).__name__})."
+                self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text),)
+
+    def _left(self, one: _Watched, changed: frozenset[Parts]) -> Iterator[Leftover]:
+        zone = one.zone
+        if one.scan.stopped_at is not None:
+            text = (
+                f"{zone.virtual(())} has too many entries to look at: what changed below some directories is not known."
+            )
+            yield Leftover(kind="unchecked", severity=Severity.WARNING, text=text)
+        if changed:
+            tracked = one.shadow.tracked.includes() if one.shadow is not None else _nothing_tracked
+            is_work_tree = os.path.lexists(zone.real((GIT_FILE,)))
+            yield from vet(zone, changed, one.shadow.tracked.new_gitlinks() if one.shadow is not None else ())
+            yield from remove_bytecode(zone, changed)
+            ignores = self._planner.global_ignores() if is_work_tree else b""
+            yield from hidden_code(zone, changed, tracked, is_work_tree, person_ignores=ignores)
+            yield from told(zone, changed)
+        yield from secrets_made(zone, one.before, one.scan.findings)
+
+    def _sync(self, one: _Watched, changed: frozenset[Parts] | tuple[()]) -> None:
+        if one.shadow is None:
+            return
+        try:
+            one.shadow.sync(changed)
+            one.behind = False
+        except (OSError, SandboxError, TooMany):
+            one.behind = True
+
+
+def _changed(one: _Watched) -> frozenset[Parts]:
+    return one.scan.changed_since(one.mark).paths if one.mark is not None else frozenset()
+
+
+def _nothing_tracked(parts: Parts) -> bool:
+    return False

@@ -1,0 +1,229 @@
+"""Git's configuration format: whatever git sees in a file, the reader sees, and settings that start a program stand
+out. Git itself is the measure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from golem_forge.sandbox.walls.git_config import ConfigSyntaxError, is_plain_address, read_config, unlisted_keys
+
+NASTY = [
+    "[a]\nb = c\n",
+    "[a]b=c",
+    "[a] b",
+    "[a]\n\tb\n\tc =\n",
+    "\ufeff[a]\nb = c",
+    "[a]\r\nb = c\r\n",
+    "[a]\r\nb = c \\\r\n d\r\n",
+    "[a]\nb = c \r d\n",
+    "[a]\nb\r = c\n",
+    "[a]\nb = \\\n   c\n",
+    "[a]\nb = x \\\n   c ; said\n",
+    "[a]\nb = x ; said \\\nc = d\n",
+    "[a]\nb = x # said\n[core]\nfsmonitor = evil\n",
+    "# [a]\n;b\n[a] ; [core]\nb = 1\n",
+    '[a]\nb = "x # y" z\n',
+    '[a]\nb = " x "\n',
+    '[a]\nb = x ""  \n',
+    '[a]\nb = "x\n',
+    '[a]\nb = "x\\\ny"\n',
+    '[a]\nb = x\\ty\\nz\\"q\\\\\\b\n',
+    "[a]\nb = x\\qy\n",
+    "[a]\nb = x\\",
+    "[a]\nb = x\\\n",
+    "[a]\nb = \\\n",
+    '[a]\nb = "x" "y" z\n',
+    '[A "B"]\nC = d\n',
+    "[A.B]\nC = d\n",
+    '[a.b "C"]\nd = e\n',
+    '[a "b\\"c\\\\d\\n"]\ne = f\n',
+    '[a "b]"]\ne = f\n',
+    '[a "b\n"]\ne = f\n',
+    '[a  \t "b"]\ne = f\n',
+    '[a "b" ]\ne = f\n',
+    '[ a "b"]\ne = f\n',
+    '[ "b"]\ne = f\n',
+    "[]\ne = f\n",
+    "[a]\n[b]c=d [e] f=g\n",
+    "[a]\n1b = c\n",
+    "[a]\nb_c = d\n",
+    "[a]\nb-c = d\n",
+    "[a]\nb # said\n",
+    "[a]\nb c\n",
+    "e = f\n",
+    "[a\nb = c\n",
+    "[a]\n\fb = c\n",
+    "[a]\n\vb = c\n",
+    "[a]\nb = c\fd\n",
+    "[a]\nb = \xe9\u20ac\n",
+    "[a]\nb = \udcff\n",
+    "\udcef[a]\nb = c\n",
+    "[a]\n= c\n",
+    "[ä]\nb = c\n",
+    "[a]\nb =c;d\n",
+    "[a]\nb == c\n",
+    "",
+    "\n\n",
+    "\\\n[a]\nb=c\n",
+    "[a]b=c\n]\n",
+    "[include]\npath = x\n[InClude]\nPATH = y\n",
+    "[core]\n\tfs\\\nmonitor = x\n",
+    "[a]\nb = c\r",
+    "[a]\rb = c\n",
+]
+
+
+def as_git_sees_it(place: Path, text: str) -> list[tuple[str, str | None]] | None:
+    """Names and values; None where git refuses the file."""
+    file = place / "config"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    said = subprocess.run(
+        ["git", "config", "--file", str(file), "--no-includes", "--list", "-z"],
+        capture_output=True,
+        env={"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(place)},
+    )
+    if said.returncode != 0:
+        return None
+    found: list[tuple[str, str | None]] = []
+    for each in said.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        name, given_one, value = each.partition("\n")
+        found.append((name, value if given_one else None))
+    return found
+
+
+def _spaces(value: str | None) -> str | None:
+    """Newer versions of git keep a tab between two words, older ones make it a space."""
+    return None if value is None else value.replace("\t", " ").replace("\r", " ")
+
+
+def must_agree(place: Path, text: str) -> None:
+    seen = as_git_sees_it(place, text)
+    try:
+        ours = [(one.name, one.value) for one in read_config(text)]
+    except ConfigSyntaxError:
+        # What we refuse is never trusted. But only a setting outside every section may be refused by us alone.
+        assert seen is None or any("." not in name for name, _ in seen), f"git sees {seen!r}"
+        return
+    assert seen is not None, f"git refuses it, we see {ours!r}"
+    assert [(name, _spaces(value)) for name, value in ours] == [(name, _spaces(value)) for name, value in seen]
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_the_reader_sees_what_git_sees(tmp_path: Path, text: str) -> None:
+    must_agree(tmp_path, text)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *("[", "]", '"', "\\", "\n", "\r", "\r\n", " ", "\t", "=", "#", ";", ".", "-", "a", "B", "n", "1"),
+                *("[a]", '[a "b"]', "c = d", "\nc = ", "\ufeff", "\f", "\udcff", "é"),
+            ]
+        ),
+        max_size=14,
+    )
+)
+@example(["[a]", "\nc = ", "\\", "\n", " ", "c = d"])
+def test_and_in_whatever_can_be_written(tmp_path: Path, pieces: list[str]) -> None:
+    must_agree(tmp_path, "".join(pieces))
+
+
+def test_a_nul_is_refused() -> None:
+    with pytest.raises(ConfigSyntaxError):
+        read_config("[a]\nb = c\0d\n")
+
+
+def unlisted(text: str) -> list[str]:
+    return unlisted_keys(read_config(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n",
+        '[remote "origin"]\n\turl = https://example.test/a.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n',
+        '[remote "origin"]\n\turl = git@example.test:a/b.git\n\tpushurl = ../a\n\ttagopt = --no-tags\n',
+        '[branch "main"]\n\tremote = origin\n\tmerge = refs/heads/main\n\trebase = true\n\tdescription = "a\\nb"\n',
+        "[user]\n\tname = Ada\n\temail = a@b.test\n",
+        '[submodule "x"]\n\turl = /srv/x\n\tactive = true\n\tupdate = rebase\n',
+        "[extensions]\n\tobjectformat = sha256\n\tpartialclone = origin\n\trefstorage = reftable\n",
+        "[commit]\n\tgpgSign = false\n[core]\n\thooksPath = /dev/null\n[advice]\n\tdetachedHead = false\n",
+        "[credential]\n\thelper =\n",
+        "[init]\n\tdefaultBranch = main\n[pull]\n\trebase = merges\n[core]\n\tfsmonitor = false\n\tautocrlf = input\n",
+    ],
+)
+def test_settings_that_start_nothing(text: str) -> None:
+    assert unlisted(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[core]\nfsmonitor = ./x", "core.fsmonitor"),
+        ("[core]\nfsmonitor", "core.fsmonitor"),
+        ("[CORE]\nFSMonitor = true", "core.fsmonitor"),
+        ("[core]hooksPath=x", "core.hookspath"),
+        ("[core]\neditor = x", "core.editor"),
+        ("[core]\nsshCommand = x", "core.sshcommand"),
+        ("[core]\nworktree = /", "core.worktree"),
+        ("[core]\nattributesFile = x", "core.attributesfile"),
+        ("[core]\nexcludesFile = x", "core.excludesfile"),
+        ("[core]\nalternateRefsCommand = x", "core.alternaterefscommand"),
+        ("[alias]\nst = !x", "alias.st"),
+        ("[commit]\ngpgSign = true", "commit.gpgsign"),
+        ("[commit]\ngpgSign", "commit.gpgsign"),
+        ('[filter "f"]\nclean = x', "filter.f.clean"),
+        ('[diff "d"]\ntextconv = x', "diff.d.textconv"),
+        ('[diff "algorithm"]\ncommand = x', "diff.algorithm.command"),
+        ("[diff]\nexternal = x", "diff.external"),
+        ('[merge "m"]\ndriver = x', "merge.m.driver"),
+        ("[include]\npath = x", "include.path"),
+        ('[includeIf "gitdir:/"]\npath = x', "includeif.gitdir:/.path"),
+        ("[credential]\nhelper = x", "credential.helper"),
+        ("[gpg]\nprogram = x", "gpg.program"),
+        ("[sequence]\neditor = x", "sequence.editor"),
+        ("[pager]\nlog = x", "pager.log"),
+        ("[uploadpack]\npackObjectsHook = x", "uploadpack.packobjectshook"),
+        ("[protocol]\nallow = always", "protocol.allow"),
+        ('[url "x"]\ninsteadOf = y', "url.x.insteadof"),
+        ("[http]\nproxy = x", "http.proxy"),
+        ('[hook "x"]\ncommand = x', "hook.x.command"),
+        ("[extensions]\nworktreeConfig = true", "extensions.worktreeconfig"),
+        ('[submodule "s"]\nupdate = !x', "submodule.s.update"),
+        ('[remote "r"]\nurl = ext::sh -c x', "remote.r.url"),
+        ('[remote "r"]\nurl = anything://x', "remote.r.url"),
+        ('[remote "r"]\nurl = -x', "remote.r.url"),
+        ('[remote "r"]\nurl', "remote.r.url"),
+        ('[remote "r"]\nuploadpack = x', "remote.r.uploadpack"),
+        ('[remote "r"]\nreceivepack = x', "remote.r.receivepack"),
+        ('[remote "r"]\nproxy = x', "remote.r.proxy"),
+        ('[remote "r"]\nvcs = x', "remote.r.vcs"),
+        ("[remote.r]\nvcs = x", "remote.r.vcs"),
+        ('[branch "b"]\nremote = ext::x', "branch.b.remote"),
+        ('[branch "b"]\nmergeOptions = -s x', "branch.b.mergeoptions"),
+        ('[core "x"]\nbare = true', "core.x.bare"),
+        ("[unheard]\nof = 1", "unheard.of"),
+    ],
+)
+def test_everything_else_stands_out(text: str, key: str) -> None:
+    assert unlisted(text) == [key]
+
+
+def test_what_a_caller_accepts() -> None:
+    found = unlisted_keys(
+        read_config("[core]\nworktree = ../x\neditor = y\n"), accepted=lambda one: one.name == "core.worktree"
+    )
+    assert found == ["core.editor"]
+
+
+@pytest.mark.parametrize("address", ["ssh://-oProxyCommand=x/y", "a@-x:y", "::x", "fd::3", "host:-x", "hg::http://x"])
+def test_addresses_that_start_a_program(address: str) -> None:
+    assert not is_plain_address(address)
