@@ -317,7 +317,7 @@ def test_pointers(place: Path, zone: Zone, tmp_path: Path) -> None:
 
     told = vet(zone, [(name, ".git") for name in cases])
 
-    assert sorted(one.paths[0].split("/")[2] for one in told) == list("abcdefj")
+    assert sorted(one.paths[0].split("/")[2] for one in told) == list("abcdefij")
     assert (own / ".git").is_dir()  # the person's: only what leads to it was set aside
 
 
@@ -429,13 +429,22 @@ def test_names_that_would_steer_a_terminal(place: Path, zone: Zone) -> None:
     git(lib, "log")
 
 
-def test_a_rebase_that_will_run_commands_is_told(place: Path, zone: Zone) -> None:
+STOPPED = {
+    "git-rebase-todo": "pick 1234\nexec touch x\n",
+    "strategy": "/../build/x\n",
+    "gpg_sign_opt": "-S$(touch x)\n",
+    "unknown": "x",
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_a_rebase_that_will_run_something_is_set_aside(place: Path, zone: Zone, name: str) -> None:
     lib = repository(place / "lib")
     (lib / ".git/rebase-merge").mkdir()
-    (lib / ".git/rebase-merge/git-rebase-todo").write_text("pick 1234\nexec touch x\n")
-    (told,) = vet(zone, [("lib", ".git", "rebase-merge", "git-rebase-todo")])
-    assert told.kind == "git_sequencer" and told.severity is Severity.CRITICAL
-    assert (lib / ".git").is_dir()
+    (lib / ".git/rebase-merge" / name).write_text(STOPPED[name])
+    (told,) = vet(zone, [("lib", ".git", "rebase-merge", name)])
+    assert told.severity is Severity.CRITICAL and "stopped rebase" in told.text
+    assert not (lib / ".git").exists()
 
 
 def test_unprotected_means_unprotected(place: Path) -> None:

@@ -12,7 +12,8 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from golem_forge.sandbox.access import CONTENT, DIRECTORY, Opener
@@ -22,14 +23,18 @@ Stamp = tuple[int, int, int, int]
 """Inode, size, time of writing, time of change: other ones mean another content."""
 
 PACKED: Final = "packed-refs"
-LARGEST: Final = 256 << 20
+_LARGEST: Final = 256 << 20
 """No index or list of refs is larger; a file that is stays where it is."""
+_LARGEST_LOG: Final = 16 << 20
+_LARGEST_FILE: Final = 1 << 20
 _DEEPEST: Final = 24
 _MOST: Final = 100_000
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OURS: Final = re.compile(r"\.forge-[0-9a-f]{16}\.tmp")
+_STALE_NS: Final = 10_000_000_000
 _OBJECT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_PACKED_LINE: Final = re.compile(rb"([0-9a-f]{40,64}) (refs/[^\n]+)")
+_PACKED_LINE: Final = re.compile(rb"^([0-9a-f]{40,64}) (refs/[^\x00-\x20\x7f]{1,1000})$", re.MULTILINE)
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.$|/$|\.lock(?:/|$)|(?:^|/)\.|^@$")
 
 
@@ -65,50 +70,64 @@ class GitDir:
         return None
 
     def read(self, path: str) -> bytes | None:
-        """The content of a regular file; None if there is none, or it is larger than anything git writes."""
+        """The content of a regular file; None if there is none, or it is larger than git makes such a file."""
         try:
             file = self._opener(self._root, self._parts(path), CONTENT)
-        except OSError:
+        except (OSError, ValueError):
             return None
         with os.fdopen(file, "rb") as opened:
             try:
-                if not stat.S_ISREG(os.fstat(file).st_mode):
+                found = os.fstat(file)
+                if not stat.S_ISREG(found.st_mode) or found.st_size > largest(path):
                     return None
-                content = opened.read(LARGEST + 1)
+                content = opened.read(largest(path) + 1)
             except OSError:
                 return None
-        return content if len(content) <= LARGEST else None
+        return content if len(content) <= largest(path) else None
 
-    def replace(self, path: str, content: bytes, *, mode: int = 0o644, written: int | None = None) -> None:
+    def replace(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        mode: int = 0o644,
+        written: int | None = None,
+        still: Callable[[], bool] | None = None,
+    ) -> None:
         """`written`: the time of writing, where a copy must keep it: git compares the index's with those of files.
-        Raises Busy while somebody has the lock, OSError where the system refuses."""
+        `still`: asked while the lock is held; False: it is no longer what was judged. Raises Busy then, and while
+        somebody else has the lock; OSError where the system refuses."""
         self._make_parents(path)
         with self._parent(path) as (parent, name):
-            lock = f"{name}.lock"
-            try:
-                file = os.open(lock, _WRITE, mode, dir_fd=parent)
-            except FileExistsError:
-                raise Busy(path) from None
+            # Written beside it first: whoever is killed while the lock is held leaves it to block the person's git.
+            fresh = f".forge-{os.urandom(8).hex()}.tmp"
+            file = os.open(fresh, _WRITE, mode, dir_fd=parent)
             try:
                 with os.fdopen(file, "wb") as opened:
                     opened.write(content)
                     opened.flush()
                     if written is not None:
                         os.utime(file, ns=(written, written))
-                try:
-                    os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
-                except IsADirectoryError:  # empty ones that are left of other refs give way, as with git
-                    _remove_empty(name, parent)
-                    os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:
+                with _lock(parent, name, fresh) as lock:
+                    if still is not None and not still():
+                        raise Busy(path)
+                    try:
+                        os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
+                    except IsADirectoryError:  # empty ones that are left of other refs give way, as with git
+                        _remove_empty(name, parent)
+                        os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
+            finally:
                 with contextlib.suppress(OSError):
-                    os.unlink(lock, dir_fd=parent)
-                raise
+                    os.unlink(fresh, dir_fd=parent)
 
-    def remove(self, path: str) -> None:
-        """A file or a link, and the directories that are empty without it (not `refs` and its first level)."""
+    def remove(self, path: str, *, still: Callable[[], bool] | None = None) -> None:
+        """A file or a link, and the directories that are empty without it (not `refs` and its first level). `still`:
+        as for `replace`."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (parent, name):
-            os.unlink(name, dir_fd=parent)
+            if still is None:
+                os.unlink(name, dir_fd=parent)
+            else:
+                self._remove_locked(parent, name, still)
         above = path.split("/")[:-1]
         while above and above != ["logs"] and not (above[0] == "refs" and len(above) <= 2):
             try:
@@ -117,6 +136,28 @@ class GitDir:
             except OSError:
                 return
             above.pop()
+
+    def _remove_locked(self, parent: int, name: str, still: Callable[[], bool]) -> None:
+        fresh = f".forge-{os.urandom(8).hex()}.tmp"
+        os.close(os.open(fresh, _WRITE, 0o644, dir_fd=parent))
+        try:
+            with _lock(parent, name, fresh):
+                if not still():
+                    raise Busy(name)
+                os.unlink(name, dir_fd=parent)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh, dir_fd=parent)
+
+    def remove_stale(self) -> None:
+        """Locks and files of a Forge that was killed while it wrote here. Each lock of ours is a second name of a file
+        of ours beside it; nobody else's is."""
+        for folder, _ in list(self.folders("")):
+            names = self.names(folder)
+            ours = {found.st_ino: name for name, found in names.items() if _OURS.fullmatch(name) and _is_old(found)}
+            for name, found in names.items() if ours else ():
+                if found.st_ino in ours:
+                    self.remove(f"{folder}/{name}" if folder else name)
 
     def make_folder(self, path: str) -> None:
         self._make_parents(f"{path}/")
@@ -196,30 +237,32 @@ class GitDir:
     # --- refs
 
     def refs(self) -> dict[str, str]:
-        """Every ref with its value: an object id, or `ref: …` for a symbolic one."""
-        found = dict(self._packed_refs())
-        values: dict[str, tuple[Stamp, str]] = {}
+        """Every ref with its value: an object id, or `ref: …` for a symbolic one. Loose ones are read first, as git
+        does: one that is being packed is then seen twice, and not never."""
+        loose: dict[str, tuple[Stamp, str]] = {}
         for path, info in self.files("refs"):
-            if not stat.S_ISREG(info.st_mode) or path.endswith(".lock"):
+            if not stat.S_ISREG(info.st_mode) or path.endswith((".lock", ".tmp")):
                 continue
             stamp = stamp_of(info)
             known = self._values.get(path)
             if known is None or known[0] != stamp:
-                said = (self.read(path) or b"")[:4096].decode("utf-8", "replace").strip()
-                known = (stamp, said)
-            values[path] = known
-            if known[1]:
-                found[path] = known[1]
-        self._values = values
-        return found
+                known = (stamp, self._loose(path))
+            loose[path] = known
+        self._values = loose
+        return {**self._packed_refs(), **{path: value for path, (_, value) in loose.items() if value}}
 
-    def set_ref(self, name: str, value: str) -> None:
-        """Raises Busy, OSError."""
-        self.replace(name, f"{value}\n".encode())
+    def ref(self, name: str) -> str | None:
+        """One of them, as it is now."""
+        return self._loose(name) or self._packed_refs().get(name)
 
-    def delete_ref(self, name: str) -> None:
+    def set_ref(self, name: str, value: str, *, old: str | None) -> None:
+        """Raises Busy, also where it is no longer `old`; OSError."""
+        self.replace(name, f"{value}\n".encode(), still=lambda: self.ref(name) == old)
+
+    def delete_ref(self, name: str, *, old: str | None) -> None:
         """From the list of packed ones first: else the old value would come back for a moment."""
         if name in self._packed_refs():
+            stamp = self.stamp(PACKED)
             kept, skipping = [], False
             for line in (self.read(PACKED) or b"").splitlines(keepends=True):
                 if line.startswith(b"^"):  # the object that the tag on the line before points at
@@ -229,8 +272,15 @@ class GitDir:
                 skipping = line.rstrip(b"\n").endswith(b" " + os.fsencode(name))
                 if not skipping:
                     kept.append(line)
-            self.replace(PACKED, b"".join(kept))
-        self.remove(name)
+            loose = self._loose(name)
+            is_old = (loose or self._packed_refs().get(name)) == old
+            self.replace(PACKED, b"".join(kept), still=lambda: is_old and self.stamp(PACKED) == stamp)
+            old = loose or None
+        if self._loose(name):
+            self.remove(name, still=lambda: self._loose(name) == old)
+
+    def _loose(self, name: str) -> str:
+        return (self.read(name) or b"")[:4096].decode("utf-8", "replace").strip()
 
     def _packed_refs(self) -> dict[str, str]:
         stamp = self.stamp(PACKED)
@@ -263,6 +313,33 @@ class GitDir:
                 os.mkdir(name, 0o755, dir_fd=parent)
 
 
+def _is_old(found: os.stat_result) -> bool:
+    return time.time_ns() - found.st_ctime_ns > _STALE_NS
+
+
+def largest(path: str) -> int:
+    """The size up to which a file is carried over. Threat: one with a hole costs a command nothing."""
+    last = path.rpartition("/")[2]
+    if last == PACKED or last.startswith(("index", "sharedindex")):
+        return _LARGEST
+    return _LARGEST_LOG if "logs/" in path else _LARGEST_FILE
+
+
+@contextlib.contextmanager
+def _lock(parent: int, name: str, fresh: str) -> Iterator[str]:
+    """Git's own lock of a file, which is `fresh` under another name. Raises Busy."""
+    lock = f"{name}.lock"
+    try:
+        os.link(fresh, lock, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+    except FileExistsError:
+        raise Busy(name) from None
+    try:
+        yield lock
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(lock, dir_fd=parent)
+
+
 def is_ref_name(name: str) -> bool:
     """Whether git would take this for the full name of a ref."""
     return name.startswith("refs/") and len(name) < 1024 and _FORBIDDEN.search(name) is None
@@ -287,7 +364,8 @@ def _remove_empty(name: str, parent: int) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
-def _clear(name: str, parent: int, depth: int = 0) -> None:
+def _clear(name: str, parent: int) -> None:
+    """Whatever stands there, however deep: directories are brought up to be removed."""
     try:
         os.unlink(name, dir_fd=parent)
         return
@@ -295,12 +373,32 @@ def _clear(name: str, parent: int, depth: int = 0) -> None:
         return
     except OSError:
         pass
+    with contextlib.suppress(OSError):
+        os.chmod(name, 0o700, dir_fd=parent)
     directory = os.open(name, _LIST, dir_fd=parent)
     try:
-        if depth < 64:
-            for below in os.listdir(directory):
-                with contextlib.suppress(OSError):
-                    _clear(below, directory, depth + 1)
+        while below := os.listdir(directory):
+            for each in below:
+                try:
+                    os.unlink(each, dir_fd=directory)
+                except OSError:
+                    _flatten(each, directory)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _flatten(name: str, parent: int) -> None:
+    """Remove a directory of which only what is in it directly must be empty: what is deeper moves one level up."""
+    with contextlib.suppress(OSError):
+        os.chmod(name, 0o700, dir_fd=parent)
+    directory = os.open(name, _LIST, dir_fd=parent)
+    try:
+        for each in os.listdir(directory):
+            try:
+                os.unlink(each, dir_fd=directory)
+            except OSError:
+                os.rename(each, f"{os.urandom(8).hex()}", src_dir_fd=directory, dst_dir_fd=parent)
     finally:
         os.close(directory)
     os.rmdir(name, dir_fd=parent)

@@ -9,16 +9,18 @@ judged are the bytes that are written, and a stamp is taken before the content i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.core.visible import visible
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
+from golem_forge.sandbox.walls import git_sequencer
 from golem_forge.sandbox.walls.git_dir import PACKED, Busy, GitDir, Stamp, is_object_id, is_ref_name, stamp_of
 from golem_forge.sandbox.walls.git_history import is_ancestor
 from golem_forge.sandbox.walls.git_tracked import TrackedFiles
@@ -28,7 +30,7 @@ FILE: Final = re.compile(
     r"[A-Z_]*HEAD|[A-Z_]+_MSG|[A-Z_]*EDITMSG|index|sharedindex\.[0-9a-f]{40,64}|MERGE_(?:MODE|RR)|AUTO_MERGE|BISECT_[A-Z_]+"
 )
 """Files of a git directory that a command may change."""
-FOLDERS: Final = ("logs", "rebase-merge", "rebase-apply", "sequencer")
+FOLDERS: Final = ("logs", *git_sequencer.FOLDERS)
 """Directories of plain files that a command may change."""
 SHARED: Final = ("objects", "lfs")
 """Content by its hash: written in place."""
@@ -37,13 +39,14 @@ PASSING: Final = re.compile(
     r".*\.lock|gc\.(?:pid|log)|packed-refs\.new|tmp.*|.*\.sw[px]|fsmonitor--daemon.*|description|branches"
 )
 """What git and editors leave for a moment, or by habit; nobody needs to hear of it."""
-_SEQUENCER: Final = FOLDERS[1:]
 _OF_A_WORKTREE: Final = ("gitdir", "commondir", "locked")
 _OBEYED: Final = frozenset({"commondir", "config", "config.worktree", "gitdir", "hooks", "info"})
 _A_HEAD: Final = re.compile(r"(?:worktrees/[^/]+/)?HEAD")
 _HEAD: Final = re.compile(rb"ref: (refs/heads/[^\n]+)\n?|[0-9a-f]{40}(?:[0-9a-f]{24})?\n?")
-_EXEC: Final = re.compile(rb"^[ \t]*(?:exec|x)[ \t]", re.MULTILINE)
-_TODO: Final = ("git-rebase-todo", "git-rebase-todo.backup", "todo")
+_SCRATCH: Final = "patch-merge-index"
+"""Of `git am`, which makes it anew."""
+_MOST_BYTES: Final = 64 << 20
+"""So much is carried over to the person in one exchange, besides an index."""
 _NO_REFS: Final = ("refs/replace/", "refs/forge/")
 """Replacements make git show other content than a commit has; the other ones are Forge's."""
 _MOST_NAMED: Final = 8
@@ -78,19 +81,24 @@ class Exchange:
         self.moved: dict[str, tuple[str | None, str | None]] = {}
         """Refs that were carried over to the person: what they were, and what they are."""
         self.locked: list[str] = []
-        """What could not be written because another git has its lock."""
+        """What could not be written because another git has its lock, or changed it meanwhile."""
+        self._bytes = _MOST_BYTES
 
-    def run(self, standing: Collection[str]) -> None:
-        """`standing`: what mounts stand on in the shadow. Raises OSError, TooMany."""
+    def run(self, standing: Collection[str], *, at_the_end: bool) -> None:
+        """`standing`: what mounts stand on in the shadow. While a command runs, an operation that it has just begun is
+        left to it. Raises OSError, TooMany."""
+        begun = [folder for folder in git_sequencer.FOLDERS if self._shadow.look(folder) is not None]
+        if not at_the_end and any(self._real.look(folder) is None for folder in begun):
+            return
         self._exchange_refs()
-        self._exchange_files()
+        self._exchange_files(at_the_end)
         self._tell_of_others(standing)
 
     # --- files
 
-    def _exchange_files(self) -> None:
+    def _exchange_files(self, at_the_end: bool) -> None:
         theirs, ours = self._files(self._real), self._files(self._shadow)
-        kept_back = self._unfinished()
+        kept_back = self._unfinished(at_the_end)
         for path in sorted({*theirs, *ours, *self._known()}, key=lambda path: (path == "HEAD", path)):
             name = f"{self._prefix}{path}"
             before = self._state.files.get(name, (None, None))
@@ -131,7 +139,11 @@ class Exchange:
             self._tell(kind, Severity.CRITICAL, why, path)
             self._put_back(path, theirs, now[0])
             return now[0], shadow.stamp(path)
-        _give(real, path, ours, now[1])
+        if ours is not None and not path.endswith("index"):
+            self._bytes -= len(ours)
+            if self._bytes < 0:
+                raise Busy(path)
+        _give(real, path, ours, now[1], still=lambda: real.stamp(path) == now[0])
         return real.stamp(path), now[1]
 
     def _put_back(self, path: str, content: bytes | None, stamp: Stamp | None) -> None:
@@ -157,8 +169,8 @@ class Exchange:
             match = _HEAD.fullmatch(ours)
             if match is None or (match[1] is not None and not is_ref_name(os.fsdecode(match[1]))):
                 return f"The command wrote something to {shown} that names no branch and no commit; the old one stays."
-        if last in _TODO and first in (*_SEQUENCER, "worktrees") and _EXEC.search(ours):
-            return f"The command wrote `exec` lines into {shown}; it was not taken over."
+        if not {*pieces[:-1]}.isdisjoint(git_sequencer.FOLDERS) and (why := git_sequencer.objection(last, ours)):
+            return f"The command wrote {shown}, and {why}; it was not taken over."
         if first == "worktrees" and path.count("/") == 2 and last in ("gitdir", "commondir"):
             said = os.fsdecode(ours).strip()
             fits = said == "../.." if last == "commondir" else said.endswith("/.git")
@@ -166,27 +178,38 @@ class Exchange:
                 return f"The command wrote {shown}, which would lead git elsewhere; it was not taken over."
         return ""
 
-    def _unfinished(self) -> tuple[str, ...]:
-        """Tells of a stopped rebase, cherry-pick or revert. Gives the directories whose state stays in the shadow: with
-        commands that nobody was shown."""
+    def _unfinished(self, at_the_end: bool) -> tuple[str, ...]:
+        """The directories of stopped operations whose state stays in the shadow: going on would run something that
+        nobody was shown. Told of, with all other stopped ones, when a command has ended."""
         kept = []
-        for folder in _SEQUENCER:
+        for folder in git_sequencer.FOLDERS:
             key = f"{self._prefix}{folder}"
-            stopped = [todo for todo in _TODO if self._shadow.stamp(f"{folder}/{todo}")]
-            if any(_EXEC.search(self._shadow.read(f"{folder}/{todo}") or b"") for todo in stopped):
-                kept.append(f"{folder}/")
-                text = (
-                    "A rebase stopped whose list of steps holds `exec` lines. It stays inside the walls "
-                    f"({self._shown(folder)}), and your git does not know of it."
-                )
-                self._tell_once(key, "exec", "git_sequencer", Severity.CRITICAL, text)
-            elif stopped:
-                what = "cherry-pick or revert" if folder == "sequencer" else "rebase"
-                text = f"A {what} is not finished in {self._shown('')}: see `git status`."
-                self._tell_once(key, "stopped", "git_sequencer", Severity.WARNING, text)
-            else:
+            if self._shadow.look(folder) is None:
                 self._state.told.pop(key, None)
+                continue
+            names = {name: found for name, found in self._shadow.names(folder).items() if name != _SCRATCH}
+            why = next((why for name in names if (why := self._sequencer_objection(folder, name))), "")
+            if why:
+                kept.append(f"{folder}/")
+            if not at_the_end:
+                continue
+            what = "cherry-pick or revert" if folder == "sequencer" else "rebase"
+            if why:
+                text = (
+                    f"A {what} stopped, and {why}: it stays inside the walls ({self._shown(folder)}), and your git does"
+                    " not know of it."
+                )
+                self._tell_once(key, why, "git_sequencer", Severity.CRITICAL, text)
+            else:
+                text = f"A {what} is not finished in {self._shown('')}: see `git status`."
+                state = [sorted((name, found.st_size, found.st_mtime_ns) for name, found in names.items())]
+                self._tell_once(key, repr(state), "git_sequencer", Severity.WARNING, text)
         return tuple(kept)
+
+    def _sequencer_objection(self, folder: str, name: str) -> str:
+        path = f"{folder}/{name}"
+        ours = self._shadow.read(path)
+        return "" if ours is not None and ours == self._real.read(path) else git_sequencer.objection(name, ours)
 
     def _files(self, side: GitDir) -> dict[str, Stamp]:
         """What is carried over by content; refs are not among it. Of worktrees elsewhere too: what only they reach must
@@ -199,7 +222,7 @@ class Exchange:
         }
         for folder in (*FOLDERS, *(() if self._prefix else ("worktrees",))):
             for path, info in side.files(folder):
-                wanted = stat.S_ISREG(info.st_mode) and not path.endswith(".lock")
+                wanted = stat.S_ISREG(info.st_mode) and not path.endswith((".lock", ".tmp", f"/{_SCRATCH}"))
                 if wanted and (folder != "worktrees" or _is_of_a_worktree(path)):
                     found[path] = stamp_of(info)
         return found
@@ -224,8 +247,18 @@ class Exchange:
         base = self._state.refs.get(self._prefix)
         if base is None and (packed := self._real.read(PACKED)) is not None:
             self._shadow.replace(PACKED, packed)
-        theirs, ours, base = self._real.refs(), self._shadow.refs(), base or {}
+        theirs, base = self._real.refs(), base or {}
+        ours = self._shadow.refs() if self._shadow_has_refs() else base
         kept = dict(base)
+        gone = [name for name in base if name not in ours and theirs.get(name) == base[name]]
+        if len(gone) > _MOST_NAMED:  # more than anybody is told of by name
+            for name in gone:
+                if is_object_id(base[name]):
+                    with contextlib.suppress(Busy):
+                        beside = f"refs/forge/was/{name.removeprefix('refs/')}"
+                        self._real.set_ref(beside, base[name], old=theirs.get(beside))
+            text = f"{len(gone)} refs that the command deleted in {self._shown('')} are kept as refs/forge/was/…"
+            self._tell("git_refs", Severity.WARNING, text, "refs")
         # Those that go come first: only then can a branch `a` take the place of `a/b`.
         for name in sorted({*theirs, *ours, *base}, key=lambda name: (name in ours, name)):
             their, our, old = theirs.get(name), ours.get(name), base.get(name)
@@ -234,6 +267,10 @@ class Exchange:
                     their = self._exchange_ref(name, their, our, old)
             except Busy:
                 self.locked.append(name)
+                continue
+            except (OSError, ValueError):  # a name that no file can have, or beside one that stands in its way
+                text = f"In {self._shown('')} the ref {name[:120]} cannot be carried over."
+                self._tell_once(f"{self._prefix}{name}", our, "git_refs", Severity.WARNING, text)
                 continue
             if their is None:
                 kept.pop(name, None)
@@ -245,21 +282,36 @@ class Exchange:
         """What both sides hold afterwards."""
         why = _ref_objection(name, our)
         if our != old and their == old and not why:
-            _set_ref(self._real, name, our)
+            _set_ref(self._real, name, our, their)
             self.moved[name] = (their, our)
             return our
         if our != old and their == old:
             self._tell("git_refs", Severity.CRITICAL, f"In {self._shown('')} {why}", name)
         elif our != old and our is not None and not why:  # both moved it
             beside = f"refs/forge/{name.removeprefix('refs/')}-{our[:12]}"
-            self._real.set_ref(beside, our)
+            self._real.set_ref(beside, our, old=self._real.ref(beside))
             text = f"You and the command both moved {_shown_ref(name)}: yours stays, the command's is kept as {beside}."
             self._tell("git_refs", Severity.WARNING, text, name)
         if their is None:
-            self._shadow.delete_ref(name)
+            self._shadow.delete_ref(name, old=our)
         else:
             self._put_back(name, f"{their}\n".encode(), None)
         return their
+
+    def _shadow_has_refs(self) -> bool:
+        """False: a command took the whole directory away, which is no deletion of each. It is put back."""
+        found = self._shadow.look("refs")
+        if found is not None and stat.S_ISDIR(found.st_mode):
+            return True
+        text = f"The command removed {self._shown('refs')}; it was put back."
+        self._tell("git_refs", Severity.CRITICAL, text, "refs")
+        self._shadow.clear("refs")
+        self._shadow.make_folder("refs")
+        self._shadow.clear(PACKED)
+        for name, value in self._state.refs.get(self._prefix, {}).items():
+            with contextlib.suppress(Busy, OSError):
+                self._shadow.set_ref(name, value, old=None)
+        return False
 
     # --- what else a command left in the shadow
 
@@ -335,21 +387,23 @@ def _is_of_a_worktree(path: str) -> bool:
     return bool(rest) and rest[0] in (*FOLDERS, "refs")
 
 
-def _give(side: GitDir, path: str, content: bytes | None, stamp: Stamp | None) -> None:
-    """`stamp`: of the file that the content was read from, whose time it keeps."""
+def _give(
+    side: GitDir, path: str, content: bytes | None, stamp: Stamp | None, still: Callable[[], bool] | None = None
+) -> None:
+    """`stamp`: of the file that the content was read from, whose time it keeps; `still`: see `GitDir.replace`."""
     if content is None:
-        side.remove(path)
+        side.remove(path, still=still)
         return
     found = side.look(path)
     mode = stat.S_IMODE(found.st_mode) & 0o666 if found is not None else 0
-    side.replace(path, content, mode=mode or 0o644, written=stamp[2] if stamp else None)
+    side.replace(path, content, mode=mode or 0o644, written=stamp[2] if stamp else None, still=still)
 
 
-def _set_ref(side: GitDir, name: str, value: str | None) -> None:
+def _set_ref(side: GitDir, name: str, value: str | None, old: str | None) -> None:
     if value is None:
-        side.delete_ref(name)
+        side.delete_ref(name, old=old)
     else:
-        side.set_ref(name, value)
+        side.set_ref(name, value, old=old)
 
 
 def _ref_objection(name: str, value: str | None) -> str:

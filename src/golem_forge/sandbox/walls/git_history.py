@@ -12,7 +12,7 @@ from typing import Final
 
 from golem_forge.sandbox.host import find_program
 
-_ENVIRONMENT: Final = {
+ENVIRONMENT: Final = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/nonexistent",
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -35,7 +35,7 @@ def is_ancestor(git_dir: str, old: str, new: str) -> bool:
         ran = subprocess.run(
             [git, *words, "merge-base", "--is-ancestor", old, new],
             cwd="/",
-            env=_ENVIRONMENT,
+            env=ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -10,10 +10,14 @@ moved along by bit operations, never a regular expression.
 from __future__ import annotations
 
 import string
+from collections.abc import Callable
 from typing import Final
 
 LARGEST: Final = 1 << 16
 """Bytes of a file that are read; one that has more counts as hiding everything."""
+_LONGEST: Final = 1024
+"""Characters of a line that is compared: one that has more matches everything, or nothing if it begins with `!`."""
+_LINES_PER_CLOCK: Final = 32
 _LITERAL, _ONE, _STAR, _SLASH_STAR, _ENTER = range(5)
 _WILD: Final = frozenset("*?[\\")
 _CLASSES: Final = {
@@ -44,13 +48,20 @@ class Ignores:
         self._depth = depth
         self._above = above
 
-    def leave_out(self, parts: tuple[str, ...], is_directory: bool) -> bool:
-        """Whether git leaves an entry out; of what is above it nothing is asked."""
+    def leave_out(
+        self, parts: tuple[str, ...], is_directory: bool, is_over: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Whether git leaves an entry out; of what is above it nothing is asked. `is_over`: no time is left to compare;
+        the entry then counts as left out."""
         here: Ignores | None = self
+        compared = 0
         while here is not None:
             path = "/".join(parts[here._depth :]).encode("utf-8", "surrogateescape").decode("latin-1")
             name = path.rpartition("/")[2]
             for line in here._lines:
+                compared += 1
+                if not compared % _LINES_PER_CLOCK and is_over():
+                    return True
                 if (is_directory or not line.only_directories) and line.matches(path, name):
                     return not line.keeps
             here = here._above
@@ -132,6 +143,8 @@ def _line(line: str) -> _Line | None:
     line = line[keeps:]
     only_directories = line.endswith("/")
     line = line.removesuffix("/")
+    if len(line) > _LONGEST:
+        return None if keeps else _Line("*", keeps=False, only_directories=False)
     return _Line(line, keeps=keeps, only_directories=only_directories) if line else None
 
 

@@ -304,7 +304,7 @@ def compare_indexes(
                 case None:
                     hidden.unread.append(entry.path)
     told = [*_told(hidden, zone, root), *_told_extensions(before, after, zone, root)]
-    return IndexComparison(tuple(told), frozenset((*hidden.forged, *hidden.unread)))
+    return IndexComparison(tuple(told), frozenset((*hidden.forged, *hidden.unread, *worktree.converted)))
 
 
 def _judge_overlooked(entry: Entry, old: Entry | None, worktree: _WorkTree, hidden: _Hidden) -> None:
@@ -330,6 +330,8 @@ class _WorkTree:
         self._files = _MOST_FILES
         self._bytes = _MOST_BYTES
         self._attributes: dict[Parts, list[tuple[str, Parts]]] = {}
+        self.converted: set[bytes] = set()
+        """What an attribute may explain. A command may have written that attribute too, so git reads these again."""
         self._empty = self._blob(b"")
 
     def holds(self, entry: Entry, *, whatever_its_times: bool = False) -> bool | None:
@@ -351,7 +353,12 @@ class _WorkTree:
             content = self._content(file, parts, info)
         except (OSError, ValueError):
             return True  # it is gone, or nobody can read it: git says so
-        return self._is(entry, content) or self._is_converted(parts)
+        if self._is(entry, content):
+            return True
+        if not self._is_converted(parts):
+            return False
+        self.converted.add(entry.path)
+        return True
 
     def _claims(self, entry: Entry, info: os.stat_result) -> bool:
         """Whether git would take the file for unchanged without opening it."""

@@ -26,7 +26,7 @@ from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.sandbox.access import DIRECTORY, best_opener
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.git_dir import GitDir, Parts, Stamp, TooMany, stamp_of
+from golem_forge.sandbox.walls.git_dir import Busy, GitDir, Parts, Stamp, TooMany, stamp_of
 from golem_forge.sandbox.walls.git_exchange import (
     FILE,
     FOLDERS,
@@ -38,7 +38,8 @@ from golem_forge.sandbox.walls.git_exchange import (
     free_names,
     moved_refs,
 )
-from golem_forge.sandbox.walls.git_tracked import TrackedFiles
+from golem_forge.sandbox.walls.git_objects import ObjectCheck
+from golem_forge.sandbox.walls.git_tracked import TrackedFiles, setting
 from golem_forge.sandbox.walls.kept_home import kept_home
 from golem_forge.sandbox.zones import Zone
 
@@ -51,6 +52,7 @@ _UNSETTLED_NS: Final = 20_000_000
 """A directory that changed so short ago may change again within the same tick of the clock."""
 _MOST_LOOKED_AT: Final = 200
 _FORMAT: Final = 1
+_OBJECTS: Final = "objects since "
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,34 +125,67 @@ class GitShadow:
             return
         self._stands = False
         try:
-            self.open()
-            self._pair("")[1].make_accessible()
-            self.sync()
-            shadow = self._pair("")[1]
-            for prefix in self._prefixes():
-                shadow.make_folder(f"{prefix}refs/heads")
-            for mount in self._mounted():
-                _stand_on(shadow, mount)
-            self._stands = True
-        except TooMany:
-            raise walls_unavailable(
-                "the repository has too many files in .git/refs or .git/logs",
-                "Run `git pack-refs --all` to pack its refs.",
-            ) from None
-        except OSError as error:
-            why = os.strerror(error.errno) if error.errno else type(error).__name__
-            raise _refused(f"the private copy of .git could not be written ({why})") from None
+            self._prepare()
+        except SandboxError:
+            raise
+        except Exception:  # whatever commands made of the shadow, it is no reason to refuse the next one
+            self._begin_afresh()
+            try:
+                self._prepare()
+            except TooMany:
+                raise walls_unavailable(
+                    "the repository has too many files in .git/refs or .git/logs",
+                    "Run `git pack-refs --all` to pack its refs.",
+                ) from None
+            except (OSError, ValueError, Busy) as error:
+                raise _refused(f"the private copy of .git could not be written ({type(error).__name__})") from None
 
-    def sync(self, changed: Collection[Parts] = ()) -> None:
+    def _prepare(self) -> None:
+        self.open()
+        self._pair("")[1].make_accessible()
+        self.sync(at_the_end=False)
+        shadow = self._pair("")[1]
+        for prefix in self._prefixes():
+            shadow.make_folder(f"{prefix}refs/heads")
+        for mount in self._mounted():
+            _stand_on(shadow, mount)
+        self._stands = True
+
+    def _begin_afresh(self) -> None:
+        """Threat: what a command leaves in the shadow (files where directories belong, a hundred thousand of them)
+        makes every later start fail. The shadow is put aside, and a new one begins with what the person has."""
+        self.close()
+        with self._locked():
+            aside = os.path.join(self._folder, "aside")
+            parent = os.open(self._folder, DIRECTORY)
+            try:
+                GitDir(parent, best_opener(), ()).clear("aside")
+            except OSError:
+                aside = f"{aside}-{os.urandom(4).hex()}"
+            finally:
+                os.close(parent)
+            os.rename(self.tree, aside)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._folder, "state.json"))
+        self._state, self._state_stamp, self._quiet = None, None, None
+        text = (
+            "Commands left the private copy of .git so that it could not be read; what they did there since the last"
+            " command was not carried over."
+        )
+        self._pending.append(Leftover(kind="git_files", severity=Severity.CRITICAL, text=text))
+
+    def sync(self, changed: Collection[Parts] = (), *, at_the_end: bool = True) -> None:
         """Carry over what either side changed since the last time; `leftovers` tells of it. `changed`: what a command
-        made or changed in the zone. Raises OSError, SandboxError, TooMany."""
+        made or changed in the zone; `at_the_end`: no command that this is for runs any more. Raises whatever a hostile
+        shadow leads to."""
         if self._tree_fd < 0:
             return
         self.tracked.begin(changed)
         if not self._is_quiet():
             with self._locked():
-                self._exchange()
-        self.tracked.finish()
+                self._exchange(at_the_end)
+        if at_the_end:
+            self.tracked.finish()
         self._pending += self.tracked.leftovers
         self.tracked.leftovers.clear()
 
@@ -158,8 +193,9 @@ class GitShadow:
         """Lock files that commands left which were killed. Call it while no command runs."""
         if self._tree_fd >= 0:
             shadow = self._pair("")[1]
-            for path in [path for path, _ in shadow.files("") if path.endswith(".lock")]:
-                shadow.remove(path)
+            for folder, _ in [("", None), *((path, info) for top in OWN for path, info in shadow.folders(top))]:
+                for name in [name for name in shadow.names(folder) if name.endswith((".lock", ".tmp"))]:
+                    shadow.clear(f"{folder}/{name}" if folder else name)
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """What there is to tell since the last time somebody asked."""
@@ -178,17 +214,22 @@ class GitShadow:
 
     __del__ = close
 
-    def _exchange(self) -> None:
+    def _exchange(self, at_the_end: bool) -> None:
         state = self._loaded()
         before = _wire(state)
         shadow = self._pair("")[1]
         locked: list[str] = []
         for prefix in self._prefixes():
             shadow.make_folder(f"{prefix}refs")
+            if not at_the_end:
+                self._real(prefix).remove_stale()
             one = Exchange(self._zone, prefix, self._pair(prefix), state, self.tracked)
             mounts = (mount.path for mount in self._mounted())
-            one.run({path.removeprefix(prefix) for path in mounts if path.startswith(prefix)})
+            standing = {path.removeprefix(prefix) for path in mounts if path.startswith(prefix)}
+            one.run(standing, at_the_end=at_the_end)
             self._pending += one.leftovers
+            if at_the_end:
+                self._check_objects(prefix, state)
             locked += one.locked
             moved = self._moved.setdefault(prefix, {})
             for name, (old, new) in one.moved.items():
@@ -197,8 +238,20 @@ class GitShadow:
             text = f"Another git holds the lock of {', '.join(locked[:5])}: it is carried over with the next command."
             self._pending.append(Leftover(kind="git_files", severity=Severity.WARNING, text=text))
         state.told["locked"] = bool(locked)
+        if not at_the_end and not state.told.get("open"):  # else somebody was killed before the look at its end
+            state.told |= {f"{_OBJECTS}{prefix}": time.time_ns() for prefix in self._prefixes()}
+        state.told["open"] = not at_the_end
         self._save(state, before)
         self._quiet = None if locked else self._folder_times()
+
+    def _check_objects(self, prefix: str, state: SyncState) -> None:
+        """Those that came since a look after an earlier command, or since this one began."""
+        key = f"{_OBJECTS}{prefix}"
+        since, state.told[key] = state.told.get(key, 0), time.time_ns()
+        if since:
+            host = os.path.join(self._zone.host, GIT_FILE, prefix)
+            shown = self._zone.virtual((GIT_FILE, prefix.rstrip("/")) if prefix else (GIT_FILE,))
+            self._pending += ObjectCheck(self._real(prefix), host, shown, since).run()
 
     def _mounts_of(self, prefix: str) -> Iterator[GitMount]:
         there = self._real(prefix).names()
@@ -374,7 +427,7 @@ def why_no_shadow(zone: Zone) -> str:
     for name, is_kind in kinds.items():
         if name in names and not is_kind(names[name].st_mode):
             return f"its {name} is a link"
-    if "reftable" in names or b"refstorage" in (real.read("config") or b"").lower():
+    if "reftable" in names or setting(real, "extensions.refstorage") not in ("", "files"):
         return "it keeps its refs in another format than files"
     return ""
 

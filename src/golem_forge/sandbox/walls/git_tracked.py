@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Final
 
-from golem_forge.core.leftovers import Leftover
+from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.git_config import read_config
 from golem_forge.sandbox.walls.git_dir import GitDir, Parts, Stamp
@@ -56,9 +56,14 @@ class TrackedFiles:
         try:
             after = read_index(ours, hash_size=size)
             before = read_index(theirs, hash_size=size) if theirs is not None else None
-            if after.split:  # entries in it have no names; whoever split it themselves has that from git
-                return ours, "" if before is not None and before.split else refused.format("a split index")
-            if any(_ODD_PATH.search(entry.path) for entry in after.entries):
+            if after.split:  # entries in it have no names
+                if before is None or not before.split:
+                    return ours, refused.format("a split index")
+                text = f"{shown} is split: what a command hides in it is not seen. Join it by `git update-index"
+                text += " --no-split-index`."
+                self.leftovers.append(Leftover(kind="git_index", severity=Severity.WARNING, text=text))
+                return ours, ""
+            if any(_ODD_PATH.search(entry.path.removesuffix(b"/")) for entry in after.entries):
                 return ours, refused.format("it names paths outside of the work tree or in .git")
             distrusted: Collection[bytes] = ()
             if name == _INDEX:
@@ -107,7 +112,7 @@ class TrackedFiles:
         return self._known[1]
 
     def _hash_size(self) -> int:
-        return SHA256_SIZE if b"sha256" in (self._real.read("config") or b"").lower() else SHA1_SIZE
+        return SHA256_SIZE if setting(self._real, "extensions.objectformat") == "sha256" else SHA1_SIZE
 
     def _conversions(self) -> Conversions:
         """What the person's repository does to content on its way in."""
@@ -118,3 +123,12 @@ class TrackedFiles:
         names = {one.subsection for one in settings if one.section == "filter" and one.key in ("clean", "process")}
         attributes = (self._real.read("info/attributes") or b"").decode("utf-8", "surrogateescape")
         return Conversions(filters=frozenset(name or "" for name in names), attributes=(attributes,))
+
+
+def setting(git: GitDir, name: str) -> str:
+    """A value of a repository's own config, in lower case; empty if there is none, or nobody can read it."""
+    try:
+        settings = read_config((git.read("config") or b"").decode("utf-8", "surrogateescape"))
+    except ValueError:
+        return ""
+    return next((one.value or "" for one in reversed(settings) if one.name == name), "").casefold()

@@ -8,16 +8,16 @@ after every few seconds. Only names and stats of what changed are read, so a com
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from golem_forge.core.leftovers import Leftover, Severity
-from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.git_dir import TooMany
 from golem_forge.sandbox.walls.git_shadow import GitShadow
 from golem_forge.sandbox.walls.guard import secrets_made
 from golem_forge.sandbox.walls.hidden_code import hidden_code, remove_bytecode
@@ -76,75 +76,91 @@ class Inspection:
     def exchange(self) -> None:
         """Carry over now what git has on either side: where a call of a child that goes on living begins or ends."""
         for one in self._watched:
-            self._sync(one, ())
+            self._sync(one)
 
     def while_it_runs(self, guard: Callable[[], bool]) -> Callable[[], bool]:
-        """The question of the watcher, with our own work beside it."""
+        """The question of the watcher, with our own work after it: what that takes is no part of the answer."""
         looks = 0
         not_before = 0.0
 
-        def look() -> bool:
-            nonlocal looks, not_before
-            looks += 1
+        def work() -> None:
+            nonlocal not_before
             began = time.monotonic()
-            if began >= not_before:
-                self.exchange()
-                now = time.monotonic()
-                not_before = now + (now - began) * _SHARE_OF_TIME
+            self.exchange()
             if looks % _LOOKS_PER_ROUND == 0:
                 for one in self._watched:
-                    changed = _changed(one)
-                    self.leftovers += vet(one.zone, changed & one.lying)
-                    one.lying = changed
+                    with self._telling(one):
+                        changed = _changed(one)
+                        self.leftovers += vet(one.zone, changed & one.lying)
+                        one.lying = changed
+            now = time.monotonic()
+            not_before = now + (now - began) * _SHARE_OF_TIME
+
+        def look() -> bool:
+            nonlocal looks
+            looks += 1
+            if time.monotonic() >= not_before or looks % _LOOKS_PER_ROUND == 0:
+                asyncio.get_running_loop().call_soon(work)
             return guard()
 
         return look if self._watched else guard
 
     def finish(self) -> None:
-        """Once; nothing of the command runs any more, and its walls no longer occupy the zones."""
+        """Once; nothing of the command runs any more, and its walls no longer occupy the zones. Each step by itself:
+        whatever a command did to make one of them fail, the others are taken, and it is told."""
         watched, self._watched = self._watched, []
         for one in watched:
-            try:
+            changed: frozenset[Parts] = frozenset()
+            with self._telling(one):
                 changed = _changed(one)
-                with alone_in(one.zone) as alone:
-                    if alone and one.shadow is not None:
-                        one.shadow.remove_locks()
-                self._sync(one, changed)
-                if one.shadow is not None:
+            with self._telling(one), alone_in(one.zone) as alone:
+                if alone and one.shadow is not None:
+                    one.shadow.remove_locks()
+            self._sync(one, changed, at_the_end=True)
+            if one.behind:
+                text = "What the command did with git could not be carried over; the next command tries again."
+                self.leftovers += (Leftover(kind="git_files", severity=Severity.WARNING, text=text),)
+            if one.shadow is not None:
+                with self._telling(one):
                     self.leftovers += one.shadow.leftovers()
-                if one.behind:
-                    text = "What the command did with git could not be carried over; the next command tries again."
-                    self.leftovers += (Leftover(kind="git_files", severity=Severity.WARNING, text=text),)
-                if one.mark is not None:
-                    self.leftovers += tuple(self._left(one, changed))
-            except Exception as error:  # whatever a command did to make this fail, it is not silent about it
-                text = f"What the command left in {one.zone.virtual(())} could not be checked ({type(error).__name__})."
-                self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text),)
+            for step in (self._vetted, self._hidden):
+                with self._telling(one):
+                    self.leftovers += tuple(step(one, changed))
 
-    def _left(self, one: _Watched, changed: frozenset[Parts]) -> Iterator[Leftover]:
+    @contextlib.contextmanager
+    def _telling(self, one: _Watched) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            text = f"What the command left in {one.zone.virtual(())} could not be checked ({type(error).__name__})."
+            self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text),)
+
+    def _vetted(self, one: _Watched, changed: frozenset[Parts]) -> Iterator[Leftover]:
+        gitlinks = one.shadow.tracked.new_gitlinks() if one.shadow is not None else ()
+        if changed or gitlinks:
+            yield from vet(one.zone, changed, gitlinks)
+            yield from remove_bytecode(one.zone, changed)
+
+    def _hidden(self, one: _Watched, changed: frozenset[Parts]) -> Iterator[Leftover]:
         zone = one.zone
         if one.scan.stopped_at is not None:
-            text = (
-                f"{zone.virtual(())} has too many entries to look at: what changed below some directories is not known."
-            )
+            text = f"{zone.virtual(())} has too many entries to look at: what changed in some directories is not known."
             yield Leftover(kind="unchecked", severity=Severity.WARNING, text=text)
         if changed:
             tracked = one.shadow.tracked.includes() if one.shadow is not None else _nothing_tracked
             is_work_tree = os.path.lexists(zone.real((GIT_FILE,)))
-            yield from vet(zone, changed, one.shadow.tracked.new_gitlinks() if one.shadow is not None else ())
-            yield from remove_bytecode(zone, changed)
             ignores = self._planner.global_ignores() if is_work_tree else b""
-            yield from hidden_code(zone, changed, tracked, is_work_tree, person_ignores=ignores)
             yield from told(zone, changed)
+            yield from hidden_code(zone, changed, tracked, is_work_tree, person_ignores=ignores)
         yield from secrets_made(zone, one.before, one.scan.findings)
 
-    def _sync(self, one: _Watched, changed: frozenset[Parts] | tuple[()]) -> None:
+    def _sync(self, one: _Watched, changed: Collection[Parts] = (), *, at_the_end: bool = False) -> None:
         if one.shadow is None:
             return
         try:
-            one.shadow.sync(changed)
+            one.shadow.sync(changed, at_the_end=at_the_end)
             one.behind = False
-        except (OSError, SandboxError, TooMany):
+        except Exception:  # a hostile shadow; the next start begins with another one if it must
             one.behind = True
 
 

@@ -28,6 +28,7 @@ from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.core.visible import visible
 from golem_forge.sandbox.access import DIRECTORY, ENTRY, Handle
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
+from golem_forge.sandbox.walls import git_sequencer
 from golem_forge.sandbox.walls.repository_rules import (
     Budget,
     git_objections,
@@ -168,9 +169,9 @@ class _Vetting:
             kind = self._kind(parts)
             if kind is None:
                 continue
-            if kind in (_Kind.DIRECTORY, _Kind.BARE):
-                yield from self._stopped_work(parts, touched[parts])
             objections = self._objections(parts, kind, touched[parts])
+            if kind in (_Kind.DIRECTORY, _Kind.BARE):
+                objections += self._stopped_work(parts, touched[parts])
             if not objections:
                 continue
             if self._moves >= _MOST_SET_ASIDE:
@@ -232,11 +233,19 @@ class _Vetting:
         folded = [part.casefold() for part in target]
         of_another = any(name == GIT_FILE and after in ("worktrees", "modules") for name, after in pairwise(folded))
         if of_another:  # judged by itself if it was touched; the root's own, GitShadow decides
-            return []
+            if self._holds_head(target):
+                return []
+            return [f"a file that leads git to '{'/'.join(target)}', where no repository is"]
         if not is_repository(self._zone, target):
             return [f"a file that leads git to '{'/'.join(target)}', where no repository is"]
         found = git_objections(self._zone, target, self._budget)
         return [f"{what} in '{'/'.join(target)}'" for what in found]
+
+    def _holds_head(self, parts: Parts) -> bool:
+        try:
+            return _exists(self._zone.open(parts, DIRECTORY), _HEAD)
+        except OSError:
+            return False
 
     def _links(self, parts: Parts, entries: set[Parts]) -> Iterator[Parts]:
         for entry in sorted(entries):
@@ -247,13 +256,14 @@ class _Vetting:
             if stat.S_ISLNK(os.fstat(found.fd).st_mode):
                 yield entry
 
-    def _stopped_work(self, parts: Parts, touched: _Touched) -> Iterator[Leftover]:
+    def _stopped_work(self, parts: Parts, touched: _Touched) -> Iterator[str]:
+        """Files that a rebase, cherry-pick or `am` obeys when it goes on."""
         for entry in sorted(touched.entries):
-            if entry[-1] in _TODO and _EXEC.search(read_text(self._zone, (*parts, *entry)) or ""):
-                path = self._zone.virtual((*parts, *entry))
-                text = "A stopped rebase will run commands when it goes on: read the `exec` lines of"
-                text = f"{text} {_on_one_line(path)}."
-                yield Leftover(kind="git_sequencer", severity=Severity.CRITICAL, text=text, paths=(path,))
+            if not {*entry[:-1]}.isdisjoint(git_sequencer.FOLDERS):
+                text = read_text(self._zone, (*parts, *entry))
+                content = text.encode("utf-8", "surrogateescape") if text is not None else None
+                if content is not None and (why := git_sequencer.objection(entry[-1], content)):
+                    yield f"a stopped rebase or cherry-pick ({why})"
 
     def _set_aside(self, parts: Parts, kind: _Kind, objections: list[str]) -> Leftover:
         bare = kind is _Kind.BARE

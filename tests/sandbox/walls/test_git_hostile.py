@@ -1,0 +1,357 @@
+"""What else a hostile command tries against its private `.git`, the way back from it, and Forge itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.core.leftovers import Severity
+from golem_forge.sandbox.walls.git_dir import Busy, GitDir
+from golem_forge.sandbox.walls.git_sequencer import objection
+from golem_forge.sandbox.walls.job import Job
+
+ENV = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true"}
+
+
+class Person:
+    def __init__(self, house: Any) -> None:
+        self.where: Path = house.workspace
+        self.home: Path = house.root / "home"
+        self.mark: Path = house.root / "mark"
+        (self.home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
+        self.git("init", "-q", "-b", "main", ".")
+        evil = self.where / "evil.sh"
+        evil.write_text(f"#!/bin/sh\ntouch {self.mark}\n")
+        evil.chmod(0o755)
+        (self.where / "Makefile").write_text("all:\n\ttrue\n")
+        self.git("add", ".")
+        self.git("commit", "-q", "-m", "first")
+        self.git("commit", "-q", "--allow-empty", "-m", "second")
+
+    def git(self, *words: str, where: Path | None = None) -> subprocess.CompletedProcess[str]:
+        env = {**ENV, "HOME": str(self.home)}
+        return subprocess.run(
+            ["git", *words], cwd=where or self.where, env=env, capture_output=True, text=True, timeout=30
+        )
+
+    def says(self, *words: str) -> str:
+        return self.git(*words).stdout.strip()
+
+    def stops_in_a_rebase(self) -> None:
+        """Of their own: both sides changed the same line."""
+        for branch, text in (("theirs", "theirs"), ("main", "mine")):
+            self.git("checkout", "-q", *(["-b"] if branch == "theirs" else []), branch)
+            (self.where / "c.txt").write_text(text)
+            self.git("add", "c.txt")
+            self.git("commit", "-q", "-m", text)
+        assert self.git("rebase", "theirs").returncode != 0
+
+
+@pytest.fixture
+def person(house: Any) -> Person:
+    return Person(house)
+
+
+def told(ran: Any, *, severity: Severity = Severity.CRITICAL) -> str:
+    return "\n".join(one.text for one in ran.after.leftovers if one.severity is severity)
+
+
+def test_a_merge_strategy_is_no_program(house: Any, person: Person) -> None:
+    person.stops_in_a_rebase()
+    ran = house.run(
+        "mkdir -p build git-merge-; cp evil.sh build/x; echo /../build/x > .git/rebase-merge/strategy; echo c > c.txt;"
+        " git add c.txt"
+    )
+    person.git("rebase", "--continue")
+
+    assert not person.mark.exists()
+    assert "strategy names a program" in told(ran)
+    assert not (person.where / ".git/rebase-merge/strategy").exists()
+
+
+def test_options_for_apply_write_no_file(house: Any, person: Person) -> None:
+    outside = house.root / "bashrc"
+    outside.write_text("mine\n")
+    ran = house.run(
+        "git checkout -q -b b HEAD~1; echo b > c.txt; git add c.txt; git commit -qm b; git checkout -q main;"
+        " echo m > c.txt; git add c.txt; git commit -qm m; git rebase -q --apply b;"
+        f" printf \" '--build-fake-ancestor={outside}'\" > .git/rebase-apply/apply-opt; echo c > c.txt; git add c.txt"
+    )
+    person.git("rebase", "--continue")
+    person.git("am", "--continue")
+
+    assert outside.read_text() == "mine\n"
+    assert "apply-opt names a program or a file" in told(ran)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "good"),
+    [
+        ("strategy", b"ort\n", True),
+        ("strategy", b"x", False),
+        ("strategy_opts", b" '--ours'", True),
+        ("strategy_opts", b" '--$(x)'", False),
+        ("opts", b"[options]\n\tedit = true\n\tstrategy = ort\n", True),
+        ("opts", b"[options]\n\tstrategy = /../x\n", False),
+        ("opts", b"[core]\n\tfsmonitor = x\n", False),
+        ("apply-opt", b" '--whitespace=fix' '-p1'", True),
+        ("apply-opt", b" '--directory=../x'", False),
+        ("git-rebase-todo", b"pick 1 x\nbreak\n", True),
+        ("git-rebase-todo", b"  x make\n", False),
+        ("0001", b"From: x\n", True),
+        ("new-of-tomorrow", b"", False),
+        ("msgnum", None, False),
+    ],
+)
+def test_what_a_stopped_operation_may_hold(name: str, content: bytes | None, good: bool) -> None:
+    assert (objection(name, content) == "") is good
+
+
+def test_a_rebase_with_commands_that_has_finished_is_no_news(house: Any, person: Person) -> None:
+    ran = house.run("git rebase -q -x 'sleep 0.2' HEAD~1 && git log -1 --format=%s")
+
+    assert ran.text.endswith("second\n"), ran.text
+    assert not [one for one in ran.after.leftovers if one.kind == "git_sequencer"]
+
+
+def test_an_attribute_of_an_earlier_command_hides_nothing(house: Any, person: Person) -> None:
+    from tests.sandbox.walls.test_git_attacks import FORGED
+
+    (person.where / "forge_index.py").write_text(FORGED)
+    walls = house.walls()
+    house.run("echo 'Makefile ident' > .gitattributes; git add .gitattributes; git commit -qm a", walls)
+
+    house.run(
+        "printf 'all:\\n\\t./evil.sh\\n' > Makefile; touch -d '2001-01-01' Makefile; python3 forge_index.py", walls
+    )
+
+    assert "M Makefile" in person.says("status", "--short")
+
+
+POISON = {
+    "a NUL in a name": 'printf "$(git rev-parse HEAD) refs/heads/a\\0b\\n" >> .git/packed-refs',
+    "refs as a file": "rm -rf .git/refs; touch .git/refs",
+    "a ref in a ref": 'echo "$(git rev-parse HEAD) refs/heads/main/x" >> .git/packed-refs',
+    "a long name": 'echo "$(git rev-parse HEAD) refs/heads/$(printf %0300d 1)" >> .git/packed-refs',
+    "a deep directory": "rm .git/HEAD; mkdir -p .git/HEAD/$(printf 'x/%.0s' $(seq 90)); touch .git/HEAD/$(printf"
+    " 'x/%.0s' $(seq 90))f",
+    "locks that are directories": "mkdir .git/index.lock .git/HEAD.lock .git/shallow.lock",
+    "no rights": "chmod 000 .git/refs .git/logs .git; true",
+}
+
+
+@pytest.mark.parametrize("name", POISON)
+def test_no_command_keeps_the_next_one_from_running(house: Any, person: Person, name: str) -> None:
+    """And what it hid beside is judged all the same."""
+    walls = house.walls()
+    house.run(f"git init -q n; git -C n config core.fsmonitor $PWD/evil.sh; {POISON[name]}", walls)
+    assert not (person.where / "n/.git").exists(), "the repository in a folder was not judged"
+
+    person.git("commit", "-q", "--allow-empty", "-m", "by the person")
+    again = house.run("git log -1 --format=%s", walls)
+
+    assert again.text == "by the person\n"
+    assert person.says("log", "--format=%s", "main").startswith("by the person\nsecond\nfirst")
+    person.git("status", where=person.where / "n")
+    assert not person.mark.exists()
+
+
+def test_a_hundred_thousand_files_do_not_either(house: Any, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.sandbox.walls.git_dir._MOST", 200)
+    walls = house.walls()
+    house.run("mkdir .git/logs/j; cd .git/logs/j; touch $(seq 300)", walls)
+
+    assert house.run("git log -1 --format=%s", walls).text == "second\n"
+
+
+def test_many_deleted_refs_are_kept(house: Any, person: Person) -> None:
+    for number in range(12):
+        person.git("branch", f"b{number}")
+
+    ran = house.run("git branch | grep b | xargs git branch -q -D")
+
+    kept = person.says("for-each-ref", "--format=%(refname)", "refs/forge/was").split()
+    assert len(kept) == 12 and "refs/forge/was/heads/b3" in kept
+    assert "are kept as refs/forge/was" in told(ran, severity=Severity.WARNING)
+
+
+def test_what_the_person_did_while_it_was_written_is_not_overwritten(house: Any, person: Person) -> None:
+    git_dir = GitDir(os.open(person.where, os.O_PATH), _opener(), (".git",))
+    old = git_dir.ref("refs/heads/main")
+    assert old is not None
+    person.git("commit", "-q", "--allow-empty", "-m", "by the person")
+
+    with pytest.raises(Busy):
+        git_dir.set_ref("refs/heads/main", old, old=old)
+    with pytest.raises(Busy):
+        git_dir.delete_ref("refs/heads/main", old=old)
+    stamp = git_dir.stamp("index")
+    person.git("rm", "-q", "--cached", "Makefile")
+    with pytest.raises(Busy):
+        git_dir.replace("index", b"x", still=lambda: git_dir.stamp("index") == stamp)
+
+    assert person.says("log", "-1", "--format=%s", "main") == "by the person"
+    assert not [path for path in (person.where / ".git").rglob("*") if path.suffix in (".lock", ".tmp")]
+
+
+def _opener() -> Any:
+    from golem_forge.sandbox.access import best_opener
+
+    return best_opener()
+
+
+def test_both_commit_all_the_time_and_nobody_loses_anything(house: Any, person: Person) -> None:
+    over = threading.Event()
+    made: list[str] = []
+
+    def work() -> None:
+        while not over.is_set():
+            person.git("commit", "-q", "--allow-empty", "-m", "p")
+            made.append(person.says("rev-parse", "HEAD"))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        house.run("for i in $(seq 12); do git commit -q --allow-empty -m c$i; git branch x$i; sleep 0.05; done")
+    finally:
+        over.set()
+        thread.join()
+
+    reachable = set(person.says("rev-list", "--all").split())
+    assert len(made) > 2 and set(made) <= reachable
+    assert person.git("fsck").returncode == 0
+
+
+def test_a_file_with_a_hole_fills_no_disk(house: Any, person: Person) -> None:
+    ran = house.run("for i in 1 2 3; do truncate -s 200M .git/logs/x$i; done; truncate -s 200M .git/COMMIT_EDITMSG")
+
+    assert sum(path.stat().st_size for path in (person.where / ".git/logs").rglob("*") if path.is_file()) < 100_000
+    assert ran.code == 0
+
+
+def test_links_in_the_store_of_objects_are_removed(house: Any, person: Person) -> None:
+    outside = house.root / "outside"
+    outside.mkdir()
+    walls = house.walls()
+    house.run("true", walls)
+
+    ran = house.run(
+        f"for d in 00 01 02 pack; do rm -rf .git/objects/$d; ln -s {outside} .git/objects/$d; done;"
+        " git commit -q --allow-empty -m x; mkdir -p .git/objects/info; echo /etc > .git/objects/info/alternates",
+        walls,
+    )
+
+    store = person.where / ".git/objects"
+    assert not [path for path in store.rglob("*") if path.is_symlink()] and not (store / "info/alternates").exists()
+    assert "led your git elsewhere" in told(ran)
+
+
+def test_an_object_with_another_content_is_removed(house: Any, person: Person) -> None:
+    (person.where / "pkg").mkdir()
+    (person.where / "pkg/mod.py").write_text("good = 1\n")
+    person.git("add", ".")
+    person.git("commit", "-q", "-m", "pkg")
+    walls = house.walls()
+    house.run("git status", walls)
+    script = (
+        "echo 'evil = 1' > pkg/mod.py; old=$(git rev-parse HEAD:pkg); git add pkg; new=$(git write-tree --prefix=pkg/);"
+        " f() { echo .git/objects/$(echo $1 | cut -c1-2)/$(echo $1 | cut -c3-); };"
+        " rm -f $(f $old); cp $(f $new) $(f $old); git status --short"
+    )
+
+    ran = house.run(script, walls)
+
+    assert ran.text == ""  # inside, git believes it
+    assert "another content than its name says" in told(ran)
+    assert person.git("status", "--short").returncode != 0 or "pkg/mod.py" in person.says("status", "--short")
+
+
+def test_a_pack_that_a_command_made_is_looked_at(house: Any, person: Person) -> None:
+    walls = house.walls()
+    house.run("true", walls)
+
+    ran = house.run("git commit -q --allow-empty -m x; git gc -q", walls)
+    assert not [one for one in ran.after.leftovers if one.kind == "git_objects"]
+
+    ran = house.run(
+        "git commit -q --allow-empty -m y; cd .git/objects/pack; chmod u+w *; f=$(ls *.idx);"
+        " head -c 40 $f > /tmp/x; cat /tmp/x > $f",
+        walls,
+    )
+    assert "damaged or forged" in told(ran)
+
+
+def test_a_pointer_to_nothing_does_not_break_the_repository(house: Any, person: Person) -> None:
+    ran = house.run(
+        'mkdir s; echo "gitdir: ../.git/modules/none" > s/.git;'
+        " git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),s"
+    )
+
+    assert person.git("status", "--short").returncode == 0
+    assert "leads git to '.git/modules/none'" in told(ran)
+
+
+def test_a_branch_called_after_a_hash_is_a_branch(house: Any, person: Person) -> None:
+    person.git("config", "branch.feat/sha256-sums.merge", "refs/heads/reftable")
+
+    ran = house.run("touch b; git add b; git commit -qm b")
+
+    assert person.says("status", "--short") == "" and not told(ran)
+
+
+def test_a_sparse_index_works(house: Any, person: Person) -> None:
+    for name in ("x", "y"):
+        (person.where / name).mkdir()
+        (person.where / name / "f").write_text(name)
+    person.git("add", ".")
+    person.git("commit", "-q", "-m", "more")
+    person.git("sparse-checkout", "set", "--cone", "--sparse-index", "x")
+
+    ran = house.run("echo 2 > x/f; git add x/f; git commit -qm two")
+
+    assert person.says("log", "-1", "--format=%s") == "two" and person.says("status", "--short") == "", ran.text
+
+
+def test_a_split_index_is_told(house: Any, person: Person) -> None:
+    person.git("update-index", "--split-index")
+
+    ran = house.run("git update-index --skip-worktree Makefile; echo x >> Makefile")
+
+    assert "is split" in told(ran, severity=Severity.WARNING)
+
+
+async def test_a_slow_exchange_does_not_keep_the_guard_from_its_look(house: Any, person: Person) -> None:
+    secret = person.where / ".env"
+    secret.write_text("OLD")
+    script = "echo begun; while sleep 0.02; do git commit -q --allow-empty -m x; cat .env; done"
+    walled = await house.walls().start(Job(argv=("bash", "-c", script)))
+    try:
+        while b"begun" not in walled.child.output.read():
+            await asyncio.sleep(0.01)
+        (person.where / "fresh").write_text("CANARY")
+        os.replace(person.where / "fresh", secret)
+        ending = await walled.child.wait(30)
+    finally:
+        await walled.child.end()
+
+    assert ending is not None and ending.code == "WALLS_CHANGED"
+
+
+def test_locks_of_a_forge_that_was_killed_go_with_the_next_command(
+    house: Any, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("golem_forge.sandbox.walls.git_dir._STALE_NS", 0)
+    heads = person.where / ".git/refs/heads"
+    (heads / ".forge-0123456789abcdef.tmp").write_text("x")
+    os.link(heads / ".forge-0123456789abcdef.tmp", heads / "main.lock")
+    (heads / "other.lock").write_text("of somebody else")
+
+    house.run("true")
+
+    assert sorted(os.listdir(heads)) == ["main", "other.lock"]
