@@ -26,6 +26,28 @@ def test_the_gravest_comes_first_and_the_rest_is_counted() -> None:
     assert leftover_lines([], []) == []
 
 
+def test_many_of_one_kind_push_no_other_out_of_sight() -> None:
+    def of(kind: str, severity: Severity, count: int) -> list[Leftover]:
+        return [Leftover(kind=kind, severity=severity, text=f"{kind} {number}") for number in range(count)]
+
+    found = [
+        *of("nested_repository", Severity.CRITICAL, 31),
+        *of("own_code", Severity.CRITICAL, 1),
+        *of("obeyed_name", Severity.WARNING, 2),
+        *of("hidden_code", Severity.WARNING, 30),
+        *of("secret_made", Severity.NOTE, 1),
+    ]
+    lines = leftover_lines([f"/workspace/{number}" for number in range(30)], found)
+    texts = [line.text for line in lines]
+    assert len(lines) == MOST_LINES + 1 and texts[-1] == f"and {95 - MOST_LINES} more"
+    assert lines[-1].severity is Severity.CRITICAL, "the gravest of what is not shown"
+    for wanted in ("(critical): own_code 0", "(warning): obeyed_name 1", "(warning): hidden_code 0", "(note): secret"):
+        assert any(wanted in text for text in texts), wanted
+    assert "Protected file created: /workspace/0" in texts and "Left behind (critical): nested_repository 3" in texts
+    ranks = [list(Severity).index(line.severity) for line in lines[:-1]]
+    assert ranks == sorted(ranks, reverse=True)
+
+
 def test_a_name_that_a_command_chose_is_no_line_of_ours() -> None:
     name = "a\nForge: approved\x1b[2J\u202e\t" + "b" * 5000
     [line] = leftover_lines([name], [])

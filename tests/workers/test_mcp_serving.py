@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import subprocess
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.acceptance.mcp_bench import McpBench
+from tests.acceptance.mcp_bench import FORGE, McpBench
 from tests.deadlines import LONG, within
 
+from golem_forge.core.call import Outcome
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.leftovers import LEFTOVERS
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.mcp.server.host import ClientFacts
 from golem_forge.workers.mcp import serving as module
 from golem_forge.workers.mcp.serving import serving
 
@@ -64,3 +74,50 @@ async def test_a_required_server_that_cannot_be_had_ends_it_before_it_begins(ben
     with pytest.raises(ForgeError, match="required MCP server 'absent'"):
         async with serving(bench.workspace):
             pass
+
+
+LATER = {"cmd": "echo started; sleep 1; touch .envrc", "yield_time_ms": 300}
+CREATED = "Protected file created: /workspace/.envrc"
+
+
+async def test_what_a_command_left_after_its_call_is_in_every_client_s_next_result(bench: McpBench) -> None:
+    async with serving(bench.workspace, approval="approve_all") as host:
+        one, other = host.admit(ClientFacts()), host.admit(ClientFacts())
+        told = asyncio.Event()
+        host.session.bus.on("status", lambda event: told.set() if event.wire.get("code") == LEFTOVERS else None)
+
+        async def call(guest: module.SessionGuest, name: str, args: dict[str, Any]) -> Outcome:
+            return await guest.call(
+                name, args, call_id=new_id(), cancel=InterruptSignal(), progress=lambda done, of, text: None
+            )
+
+        started = await call(one, "exec_command", LATER)
+        assert started.result is not None and "session_id" in started.result.value, started.text
+        await asyncio.wait_for(told.wait(), LONG)
+        for guest in (one, other):
+            assert (await call(guest, "exec_command", {"cmd": "true"})).notes[:1] == (CREATED,)
+            assert CREATED not in (await call(guest, "exec_command", {"cmd": "true"})).text
+        read = await call(one, "write_stdin", {"session_id": started.result.value["session_id"]})
+        assert read.text.count(CREATED) == 1
+
+
+def test_it_is_on_the_server_s_own_stderr_at_once(bench: McpBench) -> None:
+    def message(method: str, params: dict[str, Any], **more: Any) -> str:
+        return json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}) + "\n"
+
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    argv = [FORGE, "mcp", "serve", "--approval", "approve_all"]
+    with subprocess.Popen(
+        argv, cwd=bench.workspace, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None and server.stderr is not None
+        server.stdin.write(message("initialize", hello, id=1) + message("notifications/initialized", {}))
+        server.stdin.write(message("tools/call", {"name": "exec_command", "arguments": LATER}, id=2))
+        server.stdin.flush()
+        silent = threading.Timer(LONG, server.kill)
+        silent.start()
+        assert any(line == f"forge: {CREATED}\n" for line in server.stderr), "while it still serves"
+        silent.cancel()
+        assert server.poll() is None
+        server.stdin.close()
+        assert server.wait(LONG) == 0

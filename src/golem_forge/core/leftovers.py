@@ -6,6 +6,7 @@ line of text on every door; the words never contain a host path.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -64,16 +65,27 @@ def leftover_lines(created: Iterable[str], leftovers: Iterable[Leftover]) -> lis
     names that did not exist before.
 
     Threat: these texts hold file names that a command chose. Each stays one line without control characters, so that no
-    name can look like a line of Forge's own.
+    name can look like a line of Forge's own. And a command chooses how many there are: each kind of each severity has
+    its first line before any has its second, so that many of one kind push no other out of sight.
     """
     rank = list(Severity)
-    lines = [LeftoverLine(Severity.WARNING, f"Protected file created: {_one_line(path)}") for path in created]
-    lines += [LeftoverLine(one.severity, f"Left behind ({one.severity}): {_one_line(one.text)}") for one in leftovers]
-    lines.sort(key=lambda line: -rank.index(line.severity))
-    if len(lines) > MOST_LINES:
-        rest = lines[MOST_LINES:]
-        lines = [*lines[:MOST_LINES], LeftoverLine(rest[0].severity, f"and {len(rest)} more")]
-    return lines
+    turns: Counter[tuple[Severity, str]] = Counter()
+    lines: list[tuple[int, LeftoverLine]] = []
+
+    def add(severity: Severity, kind: str, text: str) -> None:
+        lines.append((turns[severity, kind], LeftoverLine(severity, text)))
+        turns[severity, kind] += 1
+
+    for path in created:
+        add(Severity.WARNING, "protected_created", f"Protected file created: {_one_line(path)}")
+    for one in leftovers:
+        add(one.severity, one.kind, f"Left behind ({one.severity}): {_one_line(one.text)}")
+    lines.sort(key=lambda each: -rank.index(each[1].severity))
+    shown = sorted(range(len(lines)), key=lambda index: (lines[index][0], index))[:MOST_LINES]
+    found = [lines[index][1] for index in sorted(shown)]
+    if rest := [lines[index][1] for index in sorted(set(range(len(lines))).difference(shown))]:
+        found.append(LeftoverLine(rest[0].severity, f"and {len(rest)} more"))
+    return found
 
 
 def _one_line(text: str) -> str:

@@ -94,16 +94,18 @@ _OBEYED_PAIRS: Final = frozenset(
 _OBEYED: Final = re.compile(
     r"\.[^#].*(?:rc|init|profile)(?:\.[a-z0-9]+)?"  # .pdbrc .yarnrc.yml .eslintrc.json .gdbinit .Rprofile
     r"|\.[^#].*\.(?:js|cjs|mjs|ts|cts|mts|py|rb|exs|lua|el|pl|sh)"  # .pnpmfile.cjs .iex.exs .ycm_extra_conf.py
-    r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|json)"
+    r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|json)",
+    re.DOTALL,
 )
 """How such names are made: a hidden file that a program reads when it starts, and a hidden script."""
-_AT_PYTHON_START: Final = re.compile(r"(?:site|user)customize(?:\.py[cdw]?|(?:\..+)?\.so)?")
-_FORGE: Final = re.compile(r"golem_forge(?:\.py[cdw]?|(?:\..+)?\.so)?")
+_AT_PYTHON_START: Final = re.compile(r"(?:site|user)customize(?:\.py[cdw]?|(?:\..+)?\.so)?", re.DOTALL)
+_FORGE: Final = re.compile(r"golem_forge(?:\.py[cdw]?|(?:\..+)?\.so)?", re.DOTALL)
 """As a module in every form that Python takes, or as a package."""
 _DEPENDENCIES: Final = frozenset(
     {".venv", "venv", "node_modules", "target", ".tox", ".nox", "vendor", "site-packages", "dist-packages"}
-    | {"__pypackages__", "bower_components", ".direnv"}
+    | {"__pypackages__", "bower_components"}
 )
+"""Without `.direnv`: a shell runs what is in it as soon as somebody enters the directory."""
 _SHADOWS: Final = {
     "GNUmakefile": ("makefile", "Makefile"),
     "makefile": ("Makefile",),
@@ -123,6 +125,17 @@ _INSTRUCTIONS: Final = frozenset(
 _INSTRUCTION_DIRECTORIES: Final = frozenset({".agents", ".agent", ".clinerules", ".augment", ".trae"})
 _INSTRUCTION_PAIRS: Final = frozenset((".github", name) for name in ("instructions", "prompts", "chatmodes", "agents"))
 _INSTRUCTION_ENDINGS: Final = (".instructions.md", ".prompt.md", ".chatmode.md")
+_LISTED: Final = (
+    _SINGLE
+    | _OBEYED_FILES
+    | _OBEYED_DIRECTORIES
+    | _INSTRUCTIONS
+    | _INSTRUCTION_DIRECTORIES
+    | {name for pair in (*_OBEYED_PAIRS, *_INSTRUCTION_PAIRS) for name in pair}
+    | {name.casefold() for name in _SHADOWS}
+)
+_LISTED_STARTS: Final = ("sitecustomize", "usercustomize", "golem_forge")
+_LISTED_ENDINGS: Final = (".pth", *_ENDINGS, *_INSTRUCTION_ENDINGS)
 
 
 def marks(
@@ -148,20 +161,38 @@ def obeyed(parts: Sequence[str], above: Sequence[str] = ()) -> bool:
 
     Threat of the last line: `python -m golem_forge` takes a package from the working directory before its own.
     """
+    return obeyed_by(parts, above) is not None
+
+
+def obeyed_by(parts: Sequence[str], above: Sequence[str] = ()) -> str | None:
+    """The name on our lists by which `obeyed` holds; empty: it is only made as such names are."""
     if not parts:
-        return False
+        return None
     folded = [part.casefold() for part in (*above, *parts)]
     last = folded[-1]
     if _protected_by(folded, git_is_file=False):  # of the other class, also where `unprotect` sets it free
-        return False
-    if last in _OBEYED_FILES or _OBEYED.fullmatch(last) or not _OBEYED_DIRECTORIES.isdisjoint(folded):
-        return True
-    if not _OBEYED_PAIRS.isdisjoint(pairwise(folded)):
-        return True
+        return None
+    if last in _OBEYED_FILES:
+        return last
+    listed = (*_OBEYED_DIRECTORIES.intersection(folded), *map("/".join, _OBEYED_PAIRS.intersection(pairwise(folded))))
+    if listed:
+        return min(listed)
     inside = folded[len(above) :]
-    if not in_dependencies(parts) and (last.endswith(".pth") or any(map(_AT_PYTHON_START.fullmatch, inside))):
-        return True
-    return _FORGE.fullmatch(inside[0]) is not None
+    if not in_dependencies(parts):
+        if last.endswith(".pth"):
+            return "*.pth"
+        if any(map(_AT_PYTHON_START.fullmatch, inside)):
+            return "sitecustomize"
+    if _FORGE.fullmatch(inside[0]):
+        return "golem_forge"
+    return "" if _OBEYED.fullmatch(last) else None
+
+
+def is_listed(name: str) -> bool:
+    """Whether one component of a path is, or is half of, a name on the lists of what others obey or read as
+    instructions. Quick: for the order in which a great many paths are looked at."""
+    folded = name.casefold()
+    return folded in _LISTED or folded.startswith(_LISTED_STARTS) or folded.endswith(_LISTED_ENDINGS)
 
 
 def shadows(name: str) -> tuple[str, ...]:

@@ -187,3 +187,52 @@ async def test_the_walk_by_parents_finds_the_same(run, monkeypatch):
     assert tree.children(child.pid)[0] == quick[0]
     assert len(quick) >= 4
     assert len(tree.descendants(child.pid, 1)) >= 2
+
+
+PAGE_TABLES = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+size = 80 << 30
+at = libc.mmap(None, size, 1, 0x4022, -1, 0)  # to read, private, without a file, not reserved
+libc.madvise(at, size, 15)  # no huge pages
+for place in range(0, size, 2 << 20):
+    ctypes.c_char.from_address(at + place).value
+print('held', flush=True)
+time.sleep(60)
+"""
+
+
+async def test_page_tables_count(run, marker):
+    child = await run("python3", "-c", PAGE_TABLES, memory=96 * MIB)
+    ending = await child.wait(40)
+    assert ending is not None
+    assert ending.code == "MEMORY_LIMIT"
+    assert living(marker) == []
+
+
+THREADS = """
+import threading, time
+threading.stack_size(262144)
+for _ in range(%d):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print('held', flush=True)
+time.sleep(%d)
+"""
+
+
+async def test_threads_without_end(run, marker):
+    child = await run("python3", "-c", THREADS % (600, 60), processes=4)
+    ending = await child.wait(40)
+    assert ending is not None
+    assert ending.code == "PROCESS_LIMIT"
+    assert living(marker) == []
+
+
+async def test_the_threads_of_an_ordinary_program_are_not_too_many(run):
+    child = await run("python3", "-c", THREADS % (120, 1), processes=2)
+    ending = await child.wait(40)
+    assert ending is not None
+    assert ending.code == ""

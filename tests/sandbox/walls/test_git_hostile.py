@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -355,3 +356,26 @@ def test_locks_of_a_forge_that_was_killed_go_with_the_next_command(
     house.run("true")
 
     assert sorted(os.listdir(heads)) == ["main", "other.lock"]
+
+
+def test_what_a_killed_forge_did_not_look_at_is_judged_with_the_next_command(house: Any, person: Person) -> None:
+    program = (
+        "import asyncio, os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import conftest\n"
+        "house = conftest.House.__new__(conftest.House); house.root = Path(sys.argv[2]); house.sandboxes = []\n"
+        "house.path = '/usr/bin:/bin'\n"
+        "async def main():\n"
+        "    from golem_forge.sandbox.walls.job import Job\n"
+        "    script = 'git init -q n; git -C n config core.fsmonitor $PWD/evil.sh; touch .pdbrc; echo done; sleep 60'\n"
+        "    walled = await house.walls().start(Job(argv=('bash', '-c', script)))\n"
+        "    while b'done' not in walled.child.output.read(): await asyncio.sleep(0.01)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run([sys.executable, "-c", program, os.path.dirname(__file__), str(house.root)], timeout=60, check=False)
+    assert (person.where / "n/.git").is_dir()
+
+    ran = house.run("true")
+
+    assert not (person.where / "n/.git").exists() and "core.fsmonitor" in told(ran)
+    assert ".pdbrc" in told(ran, severity=Severity.WARNING)
+    assert not house.run("true").after.leftovers

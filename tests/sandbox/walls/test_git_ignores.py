@@ -154,3 +154,19 @@ def test_no_pattern_takes_longer_than_its_length() -> None:
     """With backtracking one of these lines would take longer than this machine lasts."""
     rules = ("/".join(["**/" + "*a" * 60] * 8) + "b\n").encode()
     assert not Ignores(rules, 0).leave_out(("a" * 250,) * 15, False)
+
+
+def test_lines_are_compared_only_while_there_is_time() -> None:
+    lines = Ignores(b"[!a]x\n" * 2000, 0)
+    assert not lines.leave_out(("a",), False)
+    assert lines.leave_out(("a",), False, lambda: True), "what was not compared counts as left out"
+    above: Ignores | None = None
+    for _ in range(100):
+        above = Ignores(b"[!a]x\n" * 10, 0, above)
+    assert above is not None and above.leave_out(("a",), False, lambda: True), "the lines of all files count together"
+
+
+def test_a_line_longer_than_anybody_s_is_not_compared() -> None:
+    long = b"/".join([b"**"] * 20_000) + b"/nothing"
+    assert Ignores(long, 0).leave_out(("a",), False)
+    assert Ignores(b"a\n!" + long, 0).leave_out(("a",), False)

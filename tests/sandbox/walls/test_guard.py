@@ -294,6 +294,42 @@ class TestThingsMadeLater:
         assert told.paths == ("/workspace/x/.env",)
         assert told.text.endswith("whoever made it: /workspace/x/.env")
         assert list(secrets_made(zone, scan.findings, scan.findings)) == []
+        (house.workspace / "a\nb\tc.key").touch()
+        scan.refresh()
+        (told,) = secrets_made(zone, before, scan.findings)
+        assert "/workspace/a\\nb\\tc.key" in told.text and "\n" not in told.text
+
+    def test_a_socket_that_one_command_left_the_next_can_remove(self, house: House) -> None:
+        bind = "python3 -c \"import socket, time; socket.socket(socket.AF_UNIX).bind('s.sock'); time.sleep(0.1)\""
+        for walls in (house.walls(), house.walls()):
+            assert house.run(bind, walls).code == 0
+            ran = house.run(f"rm -f s.sock && {bind}", walls)
+            assert ran.code == 0, ran.text
+            (house.workspace / "s.sock").unlink()
+
+    def test_a_socket_bound_in_another_network_stays_masked(self, house: House) -> None:
+        bind = (
+            "import socket; s = socket.socket(socket.AF_UNIX); s.bind('s'); s.listen(); print(flush=True); s.accept()"
+        )
+        argv = ["unshare", "-r", "-n", "python3", "-c", f"{bind}; s.accept()"]
+        with subprocess.Popen(argv, cwd=house.workspace, stdout=subprocess.PIPE) as server:
+            try:
+                assert server.stdout is not None and server.stdout.readline()
+                connect = "import socket; socket.socket(socket.AF_UNIX).connect('s'); print('connected')"
+                ran = house.run(f'sleep 0.1; python3 -c "{connect}"')
+                assert ran.code != 0 and "connected\n" not in ran.text
+            finally:
+                server.kill()
+
+    def test_a_fifo_that_one_command_left_the_next_can_remove(self, house: House) -> None:
+        walls = house.walls()
+        assert house.run("mkfifo line", walls).code == 0
+        ran = house.run("(echo hello > line &) ; cat line", walls)
+        assert ran.text.endswith("hello\n"), ran.text
+        ran = house.run("rm -f line && mkfifo line && rm line", walls)
+        assert ran.code == 0, ran.text
+        os.mkfifo(house.workspace / "line")
+        assert house.run("rm -f line", walls).code != 0, "somebody else's, of the same name"
 
     def test_a_read_only_zone_beside_a_writable_one(self, house: House) -> None:
         docs = house.root / "docs"

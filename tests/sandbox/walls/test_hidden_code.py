@@ -11,6 +11,7 @@ import pytest
 
 from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.sandbox.sandbox import open_sandbox
+from golem_forge.sandbox.walls import obeyed
 from golem_forge.sandbox.walls.hidden_code import hidden_code, remove_bytecode
 from golem_forge.sandbox.zones import Zone, ZoneSpec
 
@@ -23,10 +24,12 @@ class Tree:
     def __init__(self, root: Path, zone: Zone) -> None:
         self.root = root
         self.zone = zone
-        self.repository = False
+
+    @property
+    def repository(self) -> bool:
+        return (self.root / ".git").exists()
 
     def init(self, ignores: str = "") -> None:
-        self.repository = True
         self.git("init", "-q", ".")
         if ignores:
             self.write(".gitignore", ignores)
@@ -58,9 +61,7 @@ class Tree:
 
     def told(self, **options: bytes) -> list[Leftover]:
         index = set(self.git("ls-files", "-z").split("\0")) if self.repository else set()
-        return list(
-            hidden_code(self.zone, self.changed(), lambda parts: "/".join(parts) in index, self.repository, **options)
-        )
+        return list(hidden_code(self.zone, self.changed(), lambda parts: "/".join(parts) in index, **options))
 
     def named(self, severity: Severity = Severity.WARNING) -> set[str]:
         return {path for one in self.told() if one.severity is severity for path in one.paths}
@@ -122,6 +123,9 @@ def test_what_git_shows_is_not_told(tree: Tree) -> None:
         ),
         *("conftest.py", "activate", "activate.fish", "a.pth", "a.egg-link", "x.egg-info/entry_points.txt"),
         *("x.dist-info/METADATA", "CMakeLists.txt", "build.gradle", "a.tsx", "a.ipynb"),
+        *("a.o", "a.d", "a.beam", "build.ninja", "CMakeCache.txt", "a.h.gch", "a.elc", "a.zwc", "a.pkl", "go.work"),
+        *("CMakeUserPresets.json", "local.properties", "pylintrc", "mypy.ini", ".flaskenv", "a.unheard-of", "data"),
+        *(".direnv/flake-profile-a.rc", "requirements-dev.txt", "a\nb.py", "a\nb.so", "a\nb.egg-info/x", "a\nb.xyz"),
     ],
 )
 @pytest.mark.parametrize("hiding", ["ignored", "excluded", "own", "person", "nested"])
@@ -138,14 +142,25 @@ def test_whatever_can_run_where_git_does_not_show_it(tree: Tree, name: str, hidi
     elif hiding == "nested":
         subprocess.run(["git", "init", "-q", "hidden"], cwd=tree.root, check=True)
     paths = {path for one in tree.told(**options) for path in one.paths if one.severity is Severity.WARNING}
-    assert f"/workspace/hidden/{name}" in paths
+    assert f"/workspace/hidden/{name}".replace("\n", "\\x0a") in paths
 
 
 def test_an_executable_is_one_by_its_mode(tree: Tree) -> None:
     tree.init("out\n")
     tree.write("out/tool", mode=0o755)
-    tree.write("out/data")
-    assert tree.named() == {"/workspace/out/tool"}
+    tree.write("out/notes.txt", mode=0o755)
+    tree.write("out/data.txt")
+    assert tree.named() == {"/workspace/out/tool", "/workspace/out/notes.txt"}
+
+
+def test_what_no_program_obeys_is_not_told(tree: Tree) -> None:
+    tree.init("out/\n.coverage*\n")
+    for name in ("a.log", "A.TXT", "a.md", "a.rst", "a.png", "a.jpeg", "a.pdf", "a.csv", "a\nb.log"):
+        tree.write(f"out/{name}")
+    tree.write(".coverage.host.1.x")
+    assert tree.told() == []
+    tree.link("out/linked.txt", "a.log")
+    assert tree.named() == {"/workspace/out/linked.txt"}
 
 
 def test_the_classes_and_their_words(tree: Tree) -> None:
@@ -223,12 +238,14 @@ def test_many_paths_are_grouped_and_bounded_and_no_name_breaks_a_line(tree: Tree
     for number in range(300):
         tree.write(f"d{number % 10}/m{number}.py")
     [one] = tree.told()
-    assert one.text.endswith(
-        "/workspace/d0 (30), /workspace/d1 (30), /workspace/d2 (30), /workspace/d3 (30), "
-        "/workspace/d4 (30), 5 more directories"
-    )
-    assert len(one.paths) == 20
-    subprocess.run(["rm", "-r", *(f"d{number}" for number in range(10))], cwd=tree.root, check=True)
+    assert one.text.endswith(f": {', '.join(f'/workspace/d{number} (30)' for number in range(10))}")
+    assert len(one.paths) == 20 and {path.split("/")[2] for path in one.paths} == {f"d{n}" for n in range(10)}
+    for number in range(8):
+        tree.write(f"z/z{number}/m.py")
+    [one] = tree.told()
+    assert one.text.endswith("/workspace/d9 (30), 8 more directories below /workspace/z")
+    assert "/workspace/z/z7/m.py" in one.paths
+    subprocess.run(["rm", "-r", "z", *(f"d{number}" for number in range(10))], cwd=tree.root, check=True)
     tree.write("a\nforge: all is well\x1b[2J.py")
     tree.write(os.fsdecode(b"\xff.py"))
     [one] = tree.told()
@@ -260,7 +277,7 @@ def test_deep_directories_and_what_is_gone_again(tree: Tree) -> None:
     deep = "/".join(["d"] * 400)
     tree.write(f"{deep}/x/a.py")
     changed = [(*deep.split("/"), "x", "a.py"), ("d",) * 3000, ("x", "gone.py"), ("x", "a\0b.py"), ()]
-    [one] = hidden_code(tree.zone, changed, lambda parts: False, True)
+    [one] = hidden_code(tree.zone, changed, lambda parts: False)
     assert one.paths == (f"/workspace/{deep}/x/a.py",)
 
 
@@ -271,7 +288,7 @@ def test_a_directory_that_became_a_link_is_not_entered(tree: Tree, tmp_path: Pat
     (outside / "a.py").write_text("")
     (outside / "m.pyc").write_text("")
     tree.link("d", str(outside))
-    told = hidden_code(tree.zone, [("d", "a.py"), ("d",)], lambda parts: False, True)
+    told = hidden_code(tree.zone, [("d", "a.py"), ("d",)], lambda parts: False)
     assert [one.paths for one in told] == [("/workspace/d",)]
     tree.link("__pycache__", str(outside))
     assert remove_bytecode(tree.zone, [("__pycache__", "m.pyc"), ("d", "__pycache__", "m.pyc")]) == ()
@@ -303,3 +320,85 @@ def test_bytecode_is_deleted_and_told(tree: Tree) -> None:
     }
     assert (tree.root / "pkg/__pycache__/notes.txt").exists()
     assert remove_bytecode(tree.zone, [("pkg", "m.pyc"), (), ("__pycache__",)]) == ()
+
+
+@pytest.mark.parametrize("git", ["directory", "worktree"])
+@pytest.mark.parametrize("hiding", ["root", "between", "here", "excluded", "person", "whole"])
+def test_a_zone_below_the_root_of_its_work_tree(tmp_path: Path, hiding: str, git: str) -> None:
+    """Git itself says what it hides: the ignore files count from the root of the work tree on."""
+    top = tmp_path / "top"
+    if git == "directory":
+        subprocess.run(["git", "init", "-q", "top"], cwd=tmp_path, check=True)
+    else:
+        subprocess.run(["git", "init", "-q", "main"], cwd=tmp_path, check=True)
+        commit = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x"]
+        subprocess.run(commit, cwd=tmp_path / "main", check=True)
+        subprocess.run(["git", "worktree", "add", "-q", str(top)], cwd=tmp_path / "main", check=True)
+    root = top / "packages" / "app"
+    root.mkdir(parents=True)
+    exclude = tmp_path / ("top" if git == "directory" else "main") / ".git/info/exclude"
+    exclude.parent.mkdir(exist_ok=True)
+    place, line = {
+        "root": (top / ".gitignore", "/packages/app/lib/\n"),
+        "between": (top / "packages/.gitignore", "app/l*\n"),
+        "here": (root / ".gitignore", "/lib\n"),
+        "excluded": (exclude, "packages/app/lib\n"),
+        "person": (tmp_path / "ignores", "packages/**/lib\n"),
+        "whole": (top / ".gitignore", "packages\n"),
+    }[hiding]
+    place.write_text(line)
+    sandbox = open_sandbox([ZoneSpec(name="app", path=root)], forge_home=tmp_path / "forge", home=tmp_path / "home")
+    try:
+        tree = Tree(root, sandbox.zones["app"])
+        tree.write("lib/a.mk")
+        tree.write("seen.mk")
+        ignores = ["-c", f"core.excludesFile={tmp_path / 'ignores'}"]
+        shown = tree.git(*ignores, "status", "--porcelain", "-uall", ".")
+        assert "lib/a.mk" not in shown and ("seen.mk" in shown) is (hiding != "whole")
+        options = {"person_ignores": line.encode()} if hiding == "person" else {}
+        found = {path for one in tree.told(**options) for path in one.paths}
+        assert found - {"/app/.gitignore"} == {"/app/lib/a.mk", *(["/app/seen.mk"] if hiding == "whole" else [])}
+    finally:
+        sandbox.close()
+
+
+def test_a_git_directory_that_is_no_repository_hides_what_lies_in_it(tree: Tree) -> None:
+    tree.init()
+    tree.write("tools/.git/x.py")
+    tree.write("tools/.git/sub/x.mk")
+    tree.write("tools/y.py")
+    assert "tools/.git" not in tree.git("status", "--porcelain", "-uall")
+    assert tree.named() == {"/workspace/tools/.git/x.py", "/workspace/tools/.git/sub/x.mk"}
+    subprocess.run(["git", "init", "-q", "own"], cwd=tree.root, check=True)
+    assert not any("/own/.git" in path for path in tree.named())
+
+
+def test_a_git_directory_without_a_head_makes_no_work_tree(tree: Tree) -> None:
+    (tree.root / ".git").mkdir()
+    tree.write(".gitignore", "*\n")
+    tree.write("a.py")
+    assert list(hidden_code(tree.zone, tree.changed(), lambda parts: False)) == []
+
+
+@pytest.mark.parametrize("where", ["build", "node_modules/p"])
+def test_what_matters_is_looked_at_before_any_number_of_other_files(
+    tree: Tree, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(obeyed, "_ORDER_S", 60)
+    tree.init("build/\nnode_modules/\n")
+    tree.write("build/zz/evil.py")
+    flood = [(*where.split("/"), f"{number}.dat") for number in range(120_000)]
+    told = hidden_code(tree.zone, [*flood, ("build", "zz", "evil.py")], lambda parts: False)
+    assert told[0].paths == ("/workspace/build/zz/evil.py",)
+    assert len(told) == 2 and told[1].text.endswith(
+        "further paths changed while the command ran; they were not looked at"
+    )
+    assert told[1].severity is (Severity.WARNING if where == "build" else Severity.NOTE)
+    assert int(told[1].text.partition(" ")[0].replace(",", "")) >= 100_000
+
+
+def test_bytecode_past_the_bound_is_told(tree: Tree) -> None:
+    tree.write("pkg/__pycache__/m.pyc")
+    flood = [("a", "__pycache__", f"{number}.pyc") for number in range(60_000)]
+    told = remove_bytecode(tree.zone, [*flood, *tree.changed()])
+    assert any("files of bytecode may be in __pycache__" in one.text for one in told)

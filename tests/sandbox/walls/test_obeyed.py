@@ -127,6 +127,43 @@ def test_one_line_for_each_class_and_none_for_what_is_gone_or_ordinary(house: An
     assert "\n" not in obeyed.text + instructions.text and str(house.root) not in obeyed.text
 
 
+def test_names_on_the_list_come_before_any_number_of_others(house: Any) -> None:
+    listed = ["sitecustomize.py", ".github/workflows/z.yml", ".pre-commit-config.yaml", "deep/.cargo/config.toml"]
+    many = [f".aa{number:02}.sh" for number in range(31)] + [
+        f".github/workflows/a{number:02}.yml" for number in range(31)
+    ]
+    for name in (*listed, *many):
+        _put(house.workspace, name)
+
+    [found] = _told(house, *many, *listed)
+
+    named = [f"/workspace/{name}" for name in listed]
+    named[1] = "/workspace/.github/workflows/a00.yml"
+    assert set(found.paths[:4]) == set(named) and all(path in found.text for path in named)
+
+
+def test_a_flood_of_files_hides_no_name(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.sandbox.walls.obeyed._ORDER_S", 60)
+    _put(house.workspace, "zz/sitecustomize.py")
+    flood = [f"data/{number}.bin" for number in range(120_000)]
+
+    found, rest = _told(house, *flood, "zz/sitecustomize.py")
+
+    assert found.paths == ("/workspace/zz/sitecustomize.py",)
+    assert rest.severity is Severity.WARNING and "further paths changed while the command ran" in rest.text
+
+
+@pytest.mark.parametrize("name", [".a\nrc", ".a\nb.sh", "sitecustomize.a\nb.so", "golem_forge.a\nb.so"])
+def test_a_line_break_in_a_name_hides_nothing(house: Any, name: str) -> None:
+    (house.workspace / name).touch()
+    assert len(_told(house, name)) == 1
+
+
+def test_a_protected_name_that_was_made_cannot_speak_to_a_terminal(house: Any) -> None:
+    ran = house.run("mkdir \"$(printf 'a\\033[2J\\nb')\" && touch \"$(printf 'a\\033[2J\\nb')/.envrc\"")
+    assert ran.after.protected_created == ("/workspace/a\\x1b[2J\\x0ab/.envrc",)
+
+
 def test_a_directory_that_was_moved_in_whole_is_told(house: Any) -> None:
     _put(house.workspace, ".circleci/config.yml")
     assert [one.paths for one in _told(house, ".circleci")] == [("/workspace/.circleci",)]

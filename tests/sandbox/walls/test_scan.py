@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from tests import descriptors
 
 from golem_forge.sandbox.access import best_opener
+from golem_forge.sandbox.walls import changes as changes_module
 from golem_forge.sandbox.walls import listing
 from golem_forge.sandbox.walls import scan as module
 from golem_forge.sandbox.walls.deeper import nothing_secret_below
@@ -477,7 +479,7 @@ class TestChanges:
         assert self._since(scan, first) == {"one", "two"}
 
     def test_more_than_the_log_holds(self, scan: ZoneScan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_MOST_LOGGED", 10)
+        monkeypatch.setattr(changes_module, "_MOST_LOGGED", 10)
         mark = self._later(scan)
         (tmp_path / "away").rename(tmp_path / "here")
         names = {f"a/{number}" for number in range(50)}
@@ -509,6 +511,207 @@ class TestChanges:
         _make(tmp_path, "late/r/s/id_rsa")
         scan.refresh()
         assert "late/r/s/id_rsa" in _found(scan)
+
+    @pytest.mark.parametrize("target", ["a/b/old", "sub/.git/config", "node_modules/n/lib/index.js"])
+    @pytest.mark.parametrize(
+        "how_it_ends",
+        [
+            *("os.unlink('plain')", "os.rename('plain', 'a/other name')", "os.rename('top', 'plain')", "pass"),
+            "os.rename('top', 'plain'); file.write('x'); file.flush()",
+            "os.unlink('plain'); file.write('x'); file.flush()",
+        ],
+    )
+    def test_what_is_written_through_another_link(
+        self, scan: ZoneScan, tmp_path: Path, target: str, how_it_ends: str
+    ) -> None:
+        mark = self._later(scan)
+        self._run(tmp_path, f"os.link('{target}', 'plain'); file = open('plain', 'a')", "file.write('1')", how_it_ends)
+        assert target in self._since(scan, mark)
+
+    def test_what_is_written_through_a_link_of_long_ago(self, scan: ZoneScan, tmp_path: Path) -> None:
+        os.link(tmp_path / "sub/.git/config", tmp_path / "plain")
+        mark = self._later(scan)
+        with (tmp_path / "plain").open("a") as file:
+            (tmp_path / "top").rename(tmp_path / "plain")
+            scan.refresh()
+            file.write("x")
+        assert "sub/.git/config" in self._since(scan, mark)
+
+    def test_what_is_written_through_a_link_in_a_directory_that_is_gone(self, scan: ZoneScan, tmp_path: Path) -> None:
+        mark = self._later(scan)
+        link = "os.mkdir('d'); os.link('a/b/old', 'd/x')"
+        self._run(tmp_path, link, "open('d/x', 'w').close()", "os.unlink('d/x'); os.rmdir('d')")
+        assert "a/b/old" in self._since(scan, mark)
+
+    def _run(self, where: Path, *lines: str) -> None:
+        subprocess.run([sys.executable, "-c", "; ".join(("import os", *lines))], cwd=where, check=True)
+
+    def test_placeholders_do_not_make_it_look_at_everything(
+        self, scan: ZoneScan, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if how != "watched":
+            pytest.skip("its times are looked at")
+        scan.placeholders = frozenset({("HEAD",)})
+        mark = scan.mark()
+        (tmp_path / "HEAD").mkdir()
+        scan.refresh()
+        (tmp_path / "HEAD").rmdir()
+        monkeypatch.setattr(module, "changed_in", lambda *_: pytest.fail("looked at by its times"))
+        assert self._since(scan, mark) == {"HEAD"}
+
+    def test_of_what_was_there_before_nothing_is_told_twice(self, scan: ZoneScan, tmp_path: Path) -> None:
+        """The clock that files have goes in steps: only what changed in the very step of the mark may be told again."""
+        mark = scan.mark()
+        _make(tmp_path, "a/first", "made/there")
+        os.rename(tmp_path / "top", tmp_path / "moved")
+        assert self._since(scan, mark) >= {"a/first", "made/there", "moved"}
+        changed = (tmp_path / "moved").stat().st_ctime_ns
+        while time.clock_gettime_ns(5) <= changed:
+            time.sleep(0)
+        mark = scan.mark()
+        assert not {"a/first", "made/there", "moved"} & self._since(scan, mark)
+        (tmp_path / "moved").unlink()
+        assert not {"a/first", "made/there"} & self._since(scan, mark)
+
+    def test_since_a_moment_of_the_clock(self, scan: ZoneScan, tmp_path: Path) -> None:
+        """Also one before this process began to look."""
+        moment = time.time_ns()
+        _make(tmp_path, "a/b/c/new", "fresh/er/x")
+        (tmp_path / "sub/.git/config").write_text("x")
+        os.link(tmp_path / "a/b/old", tmp_path / "plain")
+        for one in (scan, ZoneScan(str(tmp_path))):
+            found = self._since(one, one.mark_at(moment))
+            assert found == {"a/b/c/new", "fresh/er/x", "sub/.git/config", "a/b/old", "plain"}
+        time.sleep(0.05)
+        assert self._since(scan, scan.mark_at(time.time_ns())) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.parametrize("mode", [0, 0o111, 0o333, 0o444])
+def test_a_directory_that_was_closed_meanwhile_is_told(tmp_path: Path, mode: int) -> None:
+    """Root could list it, so this is done as another user."""
+    script = (
+        "import os, sys, time; from pathlib import Path; from golem_forge.sandbox.walls import scan as module\n"
+        f"os.setuid(12345); zone = Path(sys.argv[1]); mode = {mode}\n"
+        "for one in ('build', 'before', 'open'): (zone / one).mkdir(); (zone / one / 'x').touch()\n"
+        "(zone / 'before').chmod(0o111); time.sleep(0.1); scan = module.ZoneScan(str(zone)); scan.refresh()\n"
+        "mark, moment = scan.mark(), time.time_ns()\n"
+        "(zone / 'build/x').write_text('x'); (zone / 'build').chmod(mode)\n"
+        "(zone / 'new').mkdir(); (zone / 'new/y').touch(); (zone / 'new').chmod(mode)\n"
+        "expected = {('build',), ('new',)}\n"
+        "assert scan.changed_since(mark).unlisted == expected\n"
+        "assert module.ZoneScan(str(zone)).changed_since(scan.mark_at(moment)).unlisted == expected\n"
+        "assert scan.changed_since(scan.mark()).unlisted == set()\n"
+    )
+    zone = Path("/tmp") / f"closed-{os.getpid()}-{tmp_path.name}"
+    zone.mkdir()
+    os.chown(zone, 12345, 12345)
+    try:
+        subprocess.run([sys.executable, "-c", script, str(zone)], check=True)
+    finally:
+        shutil.rmtree(zone)
+
+
+class TestMoreThanCanBeLookedAt:
+    """What was not looked at is found as a directory that cannot be listed, which walls mask."""
+
+    def _unlisted(self, scan: ZoneScan) -> set[str]:
+        return {"/".join(one.parts) for one in scan.findings if one.unlisted}
+
+    def test_too_many_entries(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_ENTRIES", 100)
+        _make(tmp_path, *(f"node_modules/a/{number}" for number in range(120)), "node_modules/a/b/c/d/.env")
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        assert self._unlisted(scan) == {"node_modules/a/b"}
+
+    def test_a_flood_of_files_in_one_directory_keeps_no_other_out(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MOST_ENTRIES", 2500)
+        _make(tmp_path, *(f"node_modules/a/{number}" for number in range(3000)), "node_modules/a/b/c/d/.env")
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        assert scan.stopped_at is None and _found(scan) == {"node_modules/a/b/c/d/.env"}
+
+    def test_too_deep(self, tmp_path: Path) -> None:
+        chain = "/".join("a" * module.MOST_DEPTH)
+        _make(tmp_path, f"{chain}/b/c/d/.env", f"{chain}/.env")
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        assert _found(scan) == {f"{chain}/b", f"{chain}/.env"} and self._unlisted(scan) == {f"{chain}/b"}
+        assert not scan.changed_since(scan.mark()).complete and not scan.complete(())
+        (tmp_path / chain / "b").rename(tmp_path / "b")
+        scan.refresh()
+        assert _found(scan) == {f"{chain}/.env", "b/c/d/.env"} and scan.complete(())
+
+    def test_too_many_names_in_one_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(listing, "MOST_NAMES", 50)
+        _make(tmp_path, "many/.env", "few/.env")
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        mark = scan.mark()
+        _make(tmp_path, *(f"many/{number}" for number in range(60)))
+        assert scan.changed_since(mark).unlisted == {("many",)}
+        assert _found(scan) == {"many", "few/.env"}
+
+    def test_too_much_for_one_look_goes_on_at_the_next(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_LONGEST_LOOK_S", 0.0)
+        monkeypatch.setattr(module, "_FIRST_LOOK_S", 0.0)
+        _make(tmp_path, "a/.env", "b/c/.env", "node_modules/x/y/.env")
+        scan = ZoneScan(str(tmp_path))
+        scan.refresh()
+        assert self._unlisted(scan) & {"a", "b", "node_modules"} and not scan.complete(())
+        time.sleep(0.15)
+        for _ in range(20):
+            scan.refresh()
+        assert _found(scan) == {"a/.env", "b/c/.env", "node_modules/x/y/.env"} and scan.complete(())
+        _make(tmp_path, "a/id_rsa", "b/c/id_rsa", "node_modules/x/y/id_rsa")
+        scan.refresh()
+        hidden = self._unlisted(scan)
+        for name in ("a", "b/c", "node_modules/x/y"):
+            assert name in hidden or f"{name}/id_rsa" in _found(scan), "looked at, or hidden"
+        assert hidden
+
+    def test_a_glance_leaves_what_it_has_no_time_for(
+        self, settled: ZoneScan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_GLANCE_S", 0.0)
+        monkeypatch.setattr(module, "_PAUSE", 0)
+        _make(tmp_path, "a/.env", "c/.env", "new/er/.env")
+        settled.glance()
+        assert self._unlisted(settled) == set()
+        time.sleep(0.15)
+        for _ in range(20):
+            settled.glance()
+        assert _found(settled) == {"a/.env", "c/.env", "new/er/.env"}
+        _make(tmp_path, "a/id_rsa", "c/id_rsa", "new/er/id_rsa")
+        settled.glance()
+        settled.refresh()  # has the time
+        assert {"a/id_rsa", "c/id_rsa", "new/er/id_rsa"} <= _found(settled)
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET])
+def test_a_socket_that_nobody_has_bound_any_more_is_none(tmp_path: Path, kind: socket.SocketKind) -> None:
+    _make(tmp_path, "a/x")
+    scan = ZoneScan(str(tmp_path))
+    here = os.open(tmp_path / "a", os.O_PATH)
+    with socket.socket(socket.AF_UNIX, kind) as bound:
+        bound.bind(f"/proc/self/fd/{here}/s")
+        time.sleep(0.05)
+        scan.refresh()
+        assert _found(scan) == {"a/s"}, "bound, though it does not listen"
+        if kind != socket.SOCK_DGRAM:
+            bound.listen()
+            bound.setblocking(False)
+            scan.refresh()
+            with pytest.raises(BlockingIOError):  # who listens is not disturbed
+                bound.accept()
+        scan.refresh()
+        assert _found(scan) == {"a/s"}
+    os.close(here)
+    scan.refresh()
+    assert _found(scan) == set()
 
 
 def test_directories_that_come_and_go_quickly_hide_nothing(tmp_path: Path) -> None:

@@ -82,6 +82,21 @@ async def test_a_session_that_nobody_reads_to_its_end(
     assert after.leftovers == (HOOK,) and set(after.protected_created) <= {"/workspace/.envrc"}
 
 
+async def test_a_session_that_ends_while_nobody_waits_tells_at_once(
+    benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=WallsReport(level=Level.FULL))
+    heard: asyncio.Queue[Aftermath] = asyncio.Queue()
+    walls.on_unread(heard.put_nowait)
+    bench = benches(create_exec_command_tool(), create_write_stdin_tool(), walls=walls)
+    number = await bench.session("touch .envrc; sleep 0.5")
+    after = await asyncio.wait_for(heard.get(), 20)
+    assert (after.protected_created, after.leftovers) == (("/workspace/.envrc",), (HOOK,))
+    assert told(await bench.stdin(number)) == (("/workspace/.envrc",), (HOOK,), True), "who reads it hears it too"
+    await bench.path.parts.close()
+    assert walls.looks == 1 and heard.empty()
+
+
 async def test_a_session_tells_its_person_and_its_journal(tmp_path: Path, own_home: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

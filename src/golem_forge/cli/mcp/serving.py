@@ -12,9 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from golem_forge.cli.plain import complain, parser
+from golem_forge.core.leftovers import LEFTOVERS
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
+    from golem_forge.events.envelope import Event
     from golem_forge.mcp.server.http import HttpOptions
     from golem_forge.mcp.server.tokens import TokenStore
 
@@ -98,6 +100,7 @@ async def _serve(program: str, worker: str | None, approval: str | None, options
         async with serving(program, worker=worker, approval=approval) as host:
             for notice in host.session.notices_for_one_command:
                 print(f"forge: {visible(notice)}", file=sys.stderr)
+            host.session.bus.on("status", _tell_left_behind)
             if options is None:
                 from golem_forge.mcp.server.stdio import serve_stdio
 
@@ -112,6 +115,13 @@ async def _serve(program: str, worker: str | None, approval: str | None, options
     except NotTrusted as refused:
         complain("mcp serve", str(refused))
         return _DENIED
+
+
+def _tell_left_behind(event: Event) -> None:
+    """What a command left behind that no call reports on. The client may never show it to its person."""
+    if event.wire.get("code") == LEFTOVERS:
+        with suppress(OSError):
+            print(f"forge: {visible(str(event.wire.get('message', '')))}", file=sys.stderr, flush=True)
 
 
 def _say_who_may_come(tokens: TokenStore) -> None:

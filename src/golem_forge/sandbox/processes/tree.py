@@ -16,6 +16,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _MEMORY_FILE: Final = "/memfd:"
 _BLOCK: Final = 512
+_PAGES_PER_TABLE: Final = _PAGE // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Stat:
     group: int
     session: int
     cpu_s: float
+    threads: int
     started: int
     """Clock ticks since boot: with the pid, one process and no later one of that number."""
 
@@ -42,7 +44,8 @@ def stat(pid: int) -> Stat | None:
     if len(fields) < 20:
         return None
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), cpu_s, int(fields[19]))
+    parent, group, session, threads, started = (int(fields[index]) for index in (1, 2, 3, 17, 19))
+    return Stat(fields[0].decode(), parent, group, session, cpu_s, threads, started)
 
 
 def children(pid: int) -> list[int]:
@@ -87,20 +90,26 @@ def carrying(marker: str) -> list[int]:
 
 
 def resident_memory(pid: int) -> int:
-    """Bytes, pages of program files among them."""
+    """Bytes, pages of program files among them, and what page tables may need for the addresses in use: never less than
+    `own_memory`, but for the tables of many small mappings far apart."""
     fields = _content(f"/proc/{pid}/statm").split()
-    return int(fields[1]) * _PAGE if len(fields) > 1 else 0
+    return (int(fields[1]) + int(fields[0]) // _PAGES_PER_TABLE) * _PAGE if len(fields) > 1 else 0
 
 
 def own_memory(pid: int) -> int:
-    """Bytes that are no file's on disk, shared memory among them as far as it is mapped; what several processes share
-    counts for each. Of a file in memory (`memory_files`), only what is mapped."""
-    return _kilobytes(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:")) or 0
+    """Bytes that are no file's on disk, shared memory among them as far as it is mapped, and page tables; what several
+    processes share counts for each. Of a file in memory (`memory_files`), only what is mapped."""
+    return _kilobytes(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:", b"VmPTE:")) or 0
+
+
+def page_tables(pid: int) -> int:
+    """Bytes. Threat: who reads one page of every 2 MiB of an empty mapping holds no page of its own, but the tables."""
+    return _kilobytes(f"/proc/{pid}/status", (b"VmPTE:",)) or 0
 
 
 def proportional_memory(pid: int) -> int | None:
-    """Like `own_memory`, but what several processes share counts once between them. Slow (the kernel walks the page
-    tables), and None where the system does not tell."""
+    """Like `own_memory`, but without page tables, and what several processes share counts once between them. Slow (the
+    kernel walks the page tables), and None where the system does not tell."""
     return _kilobytes(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
 
 

@@ -24,6 +24,7 @@ from golem_forge.sandbox.processes.tree import (
     mapped_of,
     memory_files,
     own_memory,
+    page_tables,
     proportional_memory,
     resident_memory,
     stat,
@@ -35,6 +36,9 @@ _SHARE_OF_EXACT_LOOKS: Final = 5
 """An exact look at memory is slow: the next one waits this many times as long as it took, half a second at most."""
 _SHARE_OF_GUARD: Final = 9
 """The same for the guard, so that it never takes more than a tenth of the time; it is asked once more at the end."""
+_THREADS_PER_PROCESS: Final = 32
+_FEWEST_THREADS: Final = 256
+"""Threads of the whole tree: so many for each process that it may have, and never fewer than one program needs."""
 
 
 class Watcher:
@@ -78,13 +82,16 @@ class Watcher:
             self._look_for_files(members)
         if len(members) > self._limits.processes:
             self._reached(PROCESS_LIMIT)
-        elif self._may_be_over(members) and self._really_over(members):
+        elif self._may_be_over(members, close) and self._really_over(members):
             self._reached(MEMORY_LIMIT)
         elif close:
             self._keep_awake()
             facts = [found for found in map(stat, members) if found]
             self._sessions.update(found.session for found in facts)
             self.cpu_spent = self.cpu_spent or any(found.cpu_s >= self._limits.cpu_s for found in facts)
+            most = max(_FEWEST_THREADS, _THREADS_PER_PROCESS * self._limits.processes)
+            if sum(found.threads for found in facts) > most:
+                self._reached(PROCESS_LIMIT)
 
     def _walls_hold(self, guard: Callable[[], bool]) -> bool:
         """Threat: a child that changes thousands of files makes each look slow; it must not take Forge's time."""
@@ -103,15 +110,15 @@ class Watcher:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._root, signal.SIGCONT)
 
-    def _may_be_over(self, members: list[int]) -> bool:
-        """The quicker sum first, which counts pages of program files too."""
+    def _may_be_over(self, members: list[int], close: bool) -> bool:
+        """The quicker sum first, which counts pages of program files too; a close look does without it."""
         limit = self._limits.memory - sum(self._files.values())
-        return sum(map(resident_memory, members)) > limit and sum(map(own_memory, members)) > limit
+        return (close or sum(map(resident_memory, members)) > limit) and sum(map(own_memory, members)) > limit
 
     def _look_for_files(self, members: list[int]) -> None:
         """Only where the system has so much shared memory that it could matter: most have less than any limit."""
-        resident = sum(map(resident_memory, members[: self._limits.processes]))
-        matters = resident + all_shared_memory() > self._limits.memory
+        mapped = sum(map(own_memory, members[: self._limits.processes]))
+        matters = mapped + all_shared_memory() > self._limits.memory
         self._files = memory_files(members[: self._limits.processes]) if matters else {}
 
     def _really_over(self, members: list[int]) -> bool:
@@ -122,7 +129,7 @@ class Watcher:
         held = sum(self._files.values())
         for pid in members:
             exact = proportional_memory(pid)
-            held += own_memory(pid) if exact is None else exact
+            held += own_memory(pid) if exact is None else exact + page_tables(pid)
             held -= mapped_of(pid, self._files.keys()) if self._files else 0
         took = time.monotonic() - began
         self._no_exact_look_before = began + min(took * _SHARE_OF_EXACT_LOOKS, 0.5)

@@ -8,6 +8,7 @@ instead, those with the deepest paths first. What is masked inside stays masked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,8 @@ from golem_forge.sandbox.walls.plan import Restriction, Why
 from golem_forge.sandbox.walls.scan import Parts
 
 MOST_MOUNTS: Final = 40
+MOST_MASKS: Final = 1_000
+MOST_NOTICES: Final = 5
 _HEADS_OF_PAIRS: Final = frozenset({".kube", ".docker"})
 """Of secret names that count in these directories only."""
 MOST_WHOLE: Final = 200
@@ -31,14 +34,12 @@ class Guard:
     notices: tuple[str, ...] = ()
 
 
-def within_budget(
-    zone: str, closed: Mapping[Parts, Restriction], masked: Collection[Parts] = (), *, searched: bool = False
-) -> Guard | None:
-    """`zone` is its address, for the notices. Nothing of `closed` is or lies below a masked path. `searched`: the scan
-    looks into every directory, so that a masked path is found again wherever a directory above it was moved."""
+def within_budget(zone: str, closed: Mapping[Parts, Restriction], masked: Collection[Parts] = ()) -> Guard | None:
+    """`zone` is its address, for the notices. Nothing of `closed` is or lies below a masked path. The scan looks into
+    every directory, and what it does not look into is masked: a masked path is found again wherever it was moved."""
     single = {parts: one for parts, one in closed.items() if not is_below(parts, closed)}
     hidden = {parts for parts in masked if not is_below(parts, closed)}  # nothing can be renamed where all is read-only
-    hidden = {parts for parts in hidden if not (searched and may_move(parts))}
+    hidden = {parts for parts in hidden if not may_move(parts)}
     whole: dict[Parts, Restriction] = {}
     pinned = _ancestors((*single, *hidden))
     while len(single) + len(pinned) > MOST_MOUNTS:
@@ -62,6 +63,27 @@ def within_budget(
             for top in sorted(whole)
         ),
     )
+
+
+def few_masks(zone: str, masks: Mapping[Parts, Restriction]) -> tuple[dict[Parts, Restriction], tuple[str, ...]]:
+    """No more than walls can be built with in time, and notices: past that directories are masked as a whole, those
+    first that have the most in them. Threat: a command makes a hundred thousand secret names for the next start."""
+    kept, whole = dict(masks), set[Parts]()
+    while len(kept) > MOST_MASKS:
+        crowds = Counter(parts[:-1] for parts in kept if parts)
+        left, tops = len(kept), set[Parts]()
+        for top, crowd in crowds.most_common():
+            tops.add(top)
+            left -= crowd - 1
+            if left <= MOST_MASKS:
+                break
+        kept = {parts: one for parts, one in kept.items() if parts[:-1] not in tops and not is_below(parts, tops)}
+        kept |= {top: Restriction(parts=top, why=Why.SEALED, masked=True, directory=True) for top in tops}
+        if () in tops:
+            kept = {(): kept[()]}
+        whole |= tops
+    text = "is hidden from commands: it holds too many secret or unsearched paths to hide each."
+    return kept, tuple(f"{'/'.join((zone, *top))} {text}" for top in sorted(whole & kept.keys())[:MOST_NOTICES])
 
 
 def may_move(parts: Parts) -> bool:

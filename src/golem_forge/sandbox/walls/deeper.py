@@ -1,7 +1,8 @@
 """A whole look for secret names below a directory, for a program that would read everything there.
 
-The scan that walls are planned with ends after a few levels. What lies deeper is shown to a child as it is; whether
-that matters to a program that reads a whole tree is found out here, when it wants to run. Only directories are opened.
+The scan that walls are planned with ends where a zone has too many entries, and what it did not enter is masked.
+Whether that matters to a program that reads a whole tree is found out here, when it wants to run. Only directories are
+opened, and none that lies too deep: each costs as much as it is deep.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from golem_forge.core.effects import Mark
 from golem_forge.sandbox import protected
 from golem_forge.sandbox.access import CONTENT
+from golem_forge.sandbox.walls.scan import MOST_DEPTH
 from golem_forge.sandbox.zones import Zone
 
 _MOST_NAMES: Final = 50_000
@@ -42,6 +44,8 @@ def nothing_secret_below(zone: Zone, parts: Parts, known: Collection[Parts], hid
                     if not protected.is_plain(name) and Mark.SECRET_PATH in protected.marks(below):
                         return False
                     if entry.is_dir(follow_symlinks=False):
+                        if len(below) > MOST_DEPTH:
+                            return False
                         waiting.append(below)
         except OSError:
             return False

@@ -22,7 +22,7 @@ from golem_forge.core.visible import visible
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.walls import git_sequencer
 from golem_forge.sandbox.walls.git_dir import PACKED, Busy, GitDir, Stamp, is_object_id, is_ref_name, stamp_of
-from golem_forge.sandbox.walls.git_history import is_ancestor
+from golem_forge.sandbox.walls.git_program import is_ancestor
 from golem_forge.sandbox.walls.git_tracked import TrackedFiles
 from golem_forge.sandbox.zones import Zone
 

@@ -11,21 +11,18 @@ import contextlib
 import hashlib
 import os
 import stat
-import subprocess
 import zlib
 from collections.abc import Iterator
 from typing import Final
 
 from golem_forge.core.leftovers import Leftover, Severity
-from golem_forge.sandbox.host import find_program
 from golem_forge.sandbox.walls.git_dir import GitDir
-from golem_forge.sandbox.walls.git_history import ENVIRONMENT
+from golem_forge.sandbox.walls.git_program import agrees
 
 _STORE: Final = "objects"
 _MOST_OBJECTS: Final = 5_000
 _MOST_BYTES: Final = 128 << 20
 _LARGEST: Final = 64 << 20
-_VERIFY_S: Final = 2.0
 _SLACK_NS: Final = 50_000_000
 """So far the clock of files may be behind the one that is read."""
 _MOST_NAMED: Final = 5
@@ -105,23 +102,10 @@ class ObjectCheck:
 
     def _bad_packs(self, packs: list[str]) -> bool | None:
         """None: git has looked at each object in them, and each is what its name says. False: nobody could."""
-        git = find_program("git", kept_out=(os.path.dirname(self._host.rstrip("/")),))
-        if git is None or len(packs) > _MOST_NAMED:
+        if len(packs) > _MOST_NAMED:
             return False
-        try:
-            ran = subprocess.run(
-                [git, "verify-pack", *(os.path.join(self._host, path) for path in packs)],
-                cwd="/",
-                env=ENVIRONMENT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=_VERIFY_S,
-                check=False,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return False
-        return None if ran.returncode == 0 else True
+        sound = agrees(self._host, "verify-pack", *(os.path.join(self._host, path) for path in packs))
+        return {True: None, False: True, None: False}[sound]
 
     def _told(self, severity: Severity, what: str, paths: list[str]) -> Leftover:
         named = ", ".join(f"{self._shown}/{path}" for path in paths[:_MOST_NAMED])

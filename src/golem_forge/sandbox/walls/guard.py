@@ -96,7 +96,7 @@ class Newcomers:
 
     def are_welcome(self) -> bool:
         """False: one of them is not the child's own, and the child can use it."""
-        self._scan.refresh()
+        self._scan.glance()
         found = self._scan.findings
         if found is self._seen or self._held.masked:
             return True
@@ -144,6 +144,8 @@ class Guards:
         if self._last is None or self._last[0] is not planned:
             masked = planner.toolchains.masked
             self._last = planned, guarded(planner.zones, planned.held, planned.mounts, masked)
+        for zone in planner.zones:
+            planner.scans[zone.name].placeholders = frozenset(planned.held[zone.name].placeholders)
         newcomers = [
             Newcomers(
                 zone,
@@ -206,7 +208,7 @@ def secrets_made(zone: Zone, before: Iterable[Finding], now: Iterable[Finding]) 
     command made them or somebody else, nobody can tell."""
     known = {one.parts for one in before}
     made = [
-        visible(zone.virtual(one.parts))
+        visible(zone.virtual(one.parts)).replace("\n", "\\n").replace("\t", "\\t")
         for one in now
         if (one.secret or one.kind is EntryKind.SOCKET)
         and one.parts not in known

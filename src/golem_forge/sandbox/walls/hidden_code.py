@@ -1,7 +1,8 @@
-"""Code that git does not show: files that can run, made or changed in a zone while a command ran.
+"""Code that git does not show: files that can run or be obeyed, made or changed in a zone while a command ran.
 
 `hidden_code` tells of them, `remove_bytecode` deletes Python's caches among them. Both take the paths that changed and
-look at what stands there now, through directory handles and never through a link. Refuses nothing. Threat: who reviews
+look at what stands there now, through directory handles and never through a link, within the bounds of a Look; git is
+never asked, its ignore files are read, from the root of the work tree on. Refuses nothing. Threat: who reviews
 a command's work by `git status` and `git diff` sees none of this, and runs it with the next `pytest`, `npm test` or
 shell. The person may have changed some of these files while the command ran, so no text says who did it.
 """
@@ -12,11 +13,11 @@ import contextlib
 import os
 import re
 import stat
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.core.visible import visible
@@ -24,28 +25,50 @@ from golem_forge.sandbox.access import CONTENT, DIRECTORY, Handle
 from golem_forge.sandbox.protected import in_dependencies
 from golem_forge.sandbox.walls.git_ignores import LARGEST, Ignores
 from golem_forge.sandbox.walls.listing import Parts
+from golem_forge.sandbox.walls.obeyed import Look
 from golem_forge.sandbox.zones import Zone
 
 KIND: Final = "hidden_code"
 _MOST_PATHS: Final = 20
 _MOST_NAMED: Final = 5
-_MOST_LOOKED_AT: Final = 20_000
-"""About half a second."""
-_MATCHING_S: Final = 2.0
-"""After this time the rest counts as hidden: a child must not decide for how long Forge compares with its patterns."""
+_MOST_GROUPS: Final = 10
+_MOST_PLACES: Final = 3
 _IGNORE_FILE: Final = ".gitignore"
 _CACHE: Final = "__pycache__"
-_COMPILED: Final = re.compile(r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?|dll|dylib|node|jar|class|wasm|exe)", re.IGNORECASE)
-_METADATA: Final = re.compile(r".+\.(?:egg-info|dist-info|egg-link)", re.IGNORECASE)
+_GIT: Final = ".git"
+_NAMES: Final = re.IGNORECASE | re.DOTALL
+_COMPILED: Final = re.compile(
+    r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?|dll|dylib|node|jar|class|wasm|exe|o|obj|a|lib|rlib|rmeta|beam|elc|eln|zwc|luac"
+    r"|gch|pch|cm[aiox]|cmxs|hi|pkl|pickle)",
+    _NAMES,
+)
+_LOADED: Final = re.compile(r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?)", _NAMES)
+"""What Python takes instead of a source beside it. Told in every zone; objects of a build are ordinary work."""
+_METADATA: Final = (".egg-info", ".dist-info", ".egg-link")
 _SCRIPT: Final = re.compile(
     r".+\.(?:pyw?|pyx|pth|ipynb|[cm]?jsx?|[cm]?tsx?|vue|svelte|sh|bash|zsh|fish|csh|ksh|rb|rake|gemspec|pl|pm|php|phar"
-    r"|lua|tcl|awk|r|jl|exs?|erl|el|vim|ps1|bat|cmd|mk|mak|cmake|gradle|kts?|groovy|java|scala|cs|swift|go|rs|nix|bzl)"
-    r"|(?:gnu)?makefile|rakefile|\.?justfile|dockerfile|containerfile|vagrantfile|jenkinsfile|procfile|gemfile"
-    r"|tiltfile|brewfile|build|workspace|cmakelists\.txt|taskfile\.ya?ml|package\.json|pyproject\.toml|setup\.cfg"
-    r"|tox\.ini|pytest\.ini|cargo\.toml|pom\.xml|deno\.jsonc?|activate(?:\..+)?",
-    re.IGNORECASE,
+    r"|lua|tcl|awk|r|jl|exs?|erl|el|vim|ps1|bat|cmd|mk|mak|cmake|gradle|kts?|groovy|java|scala|cs|swift|go|rs|nix|bzl"
+    r"|d|ninja|rc)|activate(?:\..+)?|(?:requirements|constraints).*\.txt",
+    _NAMES,
 )
-"""Names that interpreters, test runners and build programs take for code without being told to."""
+_SCRIPT_NAMES: Final = frozenset(
+    {
+        *("makefile", "gnumakefile", "rakefile", "justfile", ".justfile", "dockerfile", "containerfile", "vagrantfile"),
+        *("jenkinsfile", "procfile", "gemfile", "tiltfile", "brewfile", "build", "workspace", "taskfile.yml"),
+        *("taskfile.yaml", "cmakelists.txt", "cmakecache.txt", "cmakepresets.json", "cmakeuserpresets.json"),
+        *("meson.txt", "meson_options.txt", "package.json", "pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini"),
+        *("mypy.ini", "pylintrc", "cargo.toml", "pom.xml", "deno.json", "deno.jsonc", "go.work", "local.properties"),
+        ".flaskenv",
+    }
+)
+"""Names that interpreters, test runners and build programs take for code without being told to. Only for what is said
+first and in which words: any other file that git hides is told too, unless it is inert."""
+_INERT: Final = re.compile(
+    r".+\.(?:log|txt|md|rst|adoc|csv|tsv|pdf|png|jpe?g|gif|webp|bmp|ico|tiff?|mp[34]|wav|ogg|webm|woff2?|ttf|otf)"
+    r"|\.coverage(?:\..+)?|\.ds_store|thumbs\.db",
+    _NAMES,
+)
+"""Names of what no program runs or obeys. Short on purpose: a list of what is obeyed always misses some."""
 _ENTRY_DIRECTORIES: Final = frozenset({"bin", ".bin", "scripts"})
 _OWN_CACHES: Final = frozenset({".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"})
 """Test runners and linters put a `.gitignore` of `*` into these. What can run in them is told all the same."""
@@ -59,6 +82,7 @@ class _Class(StrEnum):
     SELF_HIDING = ".gitignore that hides itself and what lies beside it"
     LEAVING = "link out of the zone"
     CODE = "code"
+    OTHER = "file that a program may read as its input or settings"
     DEPENDENCY = "code in dependency directories"
 
 
@@ -66,60 +90,61 @@ def hidden_code(
     zone: Zone,
     changed: Iterable[Parts],
     tracked: Callable[[Parts], bool],
-    is_repository: bool,
     *,
     person_ignores: bytes = b"",
 ) -> tuple[Leftover, ...]:
     """`changed`: paths of the zone made or changed while a command ran. `tracked`: whether git's index has a path.
-    `is_repository`: whether the zone's root is a work tree; git shows nothing of any other zone, so only names that
-    are no ordinary work are told there. `person_ignores`: the content of the person's own `core.excludesFile`."""
-    paths = sorted(set(changed), key=lambda parts: (in_dependencies(parts), parts))
-    looked_at = _standing(zone, paths[:_MOST_LOOKED_AT])
+    `person_ignores`: the content of the person's own `core.excludesFile`. In a zone that lies in no work tree git shows
+    nothing, so only names that are no ordinary work are told there."""
+    look = Look(changed, _runs_by_name)
     found: dict[_Class, list[Parts]] = {one: [] for one in _Class}
-    if is_repository:
-        view = _GitView(zone, tracked, person_ignores)
-        for parts, info in looked_at:
-            if one := _class_in_git(view, parts, info):
-                found[one].append(parts)
-    else:
-        for parts, info in looked_at:
-            if one := _class_by_name(zone, parts, info):
-                found[one].append(parts)
-    told = [*_told(zone, found, "where git does not show it" if is_repository else "")]
-    if unseen := len(paths[_MOST_LOOKED_AT:]):
-        text = f"{unseen:,} further paths changed while the command ran; they were not looked at"
-        told.append(Leftover(kind=KIND, severity=Severity.WARNING, text=text))
-    return tuple(told)
+    tree = _work_tree(zone)
+    view = _GitView(zone, tree, tracked, person_ignores, look.is_over) if tree is not None else None
+    for parts, info in _standing(zone, look):
+        one = _class_by_name(zone, parts, info) if view is None else _class_in_git(view, parts, info)
+        if one is not None:
+            found[one].append(parts)
+    told = _told(zone, found, "where git does not show it" if view is not None else "")
+    return (*told, *look.rest(KIND, "paths changed while the command ran; they were not looked at"))
 
 
 def remove_bytecode(zone: Zone, changed: Iterable[Parts]) -> tuple[Leftover, ...]:
     """Deletes bytecode made or changed in `__pycache__` outside dependency directories: a cache, which Python writes
     again. It cannot be kept read-only instead: that would cost a mount for every package. A `__pycache__` that is a
     link goes too, and of one that came whole everything."""
+    caches = [parts for parts in changed if _CACHE in parts]
+    installed = {above: in_dependencies((*above, "")) for above in {parts[:-1] for parts in caches}}
+    look = Look(parts for parts in caches if not installed[parts[:-1]])
     removed: list[Parts] = []
-    for parts in sorted(set(changed)):
-        if _CACHE not in parts or in_dependencies((*parts, "")):
-            continue
+    for parts in look:
         if parts[-1] == _CACHE:
-            removed += _emptied(zone, parts)
+            removed += _emptied(zone, parts, look)
         elif parts[-2] == _CACHE and parts[-1].endswith(".pyc") and _unlinked(zone, parts):
             removed.append(parts)
-    if not removed:
-        return ()
-    text = f"Bytecode in __pycache__, {_amount(removed)}made or changed while the command ran, was deleted after it"
-    return (_leftover(zone, Severity.WARNING, text, removed),)
+    told = [*look.rest(KIND, f"files of bytecode may be in {_CACHE}; delete these directories before you run Python")]
+    if removed:
+        text = f"Bytecode in {_CACHE}, {_amount(removed)}made or changed while the command ran, was deleted after it"
+        told.insert(0, _leftover(zone, Severity.WARNING, text, removed))
+    return tuple(told)
 
 
 # ---- what stands there
 
 
-def _standing(zone: Zone, paths: list[Parts]) -> Iterator[tuple[Parts, os.stat_result]]:
+def _standing(zone: Zone, paths: Iterable[Parts]) -> Iterator[tuple[Parts, os.stat_result]]:
     """Files and links that are still there, in order; of repositories' own directories nothing."""
     directory: Parts | None = None
     handle: Handle | None = None
+    repositories: dict[Parts, bool] = {}
     for parts in paths:
-        if not parts or ".git" in parts:
+        if not parts or parts[-1] == _GIT:
             continue
+        if _GIT in parts:
+            place = parts[: parts.index(_GIT)]
+            if place not in repositories:
+                repositories[place] = _is_repository(zone, place)
+            if repositories[place]:
+                continue
         if directory != parts[:-1]:
             directory = parts[:-1]
             try:
@@ -146,7 +171,10 @@ def _class_in_git(view: _GitView, parts: Parts, info: os.stat_result) -> _Class 
     if parts[-1] == _IGNORE_FILE:
         own_cache = len(parts) > 1 and parts[-2] in _OWN_CACHES
         return _Class.SELF_HIDING if not own_cache and view.shows_inside(parts[:-1]) and view.hides(parts) else None
-    return _class_of(parts) if (link or _can_run(parts, info)) and view.hides(parts) else None
+    runs = link or _can_run(parts, info)
+    if not runs and (_INERT.fullmatch(parts[-1]) or not _OWN_CACHES.isdisjoint(parts[:-1])):
+        return None
+    return (_class_of(parts) if runs else _Class.OTHER) if view.hides(parts) else None
 
 
 def _class_by_name(zone: Zone, parts: Parts, info: os.stat_result) -> _Class | None:
@@ -154,19 +182,36 @@ def _class_by_name(zone: Zone, parts: Parts, info: os.stat_result) -> _Class | N
         return None
     if stat.S_ISLNK(info.st_mode) and _leaves(zone, parts):
         return _Class.LEAVING
-    one = _class_of(parts)
-    return None if one is _Class.CODE else one
+    if _class_of(parts) is _Class.METADATA:
+        return _Class.METADATA
+    return _Class.COMPILED if _LOADED.fullmatch(parts[-1]) else None
 
 
 def _class_of(parts: Parts) -> _Class:
-    if any(map(_METADATA.fullmatch, parts)):
+    if any(part.casefold().endswith(_METADATA) for part in parts):
         return _Class.METADATA
     return _Class.COMPILED if _COMPILED.fullmatch(parts[-1]) else _Class.CODE
 
 
 def _can_run(parts: Parts, info: os.stat_result) -> bool:
     executable = stat.S_ISREG(info.st_mode) and info.st_mode & 0o111
-    return bool(executable or _SCRIPT.fullmatch(parts[-1])) or _class_of(parts) is not _Class.CODE
+    return bool(
+        executable
+        or parts[-1].casefold() in _SCRIPT_NAMES
+        or _SCRIPT.fullmatch(parts[-1])
+        or _class_of(parts) is not _Class.CODE
+    )
+
+
+def _runs_by_name(name: str) -> bool:
+    """Quick, for the order only."""
+    return name.casefold() in _SCRIPT_NAMES or _runs_by_ending(name.rpartition(".")[2])
+
+
+@lru_cache(4096)
+def _runs_by_ending(ending: str) -> bool:
+    name = f"x.{ending}"
+    return bool(_SCRIPT.fullmatch(name) or _COMPILED.fullmatch(name))
 
 
 def _is_entry(parts: Parts) -> bool:
@@ -179,26 +224,59 @@ def _leaves(zone: Zone, parts: Parts) -> bool:
     return zone.host != "/" and real != zone.host and not real.startswith(f"{zone.host}/")
 
 
-class _GitView:
-    """What git leaves out of a work tree that begins at the zone's root."""
+class _WorkTree(NamedTuple):
+    root: str
+    """A host path."""
+    to_zone: Parts
+    """From there to the zone's root; nothing, where that is the root itself."""
 
-    def __init__(self, zone: Zone, tracked: Callable[[Parts], bool], person_ignores: bytes) -> None:
+
+def _work_tree(zone: Zone) -> _WorkTree | None:
+    names = tuple(part for part in zone.host.split("/") if part)
+    for depth in range(len(names), -1, -1):
+        root = "/" + "/".join(names[:depth])
+        git = os.path.join(root, _GIT)
+        if os.path.lexists(os.path.join(git, "HEAD")) or os.path.isfile(git):
+            return _WorkTree(root, names[depth:])
+    return None
+
+
+class _GitView:
+    """What git leaves out of a work tree, in a zone at its root or below."""
+
+    def __init__(
+        self,
+        zone: Zone,
+        tree: _WorkTree,
+        tracked: Callable[[Parts], bool],
+        person_ignores: bytes,
+        is_over: Callable[[], bool],
+    ) -> None:
         self.zone = zone
+        self._above = tree.to_zone
         self._tracked = tracked
-        self._left_s = _MATCHING_S
-        rules = Ignores(person_ignores, 0)
-        excluded = _content(zone, (".git", "info", "exclude"))
+        self._is_over = is_over
+        rules: Ignores | None = Ignores(person_ignores, 0)
+        excluded = _excluded(tree.root)
         rules = Ignores(excluded, 0, rules) if excluded is not None else rules
+        for depth in range(len(self._above)):
+            if depth and rules is not None and self._left_out(rules, self._above[:depth], is_directory=True):
+                rules = None
+            own = _host_content(os.path.join(tree.root, *self._above[:depth], _IGNORE_FILE))
+            rules = Ignores(own, depth, rules) if own is not None and rules is not None else rules
+        if self._above and rules is not None and self._left_out(rules, self._above, is_directory=True):
+            rules = None
         own = _content(zone, (_IGNORE_FILE,))
-        self._known: dict[Parts, Ignores | None] = {(): Ignores(own, 0, rules) if own is not None else rules}
-        """Of each directory the lines that hold for its entries; None: git shows nothing in it."""
+        rules = Ignores(own, len(self._above), rules) if own is not None and rules is not None else rules
+        self._known: dict[Parts, Ignores | None] = {(): rules}
+        """Of each directory of the zone the lines that hold for its entries; None: git shows nothing in it."""
 
     def hides(self, parts: Parts) -> bool:
         """Of a file or a link."""
         if self._tracked(parts):
             return False
         rules = self._rules(parts[:-1])
-        return rules is None or self._left_out(rules, parts, is_directory=False)
+        return rules is None or self._left_out(rules, (*self._above, *parts), is_directory=False)
 
     def shows_inside(self, directory: Parts) -> bool:
         return self._rules(directory) is not None
@@ -211,27 +289,33 @@ class _GitView:
         return self._known[directory]
 
     def _of(self, parts: Parts, above: Ignores | None) -> Ignores | None:
-        if above is None or self._left_out(above, parts, is_directory=True):
+        if above is None or self._is_over() or self._left_out(above, (*self._above, *parts), is_directory=True):
             return None
-        if _is_there(self.zone, (*parts, ".git")):
+        if parts[-1] == _GIT or _is_repository(self.zone, parts):
             return None  # a repository of its own: the outer one names the directory at most
         own = _content(self.zone, (*parts, _IGNORE_FILE))
-        return above if own is None else Ignores(own, len(parts), above)
+        return above if own is None else Ignores(own, len(self._above) + len(parts), above)
 
     def _left_out(self, rules: Ignores, parts: Parts, *, is_directory: bool) -> bool:
-        if self._left_s < 0:
-            return True
-        began = time.perf_counter()
-        found = rules.leave_out(parts, is_directory)
-        self._left_s -= time.perf_counter() - began
-        return found
+        """Threat: a child must not decide for how long Forge compares with its patterns; when the time is over, the
+        rest counts as hidden."""
+        return rules.leave_out(parts, is_directory, self._is_over)
 
 
 def _content(zone: Zone, parts: Parts) -> bytes | None:
     """None: there is none. One that cannot be read, or is longer than anybody's, hides everything: we would rather tell
     too much."""
+    return _read(lambda: zone.open(parts, CONTENT))
+
+
+def _host_content(path: str, flags: int = CONTENT) -> bytes | None:
+    """The same of a file of the person's outside the zone."""
+    return _read(lambda: Handle(os.open(path, flags)))
+
+
+def _read(opened: Callable[[], Handle]) -> bytes | None:
     try:
-        handle = zone.open(parts, CONTENT)
+        handle = opened()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
@@ -243,10 +327,24 @@ def _content(zone: Zone, parts: Parts) -> bytes | None:
     return data if len(data) <= LARGEST else b"*"
 
 
-def _is_there(zone: Zone, parts: Parts) -> bool:
+def _excluded(root: str) -> bytes | None:
+    """`info/exclude` of a repository. A `.git` that is a file (a linked worktree, a submodule) says where it is."""
+    git = os.path.join(root, _GIT)
+    follow = CONTENT & ~os.O_NOFOLLOW
+    if os.path.isfile(git):
+        said = _host_content(git, follow) or b""
+        git = os.path.join(root, os.fsdecode(said.removeprefix(b"gitdir:").strip()))
+        common = _host_content(os.path.join(git, "commondir"), follow) or b""
+        git = os.path.join(git, os.fsdecode(common.strip()))
+    return _host_content(os.path.join(git, "info", "exclude"), follow)
+
+
+def _is_repository(zone: Zone, parts: Parts) -> bool:
+    """Git takes a directory `.git` without a HEAD for nothing; what lies in it, it never shows."""
     try:
-        handle = zone.open(parts[:-1], DIRECTORY)
-        os.stat(parts[-1], dir_fd=handle.fd, follow_symlinks=False)
+        handle = zone.open(parts, DIRECTORY)
+        is_directory = stat.S_ISDIR(os.stat(_GIT, dir_fd=handle.fd, follow_symlinks=False).st_mode)
+        os.stat(f"{_GIT}/HEAD" if is_directory else _GIT, dir_fd=handle.fd, follow_symlinks=False)
     except (OSError, ValueError):
         return False
     return True
@@ -255,14 +353,21 @@ def _is_there(zone: Zone, parts: Parts) -> bool:
 # ---- bytecode
 
 
-def _emptied(zone: Zone, cache: Parts) -> list[Parts]:
+def _emptied(zone: Zone, cache: Parts, look: Look) -> list[Parts]:
     """What was bytecode in a directory, or the link that stood in its place."""
     try:
         handle = zone.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         names = [name for name in os.listdir(handle.fd) if name.endswith(".pyc")]
     except OSError:
         return [cache] if _unlinked(zone, cache) else []
-    return [(*cache, name) for name in names if _unlinked(zone, (*cache, name))]
+    removed = []
+    for done, name in enumerate(names):
+        if look.is_over():
+            look.unseen += len(names) - done
+            break
+        if _unlinked(zone, (*cache, name)):
+            removed.append((*cache, name))
+    return removed
 
 
 def _unlinked(zone: Zone, parts: Parts) -> bool:
@@ -290,7 +395,7 @@ def _told(zone: Zone, found: dict[_Class, list[Parts]], where: str) -> Iterator[
             paths.sort(key=lambda parts: (not _is_entry(parts), parts))
             yield _leftover(zone, Severity.NOTE, text, paths, group=_dependency_group)
         else:
-            yield _leftover(zone, Severity.WARNING, text, paths)
+            yield _leftover(zone, Severity.WARNING, text, _spread(paths))
 
 
 def _leftover(
@@ -307,10 +412,24 @@ def _leftover(
         named = list(shown)
     else:
         groups = Counter(map(group, paths))
-        named = [f"{_shown(zone, directory)} ({count:,})" for directory, count in list(groups.items())[:_MOST_NAMED]]
-        if len(groups) > _MOST_NAMED:
-            named.append(f"{len(groups) - _MOST_NAMED:,} more directories")
+        named = [f"{_shown(zone, directory)} ({count:,})" for directory, count in list(groups.items())[:_MOST_GROUPS]]
+        if rest := list(groups)[_MOST_GROUPS:]:
+            places = [_shown(zone, place) for place in dict.fromkeys(directory[:1] for directory in rest)]
+            below = ", ".join(places) if len(places) <= _MOST_PLACES else _shown(zone, ())
+            named.append(f"{len(rest):,} more directories below {below}")
     return Leftover(kind=KIND, severity=severity, text=f"{text}: {', '.join(named)}", paths=shown)
+
+
+def _spread(paths: list[Parts]) -> list[Parts]:
+    """One of each directory first, if not all can be named: many in one do not push another out of sight."""
+    if len(paths) <= _MOST_PATHS:
+        return paths
+    seen: Counter[Parts] = Counter()
+    turns: list[int] = []
+    for parts in paths:
+        turns.append(seen[parts[:-1]])
+        seen[parts[:-1]] += 1
+    return [parts for _, parts in sorted(zip(turns, paths, strict=True), key=lambda each: each[0])]
 
 
 def _dependency_group(parts: Parts) -> Parts:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from golem_forge.core.leftovers import Leftover, Severity
-from golem_forge.sandbox.protected import GIT_FILE
+from golem_forge.core.visible import visible
 from golem_forge.sandbox.walls.git_shadow import GitShadow
 from golem_forge.sandbox.walls.guard import secrets_made
 from golem_forge.sandbox.walls.hidden_code import hidden_code, remove_bytecode
@@ -25,12 +24,14 @@ from golem_forge.sandbox.walls.nested import vet
 from golem_forge.sandbox.walls.obeyed import told
 from golem_forge.sandbox.walls.placeholder import alone_in
 from golem_forge.sandbox.walls.planning import Planned, Planner
+from golem_forge.sandbox.walls.running_notes import note_end, note_start
 from golem_forge.sandbox.walls.scan import Finding, Parts, ScanMark, ZoneScan
 from golem_forge.sandbox.zones import Zone
 
 _LOOKS_PER_ROUND: Final = 100
 """The guard is asked every 50 ms: a repository that a running command left lying for 5 to 10 s is judged. Not sooner:
 test suites make and remove repositories with hooks all the time."""
+_MOST_NAMED: Final = 5
 _SHARE_OF_TIME: Final = 20
 """While a command runs, commits are carried over at every look, but at most a twentieth of the time is spent on it."""
 
@@ -44,6 +45,8 @@ class _Watched:
     mark: ScanMark | None = None
     lying: frozenset[Parts] = field(default_factory=frozenset)
     """What had changed at the round before this one."""
+    unseen_since: int = 0
+    """Since when nobody has looked, if a Forge was killed; see `running_notes`."""
     behind: bool = False
     """The last sync of git failed."""
 
@@ -58,7 +61,14 @@ class Inspection:
     def begin(self, zone: Zone) -> None:
         """Before the plan is made, for each zone that the command can write. Raises WALLS_UNAVAILABLE."""
         shadow = self._planner.prepare_git(zone)
-        self._watched.append(_Watched(zone, self._planner.scans[zone.name], shadow))
+        since = note_start(self._planner.forge_home, zone.host)
+        self._watched.append(_Watched(zone, self._planner.scans[zone.name], shadow, unseen_since=since))
+        if since:
+            text = (
+                f"An earlier Forge was ended while a command ran in {zone.virtual(())}: what changed since then is told"
+                " now."
+            )
+            self.leftovers += (Leftover(kind="unchecked", severity=Severity.WARNING, text=text),)
 
     def begin_again(self) -> None:
         """Something changed on disk while the walls were built."""
@@ -71,7 +81,7 @@ class Inspection:
         """The zones were just looked at; from now on what changes counts."""
         for one in self._watched:
             one.before = planned.known.get(one.zone.name, ())
-            one.mark = one.scan.mark()
+            one.mark = one.scan.mark_at(one.unseen_since) if one.unseen_since else one.scan.mark()
 
     def exchange(self) -> None:
         """Carry over now what git has on either side: where a call of a child that goes on living begins or ends."""
@@ -112,7 +122,7 @@ class Inspection:
         for one in watched:
             changed: frozenset[Parts] = frozenset()
             with self._telling(one):
-                changed = _changed(one)
+                changed = self._changes(one)
             with self._telling(one), alone_in(one.zone) as alone:
                 if alone and one.shadow is not None:
                     one.shadow.remove_locks()
@@ -126,6 +136,7 @@ class Inspection:
             for step in (self._vetted, self._hidden):
                 with self._telling(one):
                     self.leftovers += tuple(step(one, changed))
+            note_end(self._planner.forge_home, one.zone.host)
 
     @contextlib.contextmanager
     def _telling(self, one: _Watched) -> Iterator[None]:
@@ -135,6 +146,21 @@ class Inspection:
             text = f"What the command left in {one.zone.virtual(())} could not be checked ({type(error).__name__})."
             self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text),)
 
+    def _changes(self, one: _Watched) -> frozenset[Parts]:
+        """What changed in a zone; what is not known of it is told."""
+        if one.mark is None:
+            return frozenset()
+        found = one.scan.changed_since(one.mark)
+        zone = one.zone
+        if found.unlisted:
+            paths = tuple(sorted(visible(zone.virtual(parts)) for parts in found.unlisted)[:_MOST_NAMED])
+            text = f"Closed while the command ran, so nobody can see what is in it: {', '.join(paths)}."
+            self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text, paths=paths),)
+        if not found.complete:
+            text = f"{zone.virtual(())} has too many or too deep directories: what changed in some is not known."
+            self.leftovers += (Leftover(kind="unchecked", severity=Severity.WARNING, text=text),)
+        return found.paths
+
     def _vetted(self, one: _Watched, changed: frozenset[Parts]) -> Iterator[Leftover]:
         gitlinks = one.shadow.tracked.new_gitlinks() if one.shadow is not None else ()
         if changed or gitlinks:
@@ -143,15 +169,10 @@ class Inspection:
 
     def _hidden(self, one: _Watched, changed: frozenset[Parts]) -> Iterator[Leftover]:
         zone = one.zone
-        if one.scan.stopped_at is not None:
-            text = f"{zone.virtual(())} has too many entries to look at: what changed in some directories is not known."
-            yield Leftover(kind="unchecked", severity=Severity.WARNING, text=text)
         if changed:
             tracked = one.shadow.tracked.includes() if one.shadow is not None else _nothing_tracked
-            is_work_tree = os.path.lexists(zone.real((GIT_FILE,)))
-            ignores = self._planner.global_ignores() if is_work_tree else b""
             yield from told(zone, changed)
-            yield from hidden_code(zone, changed, tracked, is_work_tree, person_ignores=ignores)
+            yield from hidden_code(zone, changed, tracked, person_ignores=self._planner.global_ignores())
         yield from secrets_made(zone, one.before, one.scan.findings)
 
     def _sync(self, one: _Watched, changed: Collection[Parts] = (), *, at_the_end: bool = False) -> None:

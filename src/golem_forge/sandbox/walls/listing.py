@@ -9,8 +9,10 @@ judge would be where a child takes a secret to, so every one is judged.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +28,9 @@ DEPTH: Final = 4
 _GIT_DEPTH: Final = 6
 """The same below a `.git`: names of submodules may have several components."""
 _SETTLED_NS: Final = 100_000_000
+_BOUND_NS: Final = 20_000_000
+MOST_NAMES: Final = 500_000
+"""A directory with more is one that cannot be listed: every change in it would take a second to find."""
 _IN_GIT: Final = frozenset({"modules", "worktrees"})
 _NOT_IN_MODULES: Final = frozenset({"objects", "refs", "logs", "info", "lfs", "rr-cache", "hooks", "branches"})
 """Parts of a repository that hold no other one; but a submodule may have such a name too."""
@@ -70,7 +75,8 @@ class EntryKind(StrEnum):
     DIRECTORY = "directory"
     LINK = "link"
     SOCKET = "socket"
-    """Or a FIFO: either leads to another process, through a read-only mount too."""
+    """Or a FIFO: either leads to another process, through a read-only mount too. A socket that nobody has bound any
+    more never does again, and is found as little as a file."""
     FILE = "file"
     """Or anything else that is none of these."""
 
@@ -162,6 +168,8 @@ class Lister:
                     plain.append(entry.name)
                 else:
                     others[entry.name] = _kind(entry)
+                if len(plain) + len(others) > MOST_NAMES:
+                    raise OSError(errno.EFBIG, "too many names")
         listing.size = len(plain) + len(others)
         listing.directories = tuple(name for name, kind in others.items() if kind is EntryKind.DIRECTORY)
         entries = others
@@ -202,7 +210,7 @@ class Lister:
             if secret and (stamp := self._cleared(parts, name, kind, fd, now)) is not None:
                 secret = False
                 cleared.append((name, stamp))
-            if protected or secret or kind is EntryKind.SOCKET:
+            if protected or secret or (kind is EntryKind.SOCKET and not leads_nowhere(name, fd)):
                 made = stamp_at(name, fd) if kind is EntryKind.LINK else None
                 finding = Finding((*parts, name), kind, protected, secret, made=made)
                 if secret and not protected and kind is EntryKind.FILE:
@@ -308,6 +316,36 @@ def _kind(entry: os.DirEntry[str]) -> EntryKind:
     except FileNotFoundError:
         return EntryKind.FILE
     return EntryKind.SOCKET if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode) else EntryKind.FILE
+
+
+def leads_nowhere(path: str, directory: int | None = None) -> bool:
+    """Whether a socket was left behind: nobody has it bound, in whatever network, and nobody can bind it again. A
+    datagram socket asks, of which even the one who has it bound learns nothing. Threat: a program makes the file a
+    moment before it has it bound, so what is new leads somewhere."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    except OSError:
+        return False
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISSOCK(info.st_mode) or abs(time.time_ns() - info.st_ctime_ns) < _BOUND_NS:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as asking:
+            asking.connect(f"/proc/self/fd/{fd}")
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+def is_fifo(path: str) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(path, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _is_repository(path: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Final
 
 from golem_forge.core.effects import Verb
 from golem_forge.core.verdict import Verdict
+from golem_forge.core.visible import visible
 from golem_forge.sandbox.access import identity_of
 from golem_forge.sandbox.errors import SandboxError, not_a_directory, not_found, walls_unavailable, zone_access_denied
 from golem_forge.sandbox.own_code import own_code_notice
@@ -80,7 +81,7 @@ class Planner:
         self._wider = wider
         self._sandbox = sandbox
         self._settings = settings
-        self._forge_home = forge_home
+        self.forge_home = forge_home
         self.rules = rules
         self.environ = environ
         self.home = home
@@ -117,7 +118,7 @@ class Planner:
         return find(
             self.environ,
             self.home,
-            forge_home=self._forge_home,
+            forge_home=self.forge_home,
             extra_read=self._settings.read,
             zones=[zone.host for zone in self.zones],
             shipped=layout.SHIPPED if ripgrep() else "",
@@ -279,7 +280,7 @@ class Planner:
                 if one.protected and (one.parts, one.kind, one.made) not in before and one.parts not in there
             ]
             found += sorted(_bare(zone, scan) - planned.bare)
-        return tuple(found)
+        return tuple(visible(path).replace("\n", "\\x0a").replace("\t", "\\x09") for path in found)
 
     def complete(self, zone: Zone, parts: Parts, *, hidden: bool) -> bool:
         """Whether everything below a directory is known by name, so that nothing secret in it is shown. Without
@@ -394,7 +395,7 @@ class Planner:
         path = shared_repository(zone)
         if path is None or any(path == one.host or path.startswith(one.host + "/") for one in self.zones):
             return None
-        forge = os.path.realpath(self._forge_home)
+        forge = os.path.realpath(self.forge_home)
         nested = f"{path}/".startswith(f"{forge}/") or f"{forge}/".startswith(f"{path}/")
         return None if nested else path
 

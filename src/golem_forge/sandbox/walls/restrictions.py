@@ -19,7 +19,7 @@ from golem_forge.sandbox.links import find
 from golem_forge.sandbox.own_code import own_code_in
 from golem_forge.sandbox.protected import GIT_FILE, marks
 from golem_forge.sandbox.target import Kind, kind_of
-from golem_forge.sandbox.walls.budget import is_below, within_budget
+from golem_forge.sandbox.walls.budget import few_masks, is_below, within_budget
 from golem_forge.sandbox.walls.git_paths import NamedPath
 from golem_forge.sandbox.walls.git_shadow import ShadowPlan
 from golem_forge.sandbox.walls.masking import is_masked, is_read_only
@@ -84,11 +84,12 @@ def restrictions(
     writable = writable and Mark.PROTECTED_PATH not in around and not judge.read_only(())
     writable = writable and not own_code_in(zone.host).whole
     masks = {one.parts: one for one in _masked(judge, scan) if not judge.lifts(one.parts)}
-    masks |= {one.parts: one for one in _never_shown(scan)}
+    masks |= {one.parts: one for one in _never_shown(scan, writable=writable)}
+    masks, crowded = few_masks(zone.virtual(()), masks)
     if () in masks:
-        return ZoneRestrictions(writable=False, masked=True)
+        return ZoneRestrictions(writable=False, masked=True, notices=crowded)
     opened = tuple(sorted(parts for parts in judge.granted() if is_below(parts, masks)))
-    only_masks = ZoneRestrictions(writable=False, found=_outermost(masks.values()), lifted=opened)
+    only_masks = ZoneRestrictions(writable=False, found=_outermost(masks.values()), lifted=opened, notices=crowded)
     if not writable:
         return only_masks
     in_git = (lambda parts: parts[0] == GIT_FILE) if git is not None else (lambda parts: False)
@@ -107,10 +108,10 @@ def restrictions(
     if isinstance(git, GitClosed):
         closed[GIT_FILE,] = Restriction(parts=(GIT_FILE,), why=Why.PROTECTED, directory=True)
     hidden = [parts for parts in masks if not is_below(parts, masks)]
-    guard = within_budget(zone.virtual(()), closed, hidden, searched=scan.stopped_at is None)
+    guard = within_budget(zone.virtual(()), closed, hidden)
     if guard is None:
         text = "is read-only for commands: it holds more protected or secret paths than walls can guard."
-        return replace(only_masks, notices=(f"{zone.virtual(())} {text}",))
+        return replace(only_masks, notices=(*crowded, f"{zone.virtual(())} {text}"))
     return ZoneRestrictions(
         writable=True,
         found=_outermost([*guard.closed, *masks.values()]),
@@ -122,7 +123,7 @@ def restrictions(
         self_contained=tuple(parts for parts in self_contained(zone, scan) if not in_git(parts)),
         git=git if isinstance(git, ShadowPlan) else None,
         lifted=opened,
-        notices=(*guard.notices, *((git.notice(zone),) if isinstance(git, GitClosed) else ())),
+        notices=(*crowded, *guard.notices, *((git.notice(zone),) if isinstance(git, GitClosed) else ())),
     )
 
 
@@ -211,9 +212,12 @@ def _masked(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
             yield Restriction(parts=parts, why=Why.RULE, masked=True, directory=kind is Kind.DIRECTORY)
 
 
-def _never_shown(scan: ZoneScan) -> Iterator[Restriction]:
-    """A socket leads to a process of the host, and what cannot be listed may hold anything; no grant is about these."""
+def _never_shown(scan: ZoneScan, *, writable: bool) -> Iterator[Restriction]:
+    """A socket leads to a process of the host, and what cannot be listed may hold anything; no grant is about these.
+    A FIFO that came with a command is there for the next, which could not remove it if something stood on it."""
     for finding in scan.findings:
+        if finding.kind is EntryKind.SOCKET and writable and scan.is_own_fifo(finding.parts):
+            continue
         if finding.unlisted or finding.kind is EntryKind.SOCKET:
             yield Restriction(parts=finding.parts, why=Why.SEALED, masked=True, directory=finding.unlisted)
 

@@ -7,72 +7,79 @@ costs nothing. Threats: a child sets a directory's times back to hide what it ma
 which it cannot set, and a listing made within the tick of the clock in which the directory last changed is not trusted
 a second time; it leaves a file that makes a directory look like one that need not be searched, so what is in a
 directory never decides whether its own names count; it floods the watch, or moves directories faster than they are
-watched: whatever may have been missed is looked at again by its times.
+watched, or writes through a second link, of which alone the kernel tells: whatever may have been missed is looked at
+again by its times. It makes more than can be looked at in time, or deeper: what was not looked at is found as a
+directory that cannot be listed, so walls mask it.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from threading import Lock, RLock
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls import inotify
+from golem_forge.sandbox.walls.changes import (
+    CLOCK_NS,
+    ChangeLog,
+    Changes,
+    ScanMark,
+    changed_in,
+    clock_of_files,
+    has_one_link,
+    is_a_file,
+    is_of_the_repository,
+)
 from golem_forge.sandbox.walls.inotify import Inotify, open_inotify, tells_all
-from golem_forge.sandbox.walls.listing import DEPTH, EntryKind, Finding, Lister, Listing, Parts, Stamp, stamp_at
+from golem_forge.sandbox.walls.listing import (
+    DEPTH,
+    EntryKind,
+    Finding,
+    Lister,
+    Listing,
+    Parts,
+    Stamp,
+    stamp_at,
+)
+from golem_forge.sandbox.walls.sockets import Sockets
 
 __all__ = ["DEPTH", "Changes", "EntryKind", "Finding", "Parts", "ScanMark", "Stamp", "ZoneScan", "shared_scan"]
 
 MOST_ENTRIES: Final = 200_000
 """Past so many no further directory is entered, near ones excepted."""
+_LEAST_COUNTED: Final = 3
+_MOST_COUNTED: Final = 1_000
+"""Of one directory: pictures for training are many and cost little, and no flood of files keeps directories out."""
+MOST_DEPTH: Final = 64
+"""Deeper directories are not entered: every look at a path costs as much as it is deep."""
+_FIRST_LOOK_S: Final = 10.0
+"""A cold disk is slow, and a command would not find half of its packages."""
+_LONGEST_LOOK_S: Final = 2.0
+_GLANCE_S: Final = 0.05
+_PAUSE: Final = 4
+"""So many times as long as a glance took nobody glances again."""
+_MOST_ASKED: Final = 5_000
 _WATCH_FROM_DIRECTORIES: Final = 200
 _WATCH_FROM_ENTRIES: Final = 2_000
 _WATCH_AFTER_S: Final = 0.1
 """What looking may cost in all before a smaller zone is watched: a watch takes 15 ms to end alone."""
 _MANY_SECRETS: Final = 100
 _MOST_STATES: Final = 8
-_MOST_LOGGED: Final = 30_000
-_CLOCK_NS: Final = 20_000_000
-"""By so much the time of a change may lie before the time that a program reads."""
 
 _MADE: Final = inotify.CREATE | inotify.MOVED_TO | inotify.MODIFY | inotify.CLOSE_WRITE | inotify.ATTRIB
 _RENAMED: Final = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
+_MOVED: Final = inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
 _WRITTEN: Final = inotify.MODIFY | inotify.CLOSE_WRITE | inotify.ATTRIB
 _OF_BARE_REPOSITORIES: Final = ("HEAD", "objects", "refs", "commondir")
 _SELF: Final = inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.UNMOUNT | inotify.ATTRIB
 
 Shape = frozenset[tuple[str, EntryKind]]
 Kept = TypeVar("Kept", Shape, tuple[Finding, ...])
-
-
-@dataclass(frozen=True, slots=True)
-class ScanMark:
-    """A moment in a scan's log."""
-
-    position: int
-    time_ns: int
-    monotonic_ns: int
-
-    def earliest(self) -> int:
-        """The least time of change that anything has which happened since, although the clock was set meanwhile."""
-        passed = time.monotonic_ns() - self.monotonic_ns
-        set_by = time.time_ns() - self.time_ns - passed
-        return self.time_ns - _CLOCK_NS + min(0, set_by)
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    paths: frozenset[Parts]
-    """Files, links and directories that were made, written, renamed to or given another mode; of the repository at the
-    zone's root nothing. Some may be gone again, and some may have changed shortly before."""
-    complete: bool
-    """False: the zone has more directories than a scan enters, and what changed in those is not known."""
 
 
 class ZoneScan:
@@ -85,6 +92,19 @@ class ZoneScan:
         self._found: dict[Parts, tuple[Finding, ...]] = {}
         self._entries = 0
         self._unentered: dict[Parts, None] = {}
+        """Because the zone has too many entries."""
+        self._too_deep: dict[Parts, None] = {}
+        self._waiting: dict[Parts, bool] = {}
+        """Near or not; there was no time yet to enter them."""
+        self._stale: dict[Parts, None] = {}
+        """Changed, and there was no time yet to list them again."""
+        self._unseen: frozenset[Parts] = frozenset()
+        """All of these, as of the last whole look."""
+        self._deadline = 0.0
+        self._not_before = 0.0
+        self._sockets = Sockets(host)
+        self.placeholders: frozenset[Parts] = frozenset()
+        """What is made and removed here for walls, where no command can make or remove anything itself."""
         self.version = 0
         """A number for what plans depend on: the findings, and what is in repositories. Of plain names nothing."""
         self.names_version = 0
@@ -105,55 +125,86 @@ class ZoneScan:
         self._unsure: list[Listing] = []
         """Listed before it was watched."""
         self._spent = 0.0
-        self._position = 1
-        self._log: dict[Parts, int] = {}
-        """Where in the log a path changed last; the latest at the end."""
-        self._log_from = 0
-        """Of what happened before, the log does not have all."""
-        self._entered: dict[Parts, int] = {}
-        """Where in the log a directory came to stand at its place, with all that is in it; the latest at the end."""
+        self._log = ChangeLog()
 
     @property
     def stopped_at(self) -> Parts | None:
-        """The first directory that was not entered because the zone has too many entries."""
-        return min(self._unentered, default=None)
+        """The first directory that was not entered because the zone has too many entries or is too deep."""
+        return min(self._unseen, default=None)
 
     def notices(self, zone: str) -> Iterator[str]:
-        """For the person: what of the zone with this address is not hidden, or slow to hide."""
-        if self._unentered:
-            place = "/".join((zone, *min(self._unentered)))
+        """For the person: what of the zone with this address is hidden unsearched, or slow to hide."""
+        if self._unseen:
+            place = "/".join((zone, *min(self._unseen)))
             yield (
-                f"{zone} has more than {MOST_ENTRIES:,} entries: the search for secret names stopped at {place}, and"
-                " commands can read what lies there and in other directories as deep."
+                f"{zone} has more than {MOST_ENTRIES:,} entries, or directories more than {MOST_DEPTH} deep: the search"
+                f" for secret names stopped at {place}, and commands see nothing of what lies there and in other"
+                " directories that were not searched."
             )
         hidden = sum(one.secret for one in self.findings)
         if hidden > _MANY_SECRETS:
             yield f"{zone} holds {hidden} secret names, each of which is masked: every command starts slower for that."
 
     def refresh(self) -> bool:
-        """Look again; True: what was found is something else than before."""
+        """Look again; True: what was found is something else than before. What there is no time for is found as a
+        directory that cannot be listed, and has its turn at the next look."""
         with self._lock:
-            if not self._listings:
-                self._enter([((), True)])
-            elif self._inotify is not None:
-                self._by_events(self._inotify)
-            else:
-                self._by_stamps()
-            while self._unsure:
-                unsure, self._unsure = self._unsure, []
-                self._relist([one for one in unsure if one.is_stale()])
-            if self._unentered and self._entries < MOST_ENTRIES * 0.9:  # enough went away
-                self._enter([(parts, False) for parts in self._unentered])
             before = self.version
+            self._look(time.monotonic() + (_LONGEST_LOOK_S if before else _FIRST_LOOK_S))
+            if self._unentered or self._too_deep or self._waiting or self._stale or self._unseen:
+                unseen = frozenset({*self._unentered, *self._too_deep, *self._waiting, *self._stale})
+                if unseen != self._unseen:
+                    self._unseen = unseen
+                    self._other = True
             if self._other or not before:
-                self._other = False
                 self._judge_anew()
             return self.version != before
 
+    def glance(self) -> None:
+        """Look again for a guard, which asks all the time: what there is no time for waits for a later look, and until
+        then things are as they were."""
+        with self._lock:
+            began = time.monotonic()
+            if began < self._not_before:
+                return
+            self._look(began + _GLANCE_S)
+            if self._other and self.version:
+                self._judge_anew()
+            now = time.monotonic()
+            self._not_before = now + (now - began) * _PAUSE
+
+    def _look(self, deadline: float) -> None:
+        self._deadline = deadline
+        if not self._listings:
+            self._waiting[()] = True
+        elif self._inotify is not None:
+            self._by_events(self._inotify)
+        else:
+            self._by_stamps()
+        self._stale |= {parts[:-1]: None for parts in self._sockets.left_behind()}
+        self._other = self._sockets.are_exchanged() or self._other
+        if self._unentered and self._entries < MOST_ENTRIES * 0.9:  # enough went away
+            self._waiting |= dict.fromkeys(self._unentered, False)
+            self._unentered.clear()
+        self._go_on()
+        while self._unsure:
+            unsure, self._unsure = self._unsure, []
+            self._stale |= {one.parts: None for one in unsure if one.is_stale()}
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._stale:
+            self._relist()
+        if self._waiting:
+            self._enter()
+
     def _judge_anew(self) -> None:
         """A state that was there before has the number it had: placeholders come and go with every command."""
-        found = tuple(sorted((one for each in self._found.values() for one in each), key=lambda one: one.parts))
-        state = (found, frozenset(self._shapes.items()), frozenset(self._unentered))
+        self._other = False
+        every = [one for each in self._found.values() for one in each]
+        every += (Finding(parts, EntryKind.DIRECTORY, False, False, unlisted=True) for parts in self._unseen)
+        found = tuple(sorted(every, key=lambda one: one.parts))
+        state = (found, frozenset(self._shapes.items()), frozenset(self._sockets.own_fifos.items()))
         number = self._states.pop(state, 0)
         if not number:
             self._last_version += 1
@@ -164,34 +215,59 @@ class ZoneScan:
         self.version = number
         if found != self.findings:
             self.findings = found
+            self._sockets.learn(found)
 
     def mark(self) -> ScanMark:
         """The moment from which on changes count. Nothing is looked at: what the last refresh found was before."""
         with self._lock:
-            self._position += 1
-            return ScanMark(self._position - 1, time.time_ns(), time.monotonic_ns())
+            now, set_ns = clock_of_files(), time.time_ns() - time.monotonic_ns()
+            if not self._has_our_clock():
+                now -= CLOCK_NS
+            return ScanMark(self._log.mark(), now, set_ns, self.findings, frozenset(self._sockets.own_fifos))
+
+    def mark_at(self, time_ns: int) -> ScanMark:
+        """A moment of the clock, also before this process: what changed since is told by the time of change alone."""
+        return ScanMark(-1, time_ns)
+
+    def _has_our_clock(self) -> bool:
+        device = self._listings[()].stamp[2] if self._listings else -1
+        if device not in self._complete_devices:
+            self._complete_devices[device] = tells_all(self._host)
+        return self._complete_devices[device]
 
     def changed_since(self, mark: ScanMark) -> Changes:
         with self._lock:
             self.refresh()
-            paths = set()
-            for parts, position in reversed(self._log.items()):
-                if position <= mark.position:
-                    break
-                paths.add(parts)
-            for here, position in reversed(self._entered.items()):
-                if position <= mark.position:
-                    break
-                if not _is_of_the_repository(here):
-                    paths.update(_changed_in(self._listings[here], 0))
-                    if here:
-                        paths.add(here)
-            if self._inotify is None or mark.position < self._log_from:
-                earliest = mark.earliest()
+            paths = set(self._log.noted_since(mark))
+            for here in self._log.entered_since(mark):
+                paths.update(changed_in(self._listings[here], 0))
+                if here:
+                    paths.add(here)
+            complete = not self._unseen
+            earliest = mark.earliest()
+            if self._inotify is None or not self._log.has_all_since(mark):
+                deadline = time.monotonic() + _LONGEST_LOOK_S
                 for here, listing in self._listings.items():
-                    if not _is_of_the_repository(here):
-                        paths.update(_changed_in(listing, earliest))
-            return Changes(frozenset(paths), complete=not self._unentered)
+                    if not is_of_the_repository(here):
+                        paths.update(changed_in(listing, earliest))
+                        if time.monotonic() > deadline:
+                            complete = False
+                            break
+            self._other = self._sockets.adopt(mark) or self._other
+            return Changes(frozenset(paths), complete, self._no_more_listed(mark, earliest))
+
+    def _no_more_listed(self, mark: ScanMark, earliest: int) -> frozenset[Parts]:
+        known = {one.parts for one in mark.findings if one.unlisted}
+        found = (
+            self._listings[here]
+            for here, each in self._found.items()
+            if here not in known and not is_of_the_repository(here) and any(one.unlisted for one in each)
+        )
+        return frozenset(one.parts for one in found if mark.position >= 0 or one.stamp[0] >= earliest)
+
+    def is_own_fifo(self, parts: Parts) -> bool:
+        """Whether it came with a command in walls."""
+        return parts in self._sockets.own_fifos
 
     def names(self) -> Iterator[tuple[Parts, EntryKind]]:
         """Every name in near directories."""
@@ -218,20 +294,20 @@ class ZoneScan:
         with self._lock:
             if self._partly[0] != self.version:
                 unseen = (here for here, found in self._found.items() if any(one.unlisted for one in found))
-                partly = {here[:length] for here in (*unseen, *self._unentered) for length in range(len(here) + 1)}
+                partly = {here[:length] for here in (*unseen, *self._unseen) for length in range(len(here) + 1)}
                 self._partly = (self.version, frozenset(partly))
             if parts in self._listings:
                 return parts not in self._partly[1]
-            beside = self._listings.get(parts[:-1]) if parts else None
+            beside = self._listings.get(parts[:-1]) if parts and parts[:-1] not in self._unseen else None
             if beside is None or not beside.listed or parts[-1] in beside.directories:
                 return False
             if beside.entries is not None:
                 return beside.entries.get(parts[-1]) in (EntryKind.FILE, EntryKind.SOCKET)
-            return _is_a_file(os.path.join(beside.path, parts[-1]))
+            return is_a_file(os.path.join(beside.path, parts[-1]))
 
     def _by_stamps(self) -> None:
         began = time.monotonic()
-        self._relist([one for one in self._listings.values() if one.is_stale()])
+        self._stale |= {one.parts: None for one in self._listings.values() if one.is_stale()}
         self._spent += time.monotonic() - began
         if self._spent > _WATCH_AFTER_S:
             self._begin_to_watch()
@@ -239,11 +315,12 @@ class ZoneScan:
     def _by_events(self, watches: Inotify) -> None:
         events = watches.read()
         if events is None or stamp_at(self._host)[1:] != self._listings[()].stamp[1:]:
-            self._log_from = self._position
+            self._log.misses_some()
             self._by_stamps()
             return
-        stale: dict[Parts, None] = {}
+        stale = self._stale
         moved: dict[Parts, None] = {}
+        happened: dict[Parts, int] = {}
         for number, mask, name in events:
             here = self._watched.get(number)
             if here is None:
@@ -255,8 +332,9 @@ class ZoneScan:
                     stale[here] = None
                 continue
             parts = (*here, name)
+            happened[parts] = happened.get(parts, 0) | mask
             if mask & _MADE:
-                self._note(parts)
+                self._log.note(parts)
             if mask & _RENAMED:
                 stale[here] = None
                 if mask & inotify.IS_DIRECTORY:
@@ -265,9 +343,26 @@ class ZoneScan:
                 stale[parts] = None
             elif mask & _WRITTEN and self._content_counts(here, name):
                 stale[here] = None
+        if happened and self._is_more_than_told(happened):
+            self._log.misses_some()
         for parts in moved:
             self._forget(parts)
-        self._relist([self._listings[parts] for parts in stale if parts in self._listings])
+
+    def _is_more_than_told(self, happened: dict[Parts, int]) -> bool:
+        """Whether a file may have changed of which no event tells: the kernel names the link that was used and no other
+        of the same file, nothing once that link is gone, and nothing in a directory before it is watched."""
+        asked = 0
+        for parts, mask in happened.items():
+            if is_of_the_repository(parts) or parts in self.placeholders:
+                continue
+            if mask & _MOVED or (mask & inotify.IS_DIRECTORY and mask & inotify.CREATE):
+                return True
+            if mask & inotify.IS_DIRECTORY:
+                continue
+            asked += 1
+            if asked > _MOST_ASKED or not has_one_link(os.path.join(self._host, *parts)):
+                return True
+        return False
 
     def _content_counts(self, here: Parts, name: str) -> bool:
         """Whether a name was judged by its content, and may be a secret or none any more."""
@@ -277,32 +372,26 @@ class ZoneScan:
             or any(one.parts[-1:] == (name,) for one in listing.findings)
         )
 
-    def _note(self, parts: Parts) -> None:
-        if _is_of_the_repository(parts):
-            return
-        self._log.pop(parts, None)
-        self._log[parts] = self._position
-        if len(self._log) > _MOST_LOGGED:
-            oldest = next(iter(self._log))
-            self._log_from = max(self._log_from, self._log.pop(oldest))
-
-    def _note_entered(self, parts: Parts) -> None:
-        self._entered.pop(parts, None)
-        self._entered[parts] = self._position
-
-    def _relist(self, stale: list[Listing]) -> None:
-        entering: list[tuple[Parts, bool]] = []
-        for old in stale:
-            if self._listings.get(old.parts) is not old:  # gone with a directory above it
+    def _relist(self) -> None:
+        """The root, without which nothing is known, and those that wait for long first."""
+        waiting, self._stale = sorted(self._stale, key=bool), {}
+        done = 0
+        for parts in waiting:
+            old = self._listings.get(parts)
+            if old is None:  # gone with a directory above it
                 continue
+            if done and time.monotonic() > self._deadline:
+                self._stale[parts] = None
+                continue
+            done += bool(parts)
             new = self._listed(old.parts, old.path, near=old.near)
             if new is None:
                 self._forget(old.parts)
                 continue
             if new.stamp[1:] != old.stamp[1:]:
-                self._note_entered(old.parts)
+                self._log.note_entered(old.parts)
             if new.mode != old.mode:
-                self._note(old.parts)
+                self._log.note(old.parts)
             self._keep(new, instead_of=old)
             for name in set(old.directories).difference(new.directories):
                 self._forget((*old.parts, name))
@@ -313,41 +402,46 @@ class ZoneScan:
                     self._forget(below)
                     known = None
                 if known is None:
-                    entering.append((below, name in new.near_below))
-        self._enter(entering)
+                    self._waiting[below] = name in new.near_below
 
-    def _enter(self, waiting: list[tuple[Parts, bool]]) -> None:
+    def _enter(self) -> None:
         """List directories with all below them, near ones and those that are not deep first."""
         before = self.version  # what the first look finds is not new
-        pending = deque(waiting)
-        later: deque[tuple[Parts, bool]] = deque()
+        waiting, self._waiting = self._waiting, {}
+        pending = deque(parts for parts, near in waiting.items() if near)
+        later = deque(parts for parts, near in waiting.items() if not near)
+        done = 0
         while pending or later:
-            here, near = (pending or later).popleft()
+            near = bool(pending)
+            here = (pending or later).popleft()
             if here in self._listings:
                 continue
+            if len(here) > MOST_DEPTH:
+                self._too_deep[here] = None
+                continue
             if not near and self._entries >= MOST_ENTRIES:
-                self._other = self._other or here not in self._unentered
                 self._unentered[here] = None
                 continue
-            if here in self._unentered:
-                del self._unentered[here]
-                self._other = True
+            if done and time.monotonic() > self._deadline:
+                self._waiting[here] = near
+                continue
+            done += 1
+            self._unentered.pop(here, None)
             listing = self._listed(here, os.path.join(self._host, *here), near=near)
             if listing is None:
                 continue
             if before:
-                self._note_entered(here)
+                self._log.note_entered(here)
             self._keep(listing)
             if len(self._listings) > _WATCH_FROM_DIRECTORIES or self._entries > _WATCH_FROM_ENTRIES:
                 self._begin_to_watch()
             for name in listing.directories:
-                below = name in listing.near_below
-                (pending if below else later).append(((*here, name), below))
+                (pending if name in listing.near_below else later).append((*here, name))
 
     def _keep(self, listing: Listing, instead_of: Listing | None = None) -> None:
         parts = listing.parts
         self._listings[parts] = listing
-        self._entries += listing.size - (instead_of.size if instead_of else 0)
+        self._entries += _counted(listing) - (_counted(instead_of) if instead_of else 0)
         if listing.near:
             self._near[parts] = listing
             if instead_of is None or instead_of.entries != listing.entries:
@@ -371,14 +465,13 @@ class ZoneScan:
         pending = [parts]
         while pending:
             here = pending.pop()
-            if here in self._unentered:
-                del self._unentered[here]
-                self._other = True
+            for put_off in (self._unentered, self._too_deep, self._waiting, self._stale):
+                put_off.pop(here, None)
             listing = self._listings.pop(here, None)
             if listing is None:
                 continue
-            self._entered.pop(here, None)
-            self._entries -= listing.size
+            self._log.forget(here)
+            self._entries -= _counted(listing)
             if self._near.pop(here, None) is not None:
                 self.names_version += 1
             self._replace(self._found, here, None)
@@ -397,7 +490,7 @@ class ZoneScan:
         self._inotify = open_inotify(len(self._listings))
         self._unwatchable = self._inotify is None
         self._unsure = list(self._listings.values())
-        self._log_from = self._position
+        self._log.misses_some()
         for listing in self._unsure:
             try:
                 fd = os.open(listing.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -449,19 +542,8 @@ def shared_scan(host: str, unprotect: Iterable[str] = ()) -> ZoneScan:
         return found
 
 
-def _changed_in(listing: Listing, earliest: int) -> Iterator[Parts]:
-    """Directories that are new are told by what is in them and by the one that they are in."""
-    try:
-        with os.scandir(listing.path) as found:
-            for entry in found:
-                if not earliest:
-                    yield (*listing.parts, entry.name)
-                    continue
-                info = entry.stat(follow_symlinks=False)
-                if info.st_ctime_ns >= earliest and not stat.S_ISDIR(info.st_mode):
-                    yield (*listing.parts, entry.name)
-    except OSError:
-        return
+def _counted(listing: Listing) -> int:
+    return max(_LEAST_COUNTED, min(listing.size, _MOST_COUNTED))
 
 
 def _shape(listing: Listing) -> Shape:
@@ -470,15 +552,3 @@ def _shape(listing: Listing) -> Shape:
     if any(part.casefold() == GIT_FILE for part in listing.parts):
         return frozenset(entries.items())
     return frozenset((name, entries[name]) for name in _OF_BARE_REPOSITORIES if name in entries)
-
-
-def _is_of_the_repository(parts: Parts) -> bool:
-    return bool(parts) and parts[0].casefold() == GIT_FILE
-
-
-def _is_a_file(path: str) -> bool:
-    try:
-        mode = os.stat(path, follow_symlinks=False).st_mode
-    except OSError:
-        return False
-    return not stat.S_ISDIR(mode) and not stat.S_ISLNK(mode)

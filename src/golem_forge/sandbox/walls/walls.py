@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from golem_forge.core.visible import visible
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.stream_redaction import StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
@@ -268,7 +269,7 @@ class Walls:
         plan = replace(planned.plan, cwd=place.inner, mounted=True)
 
         def created() -> tuple[str, ...]:
-            return (*self._planner.created(planned), *(path for one in occupied for path in one.removed))
+            return (*self._planner.created(planned), *(visible(path) for one in occupied for path in one.removed))
 
         return WalledChild(
             child,

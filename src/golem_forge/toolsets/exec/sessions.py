@@ -57,6 +57,8 @@ class Running:
         self.delivered = 0
         """How much of its output was handed out, in bytes."""
         self.input = PendingInput()
+        self.awaited = 0
+        """How many calls wait for it now, and will report its end."""
         self._started = time.monotonic()
         self._watch = asyncio.ensure_future(self._until_it_ends())
 
@@ -75,7 +77,11 @@ class Running:
 
     async def settle(self, seconds: float) -> None:
         """Returns when it ended, or after this time."""
-        await asyncio.wait((self._watch,), timeout=seconds)
+        self.awaited += 1
+        try:
+            await asyncio.wait((self._watch,), timeout=seconds)
+        finally:
+            self.awaited -= 1
 
     async def end(self) -> None:
         """Ends the whole tree; goes on doing so even if the caller itself is cancelled meanwhile."""
@@ -147,6 +153,8 @@ class ExecSessions:
     def _retire(self, running: Running) -> None:
         self._running.discard(running)
         if running.number:
+            if not running.awaited:  # perhaps nobody ever reads it again
+                _tell_unread([running])
             self._remember(running)
 
     def _remember(self, running: Running) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.call import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.leftovers import LEFTOVERS, MOST_LINES
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.mcp.client.state import State
 from golem_forge.mcp.server.approval import GuestApproval, OnceApproval
@@ -111,6 +112,9 @@ class SessionGuest:
         self._name = client.caller_name
         self._id = new_id()
         self._path = path_for_guest(session.station, approval, self._id)
+        self._unsaid: list[str] = []
+        """What commands left behind that no call reports on, for this client's next result."""
+        self._deaf = session.bus.on("status", self._hear)
 
     async def call(self, name: str, args: Any, *, call_id: str, cancel: InterruptSignal, progress: Progress) -> Outcome:
         await self._look(name)
@@ -124,7 +128,16 @@ class SessionGuest:
         with contextlib.ExitStack() as until_done:
             until_done.callback(self._session.bus.on("toolProgress", told))
             until_done.callback(self._session.tree.signal.listen(cancel.interrupt))
-            return await self._path.step(travel)
+            return self._with_unsaid(await self._path.step(travel))
+
+    def _hear(self, event: Event) -> None:
+        if event.wire.get("code") == LEFTOVERS and len(self._unsaid) < MOST_LINES:
+            self._unsaid.append(str(event.wire.get("message", "")))
+
+    def _with_unsaid(self, outcome: Outcome) -> Outcome:
+        unsaid, self._unsaid = self._unsaid, []
+        outcome.notes = (*(line for line in unsaid if line not in outcome.left_lines), *outcome.notes)
+        return outcome
 
     async def _look(self, name: str) -> None:
         """What changed on disk, at a server or in the config counts for this call."""
@@ -141,5 +154,6 @@ class SessionGuest:
     async def aclose(self) -> None:
         from golem_forge.toolsets.exec.sessions import ExecSessions
 
+        self._deaf()
         owner = ToolContext(worker=self._path.worker, guest=self._id).owner
         await self._session.tree.parts.get(ExecSessions).end_all_of(owner)
