@@ -379,3 +379,35 @@ def test_what_a_killed_forge_did_not_look_at_is_judged_with_the_next_command(hou
     assert not (person.where / "n/.git").exists() and "core.fsmonitor" in told(ran)
     assert ".pdbrc" in told(ran, severity=Severity.WARNING)
     assert not house.run("true").after.leftovers
+
+
+async def test_what_is_only_on_its_way_is_not_carried_over(house: Any, person: Person) -> None:
+    """A command takes a branch away and puts it back: to the person it was always there."""
+    person.git("branch", "other")
+    script = (
+        "git branch -q -D other; echo gone; read -t 1 x < <(sleep 9);"
+        " git branch other; git commit -q --allow-empty -m x"
+    )
+    walled = await house.walls().start(Job(argv=("bash", "-c", script)))
+    seen = []
+    while walled.child.ending is None:
+        seen.append(await asyncio.to_thread(person.says, "rev-parse", "other"))
+        await asyncio.sleep(0.05)
+
+    assert b"gone" in walled.child.output.read() and set(seen) == {person.says("rev-parse", "other")}
+
+
+def test_the_branch_that_the_person_is_on_cannot_be_deleted(house: Any, person: Person) -> None:
+    ran = house.run("rm -f .git/refs/heads/main .git/packed-refs")
+
+    assert person.says("log", "--format=%s") == "second\nfirst"
+    assert "the branch that you are on; it was put back" in told(ran)
+    assert house.run("git log -1 --format=%s").text == "second\n"
+
+
+def test_what_was_left_for_later_arrives_at_the_end(house: Any, person: Person) -> None:
+    person.git("branch", "other")
+
+    house.run("git branch -q -D other; git rebase -q -f HEAD~1; sleep 0.4")
+
+    assert person.says("branch", "--format=%(refname:short)") == "main"

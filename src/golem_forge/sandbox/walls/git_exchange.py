@@ -15,6 +15,7 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from golem_forge.core.leftovers import Leftover, Severity
@@ -51,6 +52,18 @@ _NO_REFS: Final = ("refs/replace/", "refs/forge/")
 """Replacements make git show other content than a commit has; the other ones are Forge's."""
 _MOST_NAMED: Final = 8
 
+
+class When(StrEnum):
+    """What is going on inside while both sides are compared."""
+
+    RUNNING = "running"
+    """A command is at work: what is missing may only be on its way, and an operation that it began is left to it."""
+    BETWEEN = "between"
+    """Before a command, or between two calls of a process that serves many."""
+    ENDED = "ended"
+    """A command has ended: what it left is final, and told."""
+
+
 Both = tuple[Stamp | None, Stamp | None]
 """Of the person's file and of the shadow's."""
 
@@ -83,27 +96,34 @@ class Exchange:
         self.locked: list[str] = []
         """What could not be written because another git has its lock, or changed it meanwhile."""
         self._bytes = _MOST_BYTES
+        self._when = When.ENDED
+        self.postponed = False
+        """Something was left for later, because a command is at work."""
 
-    def run(self, standing: Collection[str], *, at_the_end: bool) -> None:
-        """`standing`: what mounts stand on in the shadow. While a command runs, an operation that it has just begun is
-        left to it. Raises OSError, TooMany."""
+    def run(self, standing: Collection[str], when: When) -> None:
+        """`standing`: what mounts stand on in the shadow. Raises OSError, TooMany."""
+        self._when = when
         begun = [folder for folder in git_sequencer.FOLDERS if self._shadow.look(folder) is not None]
-        if not at_the_end and any(self._real.look(folder) is None for folder in begun):
+        if when is When.RUNNING and any(self._real.look(folder) is None for folder in begun):
+            self.postponed = True
             return
         self._exchange_refs()
-        self._exchange_files(at_the_end)
+        self._exchange_files()
         self._tell_of_others(standing)
 
     # --- files
 
-    def _exchange_files(self, at_the_end: bool) -> None:
+    def _exchange_files(self) -> None:
         theirs, ours = self._files(self._real), self._files(self._shadow)
-        kept_back = self._unfinished(at_the_end)
+        kept_back = self._unfinished()
         for path in sorted({*theirs, *ours, *self._known()}, key=lambda path: (path == "HEAD", path)):
             name = f"{self._prefix}{path}"
             before = self._state.files.get(name, (None, None))
             now = theirs.get(path), ours.get(path)
             if now == before or path.startswith(kept_back):
+                continue
+            if now[1] is None and before[1] is not None and self._when is When.RUNNING:
+                self.postponed = True
                 continue
             try:
                 now = self._exchange_file(path, before, now)
@@ -178,7 +198,7 @@ class Exchange:
                 return f"The command wrote {shown}, which would lead git elsewhere; it was not taken over."
         return ""
 
-    def _unfinished(self, at_the_end: bool) -> tuple[str, ...]:
+    def _unfinished(self) -> tuple[str, ...]:
         """The directories of stopped operations whose state stays in the shadow: going on would run something that
         nobody was shown. Told of, with all other stopped ones, when a command has ended."""
         kept = []
@@ -191,7 +211,7 @@ class Exchange:
             why = next((why for name in names if (why := self._sequencer_objection(folder, name))), "")
             if why:
                 kept.append(f"{folder}/")
-            if not at_the_end:
+            if self._when is not When.ENDED:
                 continue
             what = "cherry-pick or revert" if folder == "sequencer" else "rebase"
             if why:
@@ -262,6 +282,9 @@ class Exchange:
         # Those that go come first: only then can a branch `a` take the place of `a/b`.
         for name in sorted({*theirs, *ours, *base}, key=lambda name: (name in ours, name)):
             their, our, old = theirs.get(name), ours.get(name), base.get(name)
+            if our is None and old is not None and self._when is When.RUNNING:
+                self.postponed = True
+                continue
             try:
                 if their != our:
                     their = self._exchange_ref(name, their, our, old)
@@ -281,6 +304,8 @@ class Exchange:
     def _exchange_ref(self, name: str, their: str | None, our: str | None, old: str | None) -> str | None:
         """What both sides hold afterwards."""
         why = _ref_objection(name, our)
+        if our is None and name == self._current_branch():
+            why = f"the command deleted {_shown_ref(name)}, the branch that you are on; it was put back."
         if our != old and their == old and not why:
             _set_ref(self._real, name, our, their)
             self.moved[name] = (their, our)
@@ -297,6 +322,10 @@ class Exchange:
         else:
             self._put_back(name, f"{their}\n".encode(), None)
         return their
+
+    def _current_branch(self) -> str:
+        """The ref of the person's HEAD; git itself refuses to delete it."""
+        return (self._real.read("HEAD") or b"")[:1024].decode("utf-8", "replace").removeprefix("ref: ").strip()
 
     def _shadow_has_refs(self) -> bool:
         """False: a command took the whole directory away, which is no deletion of each. It is put back."""

@@ -35,6 +35,7 @@ from golem_forge.sandbox.walls.git_exchange import (
     SHARED,
     Exchange,
     SyncState,
+    When,
     free_names,
     moved_refs,
 )
@@ -143,7 +144,7 @@ class GitShadow:
     def _prepare(self) -> None:
         self.open()
         self._pair("")[1].make_accessible()
-        self.sync(at_the_end=False)
+        self.sync(When.BETWEEN)
         shadow = self._pair("")[1]
         for prefix in self._prefixes():
             shadow.make_folder(f"{prefix}refs/heads")
@@ -174,17 +175,16 @@ class GitShadow:
         )
         self._pending.append(Leftover(kind="git_files", severity=Severity.CRITICAL, text=text))
 
-    def sync(self, changed: Collection[Parts] = (), *, at_the_end: bool = True) -> None:
+    def sync(self, when: When, changed: Collection[Parts] = ()) -> None:
         """Carry over what either side changed since the last time; `leftovers` tells of it. `changed`: what a command
-        made or changed in the zone; `at_the_end`: no command that this is for runs any more. Raises whatever a hostile
-        shadow leads to."""
+        made or changed in the zone. Raises whatever a hostile shadow leads to."""
         if self._tree_fd < 0:
             return
         self.tracked.begin(changed)
         if not self._is_quiet():
             with self._locked():
-                self._exchange(at_the_end)
-        if at_the_end:
+                self._exchange(when)
+        if when is When.ENDED:
             self.tracked.finish()
         self._pending += self.tracked.leftovers
         self.tracked.leftovers.clear()
@@ -214,23 +214,25 @@ class GitShadow:
 
     __del__ = close
 
-    def _exchange(self, at_the_end: bool) -> None:
+    def _exchange(self, when: When) -> None:
         state = self._loaded()
         before = _wire(state)
         shadow = self._pair("")[1]
         locked: list[str] = []
+        postponed = False
         for prefix in self._prefixes():
             shadow.make_folder(f"{prefix}refs")
-            if not at_the_end:
+            if when is When.BETWEEN:
                 self._real(prefix).remove_stale()
             one = Exchange(self._zone, prefix, self._pair(prefix), state, self.tracked)
             mounts = (mount.path for mount in self._mounted())
             standing = {path.removeprefix(prefix) for path in mounts if path.startswith(prefix)}
-            one.run(standing, at_the_end=at_the_end)
+            one.run(standing, when)
             self._pending += one.leftovers
-            if at_the_end:
+            if when is When.ENDED:
                 self._check_objects(prefix, state)
             locked += one.locked
+            postponed = postponed or one.postponed
             moved = self._moved.setdefault(prefix, {})
             for name, (old, new) in one.moved.items():
                 moved[name] = (moved.get(name, (old, new))[0], new)
@@ -238,11 +240,11 @@ class GitShadow:
             text = f"Another git holds the lock of {', '.join(locked[:5])}: it is carried over with the next command."
             self._pending.append(Leftover(kind="git_files", severity=Severity.WARNING, text=text))
         state.told["locked"] = bool(locked)
-        if not at_the_end and not state.told.get("open"):  # else somebody was killed before the look at its end
+        if when is not When.ENDED and not state.told.get("open"):  # else somebody was killed before the look at its end
             state.told |= {f"{_OBJECTS}{prefix}": time.time_ns() for prefix in self._prefixes()}
-        state.told["open"] = not at_the_end
+        state.told["open"] = when is not When.ENDED
         self._save(state, before)
-        self._quiet = None if locked else self._folder_times()
+        self._quiet = None if locked or postponed else self._folder_times()
 
     def _check_objects(self, prefix: str, state: SyncState) -> None:
         """Those that came since a look after an earlier command, or since this one began."""

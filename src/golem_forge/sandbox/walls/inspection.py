@@ -17,6 +17,7 @@ from typing import Final
 
 from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.core.visible import visible
+from golem_forge.sandbox.walls.git_exchange import When
 from golem_forge.sandbox.walls.git_shadow import GitShadow
 from golem_forge.sandbox.walls.guard import secrets_made
 from golem_forge.sandbox.walls.hidden_code import hidden_code, remove_bytecode
@@ -86,7 +87,7 @@ class Inspection:
     def exchange(self) -> None:
         """Carry over now what git has on either side: where a call of a child that goes on living begins or ends."""
         for one in self._watched:
-            self._sync(one)
+            self._sync(one, When.BETWEEN)
 
     def while_it_runs(self, guard: Callable[[], bool]) -> Callable[[], bool]:
         """The question of the watcher, with our own work after it: what that takes is no part of the answer."""
@@ -96,7 +97,8 @@ class Inspection:
         def work() -> None:
             nonlocal not_before
             began = time.monotonic()
-            self.exchange()
+            for one in self._watched:
+                self._sync(one, When.RUNNING)
             if looks % _LOOKS_PER_ROUND == 0:
                 for one in self._watched:
                     with self._telling(one):
@@ -126,7 +128,7 @@ class Inspection:
             with self._telling(one), alone_in(one.zone) as alone:
                 if alone and one.shadow is not None:
                     one.shadow.remove_locks()
-            self._sync(one, changed, at_the_end=True)
+            self._sync(one, When.ENDED, changed)
             if one.behind:
                 text = "What the command did with git could not be carried over; the next command tries again."
                 self.leftovers += (Leftover(kind="git_files", severity=Severity.WARNING, text=text),)
@@ -175,11 +177,11 @@ class Inspection:
             yield from hidden_code(zone, changed, tracked, person_ignores=self._planner.global_ignores())
         yield from secrets_made(zone, one.before, one.scan.findings)
 
-    def _sync(self, one: _Watched, changed: Collection[Parts] = (), *, at_the_end: bool = False) -> None:
+    def _sync(self, one: _Watched, when: When, changed: Collection[Parts] = ()) -> None:
         if one.shadow is None:
             return
         try:
-            one.shadow.sync(changed, at_the_end=at_the_end)
+            one.shadow.sync(when, changed)
             one.behind = False
         except Exception:  # a hostile shadow; the next start begins with another one if it must
             one.behind = True
