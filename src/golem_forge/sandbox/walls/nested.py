@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import shlex
 import stat
@@ -71,8 +70,6 @@ _BARE_LAST: Final = frozenset({"head", "objects", "refs", "config", "config.work
 _BARE_FOLDERS: Final = frozenset({"hooks", "remotes", "branches"})
 _ROOT_S_OWN: Final = frozenset({"head", "objects", "refs"})
 """Not looked at below the zone's own `.git`: what comes into it, GitShadow decides."""
-_TODO: Final = frozenset({"git-rebase-todo", "todo"})
-_EXEC: Final = re.compile(r"^[ \t]*(?:exec|x)[ \t]", re.MULTILINE)
 
 
 class _Kind(StrEnum):
