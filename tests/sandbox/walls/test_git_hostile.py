@@ -397,8 +397,9 @@ async def test_what_is_only_on_its_way_is_not_carried_over(house: Any, person: P
     assert b"gone" in walled.child.output.read() and set(seen) == {person.says("rev-parse", "other")}
 
 
-def test_the_branch_that_the_person_is_on_cannot_be_deleted(house: Any, person: Person) -> None:
-    ran = house.run("rm -f .git/refs/heads/main .git/packed-refs")
+@pytest.mark.parametrize("more", ["", ".git/HEAD"])
+def test_the_branch_that_the_person_is_on_cannot_be_deleted(house: Any, person: Person, more: str) -> None:
+    ran = house.run(f"rm -f .git/refs/heads/main .git/packed-refs {more}")
 
     assert person.says("log", "--format=%s") == "second\nfirst"
     assert "the branch that you are on; it was put back" in told(ran)
@@ -411,3 +412,24 @@ def test_what_was_left_for_later_arrives_at_the_end(house: Any, person: Person) 
     house.run("git branch -q -D other; git rebase -q -f HEAD~1; sleep 0.4")
 
     assert person.says("branch", "--format=%(refname:short)") == "main"
+
+
+def test_a_branch_that_the_command_left_can_be_deleted(house: Any, person: Person) -> None:
+    """The usual end of a piece of work: back to another branch, and the old one goes."""
+    person.git("branch", "other")
+
+    ran = house.run("git switch -q other; git branch -q -D main")
+
+    assert person.says("branch", "--format=%(refname:short)") == "other" and not told(ran)
+    assert person.says("symbolic-ref", "HEAD") == "refs/heads/other" and person.says("status", "--short") == ""
+
+
+def test_many_refs_that_are_only_on_their_way_are_not_told_of(house: Any, person: Person) -> None:
+    for number in range(12):
+        person.git("branch", f"b{number}")
+
+    ran = house.run(
+        "git branch | grep b | xargs git branch -q -D; sleep 0.4; for i in $(seq 0 11); do git branch b$i; done"
+    )
+
+    assert person.says("for-each-ref", "refs/forge") == "" and not ran.after.leftovers

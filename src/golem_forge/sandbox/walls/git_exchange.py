@@ -271,7 +271,7 @@ class Exchange:
         ours = self._shadow.refs() if self._shadow_has_refs() else base
         kept = dict(base)
         gone = [name for name in base if name not in ours and theirs.get(name) == base[name]]
-        if len(gone) > _MOST_NAMED:  # more than anybody is told of by name
+        if len(gone) > _MOST_NAMED and self._when is not When.RUNNING:  # more than anybody is told of by name
             for name in gone:
                 if is_object_id(base[name]):
                     with contextlib.suppress(Busy):
@@ -304,7 +304,7 @@ class Exchange:
     def _exchange_ref(self, name: str, their: str | None, our: str | None, old: str | None) -> str | None:
         """What both sides hold afterwards."""
         why = _ref_objection(name, our)
-        if our is None and name == self._current_branch():
+        if our is None and self._is_on(name):
             why = f"the command deleted {_shown_ref(name)}, the branch that you are on; it was put back."
         if our != old and their == old and not why:
             _set_ref(self._real, name, our, their)
@@ -323,9 +323,12 @@ class Exchange:
             self._put_back(name, f"{their}\n".encode(), None)
         return their
 
-    def _current_branch(self) -> str:
-        """The ref of the person's HEAD; git itself refuses to delete it."""
-        return (self._real.read("HEAD") or b"")[:1024].decode("utf-8", "replace").removeprefix("ref: ").strip()
+    def _is_on(self, branch: str) -> bool:
+        """Whether the person is on a branch and the command did not go to another one. Git refuses to delete it then,
+        so whoever did took the file away."""
+        said = (_HEAD.fullmatch(side.read("HEAD") or b"") for side in (self._real, self._shadow))
+        theirs, ours = (os.fsdecode(match[1] or b"") if match is not None else None for match in said)
+        return theirs == branch and ours in (branch, None)
 
     def _shadow_has_refs(self) -> bool:
         """False: a command took the whole directory away, which is no deletion of each. It is put back."""
