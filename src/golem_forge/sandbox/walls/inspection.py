@@ -10,13 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
+import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.core.visible import visible
+from golem_forge.sandbox.processes.tree import stat
 from golem_forge.sandbox.walls.git_exchange import When
 from golem_forge.sandbox.walls.git_shadow import GitShadow
 from golem_forge.sandbox.walls.guard import secrets_made
@@ -25,7 +31,6 @@ from golem_forge.sandbox.walls.nested import vet
 from golem_forge.sandbox.walls.obeyed import told
 from golem_forge.sandbox.walls.placeholder import alone_in
 from golem_forge.sandbox.walls.planning import Planned, Planner
-from golem_forge.sandbox.walls.running_notes import note_end, note_start
 from golem_forge.sandbox.walls.scan import Finding, Parts, ScanMark, ZoneScan
 from golem_forge.sandbox.zones import Zone
 
@@ -35,6 +40,13 @@ test suites make and remove repositories with hooks all the time."""
 _MOST_NAMED: Final = 5
 _SHARE_OF_TIME: Final = 20
 """While a command runs, commits are carried over at every look, but at most a twentieth of the time is spent on it."""
+_NOTES: Final = "running"
+"""In FORGE_HOME, a file for each zone in which commands run: since when, and which Forge runs them. Threat: a Forge
+that is killed looks at nothing that its command left. The next one finds the note, and judges all that changed since.
+A home that cannot be written costs the note, never the walls."""
+_LARGEST_NOTE: Final = 4096
+_running: Counter[str] = Counter()
+"""How many commands of this process run in each zone, by the note's path."""
 
 
 @dataclass(slots=True)
@@ -47,7 +59,7 @@ class _Watched:
     lying: frozenset[Parts] = field(default_factory=frozenset)
     """What had changed at the round before this one."""
     unseen_since: int = 0
-    """Since when nobody has looked, if a Forge was killed; see `running_notes`."""
+    """Since when nobody has looked, if a Forge was killed."""
     behind: bool = False
     """The last sync of git failed."""
 
@@ -62,7 +74,7 @@ class Inspection:
     def begin(self, zone: Zone) -> None:
         """Before the plan is made, for each zone that the command can write. Raises WALLS_UNAVAILABLE."""
         shadow = self._planner.prepare_git(zone)
-        since = note_start(self._planner.forge_home, zone.host)
+        since = _note_start(self._planner.forge_home, zone.host)
         self._watched.append(_Watched(zone, self._planner.scans[zone.name], shadow, unseen_since=since))
         if since:
             text = (
@@ -138,7 +150,7 @@ class Inspection:
             for step in (self._vetted, self._hidden):
                 with self._telling(one):
                     self.leftovers += tuple(step(one, changed))
-            note_end(self._planner.forge_home, one.zone.host)
+            _note_end(self._planner.forge_home, one.zone.host)
 
     @contextlib.contextmanager
     def _telling(self, one: _Watched) -> Iterator[None]:
@@ -193,3 +205,50 @@ def _changed(one: _Watched) -> frozenset[Parts]:
 
 def _nothing_tracked(parts: Parts) -> bool:
     return False
+
+
+# --- notes of running commands
+
+
+def _note_start(forge_home: Path, zone: str) -> int:
+    """Call it before a command starts. Since when (nanoseconds since the epoch) nobody has looked at what commands left
+    in this zone, because their Forge was killed; 0: there is no such moment."""
+    path = _note_path(forge_home, zone)
+    _running[path] += 1
+    if _running[path] > 1:
+        return 0
+    since = _left_by_the_dead(path)
+    facts = stat(os.getpid())
+    said = {"since": since or time.time_ns(), "pid": os.getpid(), "started": facts.started if facts else 0}
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        fresh = f"{path}.{os.getpid()}"
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            json.dump(said, file)
+        os.replace(fresh, path)
+    return since
+
+
+def _note_end(forge_home: Path, zone: str) -> None:
+    """Call it once what the command left has been looked at."""
+    path = _note_path(forge_home, zone)
+    _running[path] -= 1
+    if _running[path] <= 0:
+        del _running[path]
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _left_by_the_dead(path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            said = json.loads(file.read(_LARGEST_NOTE))
+        since, pid, started = int(said["since"]), int(said["pid"]), int(said["started"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    facts = stat(pid)
+    return 0 if facts is not None and facts.alive and facts.started == started else since
+
+
+def _note_path(forge_home: Path, zone: str) -> str:
+    return os.path.join(forge_home, _NOTES, hashlib.sha256(os.fsencode(zone)).hexdigest()[:32])
