@@ -52,7 +52,7 @@ demo: $(VENV)/.stamp
 test: $(VENV)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(MAKE) --jobs 2 lint read
-	@$(VENV)/bin/python scripts/run_tests.py $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest -n 4 --dist worksteal $(PYTEST_ARGS) </dev/null
 
 # Beside the type checker, which has one processor to itself: else each of the four processes that run the tests would
 # compile all of them anew. What cannot be read is told by the tests themselves.

@@ -99,6 +99,14 @@ def ready_forge(meeting: Path, tried_walls: Path) -> Iterator[ready.ReadyForge]:
         yield forge
 
 
+@pytest.fixture
+def without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has no Go: PATH has no program at all, and the package beside Forge is hidden."""
+    monkeypatch.setenv("PATH", str(tmp_path / "no-programs"))
+    monkeypatch.delenv("GOROOT", raising=False)
+    monkeypatch.setattr("golem_forge.custom.building.toolchains._package_directories", tuple)
+
+
 class Asked(list[Any]):
     """An approval callback that keeps every request and answers from a list (the last answer repeats)."""
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-ROOM = 6.0
+ROOM = 20.0
 LONG = 60.0
 """What the wrong way takes: the sleep that is cut short, the limit that must not be reached."""
 

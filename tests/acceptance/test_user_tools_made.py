@@ -379,15 +379,9 @@ async def test_c11_unchanged_tools_are_not_opened_and_a_changed_one_alone_is(ben
         assert in_tools(files) == []
 
 
-def without_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.delenv("GOROOT", raising=False)
-    monkeypatch.setattr("golem_forge.custom.building.toolchains._package_directories", tuple)
-
-
+@pytest.mark.usefixtures("without_go")
 def test_c12_the_doctor_names_each_fault_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """One folder for each code there is."""
-    without_go(monkeypatch)
     faults = {
         "yaml_invalid": bench.tool("a-yaml", files={"tool.yaml": "name: ["}),
         "manifest_invalid": bench.tool("a-manifest", timout=1),
@@ -484,8 +478,8 @@ async def test_c13_create_writes_a_manifest_and_a_source(bench: Bench, language:
         assert refused.text == "custom tool 'test_tool' needs at least one test in tool.yaml before it can be activated"
 
 
-async def test_c13_go_where_there_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_go(monkeypatch)
+@pytest.mark.usefixtures("without_go")
+async def test_c13_go_where_there_is_none(bench: Bench) -> None:
     async with bench.session() as session:
         outcome = await session.call("create_custom_tool", {"name": "a", "description": "d", "language": "go"})
         assert outcome.text.endswith(

@@ -9,7 +9,6 @@ from collections import Counter
 
 import pytest
 
-from golem_forge.custom.building import toolchains
 from golem_forge.custom.diagnostic import Code
 
 from .own_tools import GREET, Person, live_in
@@ -22,8 +21,8 @@ def person(tmp_path, monkeypatch, capfd) -> Person:
     return live_in(tmp_path / "home", tmp_path / "project", monkeypatch, capfd)
 
 
+@pytest.mark.usefixtures("without_go")
 def test_one_fault_of_each_code_is_listed_once(person, monkeypatch):
-    _without_go(monkeypatch)
     _faulty_folders(person)
     _faults_of_their_lives(person)
     _one_too_many(person, monkeypatch)
@@ -119,13 +118,6 @@ def _forge():
     from .conftest import FORGE
 
     return FORGE
-
-
-def _without_go(monkeypatch) -> None:
-    """The package beside Forge is hidden, and PATH has none."""
-    monkeypatch.setattr(toolchains, "_package_directories", tuple)
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.delenv("GOROOT", raising=False)
 
 
 def _faulty_folders(person: Person) -> None:

@@ -169,8 +169,9 @@ async def test_a_build_that_is_cancelled_ends_its_processes_and_leaves_nothing(w
     assert _in_walls_of(works.home.path) == []
 
 
-async def test_without_go_it_says_what_to_do(works: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.custom.building.toolchains._package_directories", tuple)
+@pytest.mark.usefixtures("without_go")
+async def test_without_go_it_says_what_to_do(works: Any) -> None:
+    works.environ = dict(os.environ)
     made = works.made({"mytool.go": HELLO})
     for ask in (lambda: works.builder.needs(made.entry, made.files), lambda: asyncio.run(works.build(made))):
         with pytest.raises(Unusable) as caught:
