@@ -16,6 +16,9 @@ import pytest
 from . import disks, known_walls, ready
 
 _numbers = itertools.count()
+_WAYS_OUT = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")]
+_WAYS_OUT += [name.lower() for name in _WAYS_OUT]
+"""A proxy of this machine's is none of the tests' business."""
 pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
 
 
@@ -59,6 +62,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     home.mkdir(mode=0o700, parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("FORGE_HOME", str(home / ".forge"))
+    for name in _WAYS_OUT:
+        monkeypatch.delenv(name, raising=False)
     return home
 
 

@@ -27,10 +27,12 @@ from golem_forge.mcp.client.transport.delivery import tracked
 from golem_forge.mcp.client.transport.errors import CannotStart, LineTooLong, NotSent, WallsFailed
 from golem_forge.mcp.client.transport.stdio import StdioTransport, home_name
 from golem_forge.sandbox.sandbox import open_sandbox
+from golem_forge.sandbox.walls.job import HostGrant
 from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
 from golem_forge.sandbox.walls.settings import WallSettings
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.tools.context import HostPermission
 
 from .conftest import PROGRAMS, PYTHON, Ground
 from .pools import until
@@ -148,6 +150,37 @@ async def test_its_environment_is_what_was_said_and_nothing_else(
     shells_own = {"PWD", "SHLVL", "_", "OLDPWD", "LC_CTYPE"}  # LC_CTYPE: Python's
     assert set(env) - shells_own - toolchains - {"GIT_CONFIG_NOSYSTEM"} == {"PATH", "HOME", "TMPDIR", "LANG"}
     assert canary not in str(world)
+
+
+async def test_certificates_that_its_variables_name_are_there_and_nothing_beside_them(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
+    (tmp_path / "own.pem").write_text(f"-----BEGIN PRIVATE KEY-----\ncanary\n{certificate}\n")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
+    async with stage.puppet(pass_env=("SSL_CERT_FILE",)) as puppet:
+        place = (await puppet.do("world"))["env"]["SSL_CERT_FILE"]
+        assert await puppet.do("read", path=place) == f"{certificate}\n"
+        with pytest.raises(OSError, match=r"(?i)no such"):
+            await puppet.do("read", path=str(tmp_path / "own.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    with pytest.raises(CannotStart, match="SSL_CERT_FILE names no certificate"):
+        await stage.puppet(pass_env=("SSL_CERT_FILE",)).__aenter__()
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_a_host_at_a_private_address_needs_the_persons_rule(stage: Stage, private: bool) -> None:
+    """Of its list of hosts, only what a rule with `private: true` names is granted so."""
+    spec = stage.spec("mark", network=("127.0.0.1:8080", "a.test"))
+    walls = stage.walls(spec)
+    rule = HostPermission(listed=True, private=private)
+
+    def host_rule(host: str, port: int) -> HostPermission:
+        return rule if (host, port) == ("127.0.0.1", 8080) else HostPermission()
+
+    expanded = stage.expanded(spec, walls, Level.FULL, os.environ)
+    transport = StdioTransport(spec, expanded, walls, stage.ground.home, stage.redactor, host_rule)
+    assert transport._job(Level.FULL).hosts == (HostGrant("127.0.0.1", 8080, private), HostGrant("a.test"))
 
 
 async def test_no_variable_reaches_the_program_that_builds_the_walls(stage: Stage) -> None:

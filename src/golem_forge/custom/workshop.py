@@ -18,10 +18,12 @@ from golem_forge.custom.entry import Entry
 from golem_forge.custom.registry import Registry
 from golem_forge.custom.rooms import room
 from golem_forge.custom.running import RunOn
+from golem_forge.custom.running.surroundings import learn_values
 from golem_forge.custom.suggestions.offered import Offered
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.store import ContentStore
 from golem_forge.sandbox.walls.settings import WallSettings
+from golem_forge.tools.context import HostRule, no_host_rule
 
 if TYPE_CHECKING:
     from golem_forge.custom.building.prepared import Prepared
@@ -130,14 +132,17 @@ def open_workshop(
     report: Callable[[], WallsReport | None] = lambda: None,
     run_on: RunOn | None = None,
     zones: Sequence[str] = (),
+    host_rule: HostRule = no_host_rule,
 ) -> Workshop:
-    """`zones`: host directories that agents write to; no compiler is taken from there."""
+    """`zones`: host directories that agents write to; no compiler is taken from there. `host_rule`: for builds that
+    fetch dependencies."""
     book, store = Book(home), ContentStore(home)
 
     def building_room(directory: Path) -> Walls:
         return room(directory, zone="build", home=home, settings=settings, redactor=redactor, report=report())
 
     def seen(entry: Entry) -> None:
+        learn_values(entry.manifest, environ, redactor)
         if book.saw(entry.name, entry.digest):
             prune(book, entry.name, store.remove)
 
@@ -145,7 +150,7 @@ def open_workshop(
         home=home,
         registry=Registry(home, seen=seen),
         book=book,
-        builder=Builder(home, walls=building_room, environ=environ, kept_out=zones),
+        builder=Builder(home, walls=building_room, environ=environ, kept_out=zones, host_rule=host_rule),
         native=native,
         session_id=session_id,
         redactor=redactor,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.judge import Judge
+from golem_forge.policy.rules import RuleBook
 from golem_forge.policy.rules.path_rules import host_permission, path_rules
 from golem_forge.sandbox.walls.settings import PathRule
-from golem_forge.tools.context import HostPermission
+from golem_forge.tools.context import HostPermission, HostRule
 
 
 class RuledReach:
@@ -35,3 +36,12 @@ class RuledReach:
         above = (ceiling.worker for ceiling in judge.ceilings)
         blocked = any(host_permission(current, worker, judge.project, host, port).blocked for worker in above)
         return said._replace(blocked=True) if blocked else said
+
+
+def hosts_in(rules: RuleBook, project: str, worker: str) -> HostRule:
+    """What rules say of hosts outside of any call: builds fetch from them, servers are started with them."""
+
+    def host(host: str, port: int) -> HostPermission:
+        return host_permission(rules.current(), worker, project, host, port)
+
+    return host

@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 def open_shop(home: ForgeHome, directory: Path | str) -> Workshop:
     """Walls as the program around this directory (or the person's config) sets them. Raises ConfigError."""
     from golem_forge.custom.workshop import open_workshop
+    from golem_forge.policy.ruled_reach import hosts_in
+    from golem_forge.policy.rules import RuleBook
+    from golem_forge.workers.surroundings import DEFAULT_WORKER
     from golem_forge.workers.tree import known_secrets, read_program
     from golem_forge.workers.trust_cover import trust_store
 
-    program = read_program(directory, home, trust_store(home))
+    trust = trust_store(home)
+    program = read_program(directory, home, trust)
+    rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
     shop = open_workshop(
         home,
         native=_native(),
@@ -31,6 +36,7 @@ def open_shop(home: ForgeHome, directory: Path | str) -> Workshop:
         environ=person_environ(),
         settings=program.walls,
         zones=[os.path.realpath(path) for path in (program.root, *(zone.path for zone in program.zones))],
+        host_rule=hosts_in(rules, str(program.root), DEFAULT_WORKER),
     )
     shop.registry.refresh()
     return shop
@@ -47,3 +53,19 @@ def _native() -> Mapping[str, str]:
     from golem_forge.workers.native_toolsets import TOOL_LIST
 
     return {tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST}
+
+
+def has_tool_folder(home: ForgeHome, name: str) -> bool:
+    from golem_forge.custom.names import name_problem
+
+    return not name_problem(name) and (home.path / "tools" / name).is_dir()
+
+
+def has_tool_folders(home: ForgeHome) -> bool:
+    try:
+        with os.scandir(home.path / "tools") as found:
+            return any(not each.name.startswith(".") for each in found)
+    except FileNotFoundError:
+        return False
+    except OSError:  # it cannot be read, which is diagnosed
+        return True

@@ -31,6 +31,7 @@ from golem_forge.sandbox.walls.job import Job
 from golem_forge.sandbox.walls.levels import Level, WallsReport
 from golem_forge.sandbox.walls.walled_child import WalledChild
 from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.tools.context import HostRule, no_host_rule
 
 FULL = WallsReport(level=Level.FULL)
 PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -58,13 +59,14 @@ class Works:
     home: ForgeHome
     environ: dict[str, str] = field(default_factory=lambda: dict(PLAIN))
     report: WallsReport = FULL
+    host_rule: HostRule = no_host_rule
     started: list[Job] = field(default_factory=list)
     """Every process that a build started."""
 
     @property
     def builder(self) -> Builder:
         """A new one each time, as another session would have."""
-        return Builder(self.home, walls=self.walls, environ=self.environ)
+        return Builder(self.home, walls=self.walls, environ=self.environ, host_rule=self.host_rule)
 
     def walls(self, directory: Path) -> Walls:
         walls = room(directory, zone="build", home=self.home, report=self.report)

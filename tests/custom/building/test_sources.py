@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +17,10 @@ from golem_forge.custom.building.go_module import requires_modules
 from golem_forge.custom.building.script_block import script_block
 from golem_forge.custom.building.sources import go_sources, python_sources, without_credentials
 from golem_forge.custom.diagnostic import Unusable
+from golem_forge.policy.ruled_reach import hosts_in
+from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.walls.job import HostGrant
+from golem_forge.tools.context import no_host_rule
 
 PYPI = ("pypi.org", "files.pythonhosted.org")
 
@@ -56,7 +61,8 @@ def test_only_hosts_of_the_persons_settings_may_be_private(tmp_path: Path) -> No
     assert found is not None
     sources = python_sources({"UV_DEFAULT_INDEX": "https://[fd00::1]:8443/s"}, found, b"")
     assert sources.hosts == ("[fd00::1]:8443", "10.0.0.1:80")
-    assert sources.grants(sources.hosts) == (HostGrant("fd00::1", 8443, True), HostGrant("10.0.0.1", 80, False))
+    expected = (HostGrant("fd00::1", 8443, True), HostGrant("10.0.0.1", 80, False))
+    assert sources.grants(sources.hosts, no_host_rule) == expected
 
 
 def test_credentials_by_name_are_not_handed_on(tmp_path: Path) -> None:
@@ -131,13 +137,93 @@ async def test_dependencies_are_fetched_from_the_host_that_was_agreed_to(works: 
     assert _Index.asked
 
 
-async def test_a_script_cannot_lead_the_build_to_a_private_address(works: Any, index: str) -> None:
-    """Not even with consent to that name: only the person's own settings can mean such an address."""
-    made = works.made(
-        {"x.py": CODE.format(f"# [[tool.uv.index]]\n# url = 'http://{index}/simple'\n# default = true\n")}
-    )
+def from_index(works: Any, url: str) -> Any:
+    """A script that names its index itself."""
+    return works.made({"x.py": CODE.format(f"# [[tool.uv.index]]\n# url = '{url}'\n# default = true\n")})
+
+
+async def test_a_script_leads_the_build_to_a_private_address_only_by_a_rule_of_the_persons(
+    works: Any, index: str
+) -> None:
+    """Not by consent to that name: the refusal says what is private, and the line it shows is the one that helps."""
+    made = from_index(works, f"http://{index}/simple")
     needs = works.builder.needs(made.entry, made.files)
     assert index in needs.hosts
-    with pytest.raises(Unusable):
+    rules = RuleBook(works.home)
+    works.host_rule = hosts_in(rules, "", "main")
+    with pytest.raises(Unusable) as caught:
         await works.build(made, hosts=(index,))
     assert _Index.asked == []
+    first, second = caught.value.message.splitlines()[:2]
+    assert first == f"Blocked by the sandbox: {index} (resolves to a private address)."
+    assert second.startswith("To allow it, add to rules.yaml in FORGE_HOME, under `rules:`: - {host: ")
+    works.home.ensure()
+    works.home.rules.write_text(f"version: 1\nrules:\n  {second.partition('`rules:`: ')[2]}\n")
+    rules.reread()
+    assert (await works.run(await works.build(made, hosts=(index,)))).text == "fetched\n"
+
+
+async def test_a_host_that_nobody_was_asked_about_is_named(works: Any, index: str) -> None:
+    made = from_index(works, f"http://{index}/simple")
+    with pytest.raises(Unusable) as caught:
+        await works.build(made, hosts=("other.test",))
+    first, second = caught.value.message.splitlines()[:2]
+    assert first == f"Blocked by the sandbox: {index} (not among the approved hosts)."
+    assert "PIP_INDEX_URL" in second
+
+
+async def test_settings_for_pip_count_where_uv_has_none(works: Any, index: str) -> None:
+    works.environ["PIP_INDEX_URL"] = f"http://{index}/simple"
+    made = works.made({"x.py": CODE.format("")})
+    needs = works.builder.needs(made.entry, made.files)
+    assert needs.hosts == (index,)
+    assert (await works.run(await works.build(made, hosts=needs.hosts))).text == "fetched\n"
+    both = {
+        "PIP_INDEX_URL": "https://p.test/s",
+        "UV_INDEX_URL": "https://u.test/s",
+        "PIP_EXTRA_INDEX_URL": "https://e.test/",
+    }
+    assert hosts(both) == ("u.test", "e.test")
+    assert hosts({"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "https://a.test/l  https://b.test/l"}) == ("a.test", "b.test")
+
+
+async def test_the_persons_own_authority_reaches_the_build_and_its_key_does_not(
+    works: Any, secure_index: str, authority: Path
+) -> None:
+    made = works.made({"x.py": CODE.format("")})
+    works.environ["UV_DEFAULT_INDEX"] = f"https://{secure_index}/simple"
+    with pytest.raises(Unusable, match=r"(?i)certificate"):
+        await works.build(made, hosts=(secure_index,))
+    works.environ["SSL_CERT_FILE"] = str(authority.parent / "none.pem")
+    with pytest.raises(Unusable, match="SSL_CERT_FILE names no certificate that can be read"):
+        await works.build(made, hosts=(secure_index,))
+    works.environ["SSL_CERT_FILE"] = str(authority)
+    assert (await works.run(await works.build(made, hosts=(secure_index,)))).text == "fetched\n"
+    shown = [Path(one.host) for job in works.started for one in job.shown if one.inner == "/forge/certificates"]
+    text = "".join(file.read_text() for directory in shown for file in directory.iterdir())
+    assert "BEGIN CERTIFICATE" in text and "PRIVATE" not in text
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """A certificate and its key in one file, as people keep them; `server.pem` beside it is signed with them."""
+    for name, words in {
+        "own": ("/CN=Own", "-addext", "keyUsage=critical,keyCertSign"),
+        "server": ("/CN=s", "-CA", "own.pem", "-CAkey", "own.pem", "-addext", "subjectAltName=IP:127.0.0.1",
+                   "-addext", "basicConstraints=critical,CA:FALSE"),
+    }.items():  # fmt: skip
+        request = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", *words)
+        subprocess.run((*request, "-keyout", "key", "-out", "cert"), cwd=tmp_path, check=True, capture_output=True)
+        (tmp_path / f"{name}.pem").write_text((tmp_path / "key").read_text() + (tmp_path / "cert").read_text())
+    return tmp_path / "own.pem"
+
+
+@pytest.fixture
+def secure_index(index: str, authority: Path, tmp_path: Path) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Index, directory=str(tmp_path / "served")))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.with_name("server.pem"))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()

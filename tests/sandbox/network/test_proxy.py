@@ -12,7 +12,7 @@ import pytest
 
 from golem_forge.sandbox.network import proxy as proxy_module
 from golem_forge.sandbox.network.grants import granted
-from golem_forge.sandbox.network.proxy import HostProxy
+from golem_forge.sandbox.network.proxy import HostProxy, Upstream, person_proxy
 from golem_forge.sandbox.walls.job import HostGrant
 
 Opened = Callable[..., Any]
@@ -129,6 +129,64 @@ async def test_s39_a_granted_name_with_a_private_address_is_refused(opened: Open
     assert answer.startswith(b"HTTP/1.1 403 ")
     assert proxy.refused == ({"host": host, "port": server.port, "why": "resolves to a private address"},)
     assert server.heads == []
+
+
+@pytest.fixture
+async def persons_proxy() -> AsyncIterator[Any]:
+    """A company's: it looks names up by itself, and keeps what it was asked."""
+    heads: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        refused = heads[-1].startswith("CONNECT never.test")
+        writer.write(b"HTTP/1.1 403 No\r\n\r\n" if refused else b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.write(b"" if refused else b"through " + await reader.readuntil(b"\n"))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server.heads = heads  # type: ignore[attr-defined]
+    async with server:
+        yield server
+
+
+async def test_granted_hosts_are_reached_through_the_persons_own_proxy(
+    opened: Opened, persons_proxy: Any, server: Any
+) -> None:
+    at = persons_proxy.sockets[0].getsockname()[1]
+    environ = {"HTTPS_PROXY": f"http://me:p%40ss@loop.test:{at}", "NO_PROXY": " .inner.test, ok.test"}
+    upstream = person_proxy(environ)
+    grants = [HostGrant(host, port) for host in ("far.test", "never.test", "meta.test") for port in (80, 443)]
+    proxy, port = await opened(*grants, HostGrant("ok.test", server.port, private=True), upstream=upstream)
+    answer = await say(port, connect_to("far.test", 443), b"hello\n")
+    assert answer.endswith(b"\r\n\r\nthrough hello\n")
+    head = "CONNECT far.test:443 HTTP/1.1\r\nHost: far.test:443\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n\r\n"
+    assert persons_proxy.heads == [head]
+    assert (await say(port, b"GET http://far.test/a HTTP/1.1\r\n\r\n")).endswith(b"through GET /a HTTP/1.1\r\n")
+    assert b"502 " in await say(port, connect_to("never.test", 443))
+    assert (await say(port, connect_to("meta.test", 443))).startswith(b"HTTP/1.1 403 ")
+    assert (await say(port, connect_to("other.test", 443))).startswith(b"HTTP/1.1 403 ")
+    assert len(persons_proxy.heads) == 3
+    await say(port, connect_to("ok.test", server.port), b"GET / HTTP/1.0\r\n\r\n")
+    assert len(server.heads) == 1 and len(persons_proxy.heads) == 3
+    assert {one["host"] for one in proxy.refused} == {"meta.test", "other.test"}
+    assert "bWU6" not in repr(upstream)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"https_proxy": "p.test:3128"}, Upstream(host="p.test", port=3128)),
+        ({"ALL_PROXY": "socks5://p.test:1080"}, None),
+        ({"HTTPS_PROXY": "https://p.test"}, None),
+        ({"HTTPS_PROXY": "http://p.test:port"}, None),
+        ({"HTTPS_PROXY": "http://p.test", "no_proxy": "*"}, Upstream(host="p.test", port=80, direct=("*",))),
+    ],
+    ids=str,
+)
+def test_what_counts_as_the_persons_proxy(environ: dict[str, str], expected: Upstream | None) -> None:
+    assert person_proxy(environ) == expected
+    assert expected is None or expected.leads_to("a.test") is not bool(expected.direct)
 
 
 async def test_what_is_no_refusal_is_not_on_record(opened: Opened, unused_port: int) -> None:

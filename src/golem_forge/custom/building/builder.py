@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from golem_forge.config.home import ForgeHome
+from golem_forge.core.errors import ForgeError
 from golem_forge.custom.building.cache import BuildCache, build_key
 from golem_forge.custom.building.go_cache import GoCache
 from golem_forge.custom.building.go_module import BUILD_FLAGS, FIXED, debug_module, module_of
@@ -22,11 +23,13 @@ from golem_forge.custom.building.interpreter import Interpreter, own_interpreter
 from golem_forge.custom.building.local_sources import local_sources
 from golem_forge.custom.building.prepared import Prepared
 from golem_forge.custom.building.script_block import ScriptBlock, check_python, script_block
-from golem_forge.custom.building.sources import go_sources, python_sources
+from golem_forge.custom.building.sources import Sources, go_sources, python_sources
 from golem_forge.custom.building.toolchains import Go, Toolchains, Uv
 from golem_forge.custom.diagnostic import Code, Unusable
 from golem_forge.custom.entry import Entry, Kind
 from golem_forge.custom.registry.entrypoint import entry_file
+from golem_forge.sandbox.walls.certificates import show_certificates
+from golem_forge.tools.context import HostRule, no_host_rule
 
 if TYPE_CHECKING:
     from golem_forge.custom.registry.folder import FolderFiles
@@ -62,12 +65,20 @@ class _Found(NamedTuple):
 
 class Builder:
     def __init__(
-        self, home: ForgeHome, *, walls: WallsOf, environ: Mapping[str, str], kept_out: Iterable[str] = ()
+        self,
+        home: ForgeHome,
+        *,
+        walls: WallsOf,
+        environ: Mapping[str, str],
+        kept_out: Iterable[str] = (),
+        host_rule: HostRule = no_host_rule,
     ) -> None:
-        """`environ`: the person's own; `kept_out`: real directories (zones) from which no compiler is taken."""
+        """`environ`: the person's own; `kept_out`: real directories (zones) from which no compiler is taken;
+        `host_rule`: what the person's rules say of a host that dependencies come from."""
         self._home = home
         self._walls = walls
         self._environ = environ
+        self._host_rule = host_rule
         self._cache = BuildCache(home)
         self._toolchains = Toolchains(environ, home.path, kept_out)
 
@@ -166,11 +177,11 @@ class Builder:
         async with self._cache.building(key):
             if self._cache.made(key) is not None:
                 return
-            sources = go_sources(self._environ)
+            sources = self._with_certificates(go_sources(self._environ))
             async with self._cache.work() as work:
                 cache = GoCache(self._home, go, self._walls)
                 build = GoBuild(go, cache, module_of(files, go), self._walls(work), work, place)
-                await build.run(entry.name, files, sources, sources.grants(hosts))
+                await build.run(entry.name, files, sources, sources.grants(hosts, self._host_rule))
                 self._cache.keep(key, work)
 
     async def _build_python(
@@ -206,7 +217,7 @@ class Builder:
         async with self._cache.building(key):
             if self._cache.made(key) is not None:
                 return
-            sources = python_sources(self._environ, block, lock)
+            sources = self._with_certificates(python_sources(self._environ, block, lock))
             async with self._cache.work() as work:
                 await make_environment(
                     self._uv(),
@@ -216,7 +227,7 @@ class Builder:
                     locked=bool(lock),
                     snapshot=place,
                     sources=sources,
-                    hosts=sources.grants(hosts),
+                    hosts=sources.grants(hosts, self._host_rule),
                 )
                 self._cache.keep(key, work)
 
@@ -230,6 +241,15 @@ class Builder:
                 async with self._cache.work() as work:
                     await check_shell_source(self._walls(work), shell, found.file, files.files[found.file])
                     self._cache.keep(key, work)
+
+    def _with_certificates(self, sources: Sources) -> Sources:
+        if not sources.hosts:
+            return sources
+        try:
+            found = show_certificates(self._environ, self._home)
+        except ForgeError as error:
+            raise Unusable(Code.DEPENDENCIES_UNAVAILABLE, error.message) from None
+        return replace(sources, env={**sources.env, **found.env}, shown=(*sources.shown, *found.shown))
 
     def _block(self, found: _Found, files: FolderFiles, interpreter: Interpreter) -> ScriptBlock | None:
         """None: the script needs no environment."""

@@ -9,6 +9,7 @@ known from before.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.custom.building.steps import ROOM, Said, failure_text, needs_full_walls, step
@@ -84,5 +85,5 @@ async def _compile(walls: Walls, interpreter: Interpreter) -> None:
 def _check(said: Said) -> None:
     if not said.ok:
         lines = [line for line in said.text.splitlines() if not line.startswith(_NOISE)]
-        cleaned = Said(ok=False, text="\n".join(lines), how=said.how)
+        cleaned = replace(said, text="\n".join(lines))
         raise Unusable(Code.DEPENDENCIES_UNAVAILABLE, failure_text(cleaned, "uv"))

@@ -1,7 +1,8 @@
 """Where dependencies come from: hosts that must be asked for, and directories of this machine that need no asking.
 
-`python_sources` reads the person's uv settings, the script's own words to uv and its lock; `go_sources` the person's
-GOPROXY and GOSUMDB. Both give Sources: what a person is asked about, and what the installer is told inside the walls.
+`python_sources` reads the person's settings of uv, or else of pip, the script's own words to uv and its lock;
+`go_sources` the person's GOPROXY and GOSUMDB. Both give Sources: what a person is asked about, and what the installer
+is told inside the walls.
 
 Threats: credentials. Those in the address of an index go to that index only; variables that name an index by a word
 (`UV_INDEX_<NAME>_PASSWORD`) are not handed on, because a script could give another address that name.
@@ -18,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from golem_forge.custom.building.script_block import ScriptBlock
 from golem_forge.sandbox.walls.job import HostDirectory, HostGrant
+from golem_forge.tools.context import HostRule
 
 _PYPI: Final = ("pypi.org", "files.pythonhosted.org")
 _GO_PROXY: Final = "https://proxy.golang.org"
@@ -27,6 +29,13 @@ _HANDED_ON: Final = ("UV_INDEX_STRATEGY", "UV_EXCLUDE_NEWER", "UV_NATIVE_TLS", "
 _INDEXES: Final = {"UV_DEFAULT_INDEX": " ", "UV_INDEX_URL": " ", "UV_INDEX": " ", "UV_EXTRA_INDEX_URL": " "}
 _PLACES: Final = {**_INDEXES, "UV_FIND_LINKS": ","}
 """Variable → what stands between its values."""
+_OF_PIP: Final = {
+    "PIP_INDEX_URL": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"),
+    "PIP_EXTRA_INDEX_URL": ("UV_INDEX", "UV_EXTRA_INDEX_URL"),
+    "PIP_FIND_LINKS": ("UV_FIND_LINKS",),
+    "PIP_NO_INDEX": ("UV_NO_INDEX",),
+}
+"""What pip reads → the names of uv's own for it. uv does not read pip's; whoever set them up for pip means both."""
 _FALSE: Final = frozenset({"", "0", "false", "no", "off", "f", "n"})
 _URL: Final = re.compile(r"https?://[^\s\"'<>,;\]}]+")
 _MOST_HOSTS: Final = 32
@@ -43,8 +52,9 @@ class Sources:
     env: dict[str, str] = field(default_factory=dict)
     shown: tuple[HostDirectory, ...] = ()
 
-    def grants(self, approved: Iterable[str]) -> tuple[HostGrant, ...]:
-        return tuple(_grant(host, private=host in self.own) for host in approved)
+    def grants(self, approved: Iterable[str], host_rule: HostRule) -> tuple[HostGrant, ...]:
+        """A private address is reached where the person's settings name the host, or a rule of theirs says so."""
+        return tuple(_grant(host, host in self.own, host_rule) for host in approved)
 
 
 def without_credentials(text: str) -> str:
@@ -54,6 +64,7 @@ def without_credentials(text: str) -> str:
 
 def python_sources(environ: Mapping[str, str], block: ScriptBlock, lock: bytes) -> Sources:
     local = _Local()
+    environ = _with_pips(environ)
     env = {name: environ[name] for name in _HANDED_ON if environ.get(name)}
     own: list[str] = []
     for name, between in _PLACES.items():
@@ -78,6 +89,16 @@ def python_sources(environ: Mapping[str, str], block: ScriptBlock, lock: bytes) 
         env=env,
         shown=tuple(local.shown),
     )
+
+
+def _with_pips(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """uv's settings, and pip's where uv has none of that kind."""
+    found = {
+        uvs[0]: re.sub(r"\s+", _PLACES.get(uvs[0], " "), environ[pips].strip())
+        for pips, uvs in _OF_PIP.items()
+        if environ.get(pips, "").strip() and not any(environ.get(name) for name in uvs)
+    }
+    return {**environ, **found} if found else environ
 
 
 def go_sources(environ: Mapping[str, str]) -> Sources:
@@ -151,8 +172,10 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (text for each in value for text in _texts(each))
 
 
-def _grant(host: str, *, private: bool) -> HostGrant:
+def _grant(host: str, own: bool, host_rule: HostRule) -> HostGrant:
     name, colon, port = host.rpartition(":")
     if colon and port.isdecimal() and not name.endswith(":"):
-        return HostGrant(name.strip("[]"), int(port), private)
-    return HostGrant(host.strip("[]"), 443, private)
+        place, number = name.strip("[]"), int(port)
+    else:
+        place, number = host.strip("[]"), 443
+    return HostGrant(place, number, own or host_rule(place, number).private)

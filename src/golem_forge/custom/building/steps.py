@@ -8,13 +8,15 @@ could steer a terminal.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.visible import visible
 from golem_forge.custom.building.sources import without_credentials
 from golem_forge.custom.entry import BUILD_DIR, TOOL_DIR
 from golem_forge.sandbox.errors import walls_unavailable
+from golem_forge.sandbox.network.proxy import PRIVATE
 from golem_forge.sandbox.processes.ending import MEMORY_LIMIT, TIMEOUT
 from golem_forge.sandbox.walls.levels import Level
 
@@ -37,6 +39,8 @@ class Said:
     """The first 64 KiB."""
     how: str = ""
     """In words, if it did not end by itself."""
+    blocked: str = ""
+    """What the walls refused it of the network, and what would allow that."""
 
 
 async def needs_full_walls(walls: Walls) -> None:
@@ -59,13 +63,28 @@ async def step(walls: Walls, job: Job, *, seconds: float, memory: int | None = N
     finally:
         await walled.child.end()
     assert ending is not None
+    blocked = "" if ending.exit_code == 0 else _blocked_hosts(walled.aftermath().denials)
     text = walled.child.output.read(0, _READ).decode("utf-8", "replace")
     if ending.code:
         known = {TIMEOUT: f"took longer than {seconds:g} s", MEMORY_LIMIT: "used too much memory"}
-        return Said(ok=False, text=text, how=f"{known.get(ending.code, ending.code)} and was ended")
+        how = f"{known.get(ending.code, ending.code)} and was ended"
+        return Said(ok=False, text=text, how=how, blocked=blocked)
     if ending.signal is not None:
-        return Said(ok=False, text=text, how=f"was ended by signal {ending.signal}")
-    return Said(ok=ending.exit_code == 0, text=text)
+        return Said(ok=False, text=text, how=f"was ended by signal {ending.signal}", blocked=blocked)
+    return Said(ok=ending.exit_code == 0, text=text, blocked=blocked)
+
+
+def _blocked_hosts(denials: Iterable[Mapping[str, Any]]) -> str:
+    """The program itself only says that a tunnel failed."""
+    hosts = [one for one in denials if one["kind"] == "host"]
+    lines = [f"Blocked by the sandbox: {one['target']} ({one['why']})." for one in hosts]
+    lines += [f"To allow it, add to {one['widen']}" for one in hosts if one["why"] == PRIVATE]
+    if any(one["why"] != PRIVATE for one in hosts):
+        lines.append(
+            "Only hosts that your settings (UV_INDEX_URL, PIP_INDEX_URL, GOPROXY and the like), the tool or its lock "
+            "name are asked for: name this one there, too."
+        )
+    return "\n".join(lines)
 
 
 def failure_text(said: Said, what: str) -> str:
@@ -74,6 +93,8 @@ def failure_text(said: Said, what: str) -> str:
     lines = [visible(text)] if text else []
     if said.how or not text:
         lines.insert(0, f"{what} {said.how or 'failed and said nothing'}")
+    if said.blocked:
+        lines.insert(0, said.blocked)
     return first_bytes("\n".join(lines))
 
 

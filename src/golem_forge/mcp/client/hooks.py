@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from golem_forge.config.mcp.spec import ServerSpec
 from golem_forge.core.verdict import Verdict
 from golem_forge.mcp.client.state import ServerStatus
-from golem_forge.tools.context import ToolContext
+from golem_forge.tools.context import HostRule, ToolContext, no_host_rule
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Walls
@@ -98,3 +98,5 @@ class Hooks:
     tell: Callable[[ServerStatus], None] = _unheard
     walls_for: Callable[[ServerSpec], Walls] = _no_walls
     """Walls around exactly the zones the spec names, with its modes. Raises ForgeError for a zone it cannot have."""
+    host_rule: HostRule = no_host_rule
+    """What the person's rules say of a host that a spec names: whether it may be at a private address."""

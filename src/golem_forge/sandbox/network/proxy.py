@@ -3,6 +3,9 @@
 Takes a listening socket that only the child can reach. An allowed name is looked up here (the child has no DNS), its
 addresses are checked, and the connection goes to a checked address. Everything else gets 403 and is on record in
 `refused`. Bounded: connections, head size, idle time. Ends with `close`, and everything in flight with it.
+
+Where the person's own way out is a proxy (`HTTPS_PROXY`), granted hosts are reached through that one, by name. A name
+that is known here to be private is refused first; what only the person's proxy can look up, it decides.
 """
 
 from __future__ import annotations
@@ -10,10 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
-from golem_forge.sandbox.network.grants import granted
+from golem_forge.sandbox.network.grants import granted, plain_host
 from golem_forge.sandbox.network.proxy_request import BadRequest, ProxyRequest, read_request
 from golem_forge.sandbox.network.resolve import Lookup, PrivateAddress, connect, lookup, refuse_private
 from golem_forge.sandbox.walls.job import HostGrant
@@ -25,7 +31,9 @@ IDLE_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 20.0
 _PIECE: Final = 1 << 16
 _NOT_GRANTED: Final = "not among the approved hosts"
-_PRIVATE: Final = "resolves to a private address"
+PRIVATE: Final = "resolves to a private address"
+_PROXY_VARIABLES: Final = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+_MOST_ANSWER: Final = 1 << 14
 
 
 class _Answer(Exception):
@@ -38,11 +46,59 @@ class _Answer(Exception):
         self.data = head.encode() + b"Connection: close\r\n\r\n" + body
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """The person's own HTTP proxy."""
+
+    host: str
+    port: int
+    authorization: str = field(default="", repr=False)
+    """The value of Proxy-Authorization; empty: none."""
+    direct: tuple[str, ...] = ()
+    """Names of NO_PROXY: these hosts, and what is below them, are reached without it."""
+
+    def leads_to(self, host: str) -> bool:
+        return not any(name == "*" or host == name or host.endswith(f".{name}") for name in self.direct)
+
+    def request(self, host: str, port: int) -> bytes:
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        credentials = f"Proxy-Authorization: {self.authorization}\r\n" if self.authorization else ""
+        return f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials}\r\n".encode("latin-1")
+
+
+def person_proxy(environ: Mapping[str, str]) -> Upstream | None:
+    """None: the person's programs reach hosts by themselves, or through something else than an HTTP proxy."""
+    said = next((environ[name] for name in _PROXY_VARIABLES if environ.get(name)), "")
+    try:
+        parts = urlsplit(said if "://" in said else f"http://{said}")
+        host, port = parts.hostname, parts.port or 80
+    except ValueError:
+        return None
+    if not host or parts.scheme != "http":
+        return None
+    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    direct = (name.strip() for name in (environ.get("NO_PROXY") or environ.get("no_proxy") or "").split(","))
+    return Upstream(
+        host=host,
+        port=port,
+        authorization=f"Basic {b64encode(user.encode()).decode()}" if parts.username else "",
+        direct=tuple(
+            plain_host(name.strip().removeprefix("*").removeprefix(".") or name) for name in direct if name.strip()
+        ),
+    )
+
+
 class HostProxy:
     def __init__(
-        self, grants: Sequence[HostGrant], *, lookup: Lookup = lookup, idle_seconds: float = IDLE_SECONDS
+        self,
+        grants: Sequence[HostGrant],
+        *,
+        upstream: Upstream | None = None,
+        lookup: Lookup = lookup,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._grants = tuple(grants)
+        self._upstream = upstream
         self._lookup = lookup
         self._idle_seconds = idle_seconds
         self._server: asyncio.Server | None = None
@@ -99,8 +155,8 @@ class HostProxy:
         addresses = await self._checked(request)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                far_reader, far_writer = await connect(addresses, request.port)
-        except OSError:  # a TimeoutError is one too
+                far_reader, far_writer = await self._connected(request, addresses)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):  # a TimeoutError is an OSError too
             raise _Answer("502 Bad Gateway", f"{request.host}:{request.port} does not answer.") from None
         try:
             if request.forward is None:
@@ -120,8 +176,32 @@ class HostProxy:
         except BadRequest as error:
             raise _Answer("400 Bad Request", str(error)) from None
 
+    def _beyond(self, host: str) -> Upstream | None:
+        return self._upstream if self._upstream is not None and self._upstream.leads_to(host) else None
+
+    async def _connected(
+        self, request: ProxyRequest, addresses: tuple[str, ...]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To a checked address, or through the person's proxy. Raises OSError, IncompleteReadError."""
+        beyond = self._beyond(request.host)
+        if beyond is None:
+            return await connect(addresses, request.port)
+        reader, writer = await connect(await self._lookup(beyond.host, beyond.port), beyond.port, limit=_MOST_ANSWER)
+        try:
+            writer.write(beyond.request(request.host, request.port))
+            answer = await reader.readuntil(b"\r\n\r\n")
+        except BaseException:
+            writer.transport.abort()
+            raise
+        if answer.split(b" ", 2)[1:2] != [b"200"]:
+            writer.transport.abort()
+            status = answer.split(b"\r\n", 1)[0].decode("latin-1")[:100]
+            raise _Answer("502 Bad Gateway", f"Your proxy did not connect to {request.host}:{request.port}: {status}")
+        return reader, writer
+
     async def _checked(self, request: ProxyRequest) -> tuple[str, ...]:
-        """The addresses of a granted host. Nothing is looked up for one that was not granted."""
+        """The addresses of a granted host. Nothing is looked up for one that was not granted. Empty: only the person's
+        proxy knows them."""
         grant = granted(self._grants, request.host, request.port)
         if grant is None:
             raise self._refusal(request, _NOT_GRANTED)
@@ -129,12 +209,14 @@ class HostProxy:
             async with asyncio.timeout(CONNECT_SECONDS):
                 addresses = await self._lookup(request.host, request.port)
         except (OSError, UnicodeError):
+            if self._beyond(request.host) is not None:
+                return ()
             raise _Answer("502 Bad Gateway", f"Host '{request.host}' was not found.") from None
         if not grant.private:
             try:
                 refuse_private(addresses)
             except PrivateAddress:
-                raise self._refusal(request, _PRIVATE) from None
+                raise self._refusal(request, PRIVATE) from None
         return addresses
 
     def _refusal(self, request: ProxyRequest, why: str) -> _Answer:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.verdict import Status
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.tools.context import HostPermission
+from golem_forge.tools.context import HostPermission, HostRule
 from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.resolve import Lookup
     from golem_forge.toolsets.web.exchange import Answer
 
-HostRule = Callable[[str, int], HostPermission]
 MAX_BODY: Final = 5 * 1024 * 1024
 MAX_REDIRECTS: Final = 5
 _USUAL_PORTS: Final = frozenset({80, 443})

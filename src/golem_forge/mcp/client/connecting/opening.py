@@ -61,7 +61,7 @@ class Opener:
         report = await walls.report()
         places = {f"/{zone}": walls.stands_at(zone, report.level) for zone in spec.zones}
         expanded = self._expanded(spec, lambda zone: places[f"/{zone}"])
-        transport = StdioTransport(spec, expanded, walls, self.home, self.redactor)
+        transport = StdioTransport(spec, expanded, walls, self.home, self.redactor, self.hooks.host_rule)
         return Opened(
             transport=transport,
             stderr=transport.stderr_tail,

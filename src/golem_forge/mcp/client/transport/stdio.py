@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.mcp.expanding import Expanded
 from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.visible import visible
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.transport.errors import CannotStart, TransportError, WallsFailed
@@ -33,12 +34,14 @@ from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.processes.child import Child
 from golem_forge.sandbox.processes.ending import ENDED, REASONS
+from golem_forge.sandbox.walls.certificates import NAMES, Certificates, show_certificates
 from golem_forge.sandbox.walls.environment import refused_name
 from golem_forge.sandbox.walls.job import HostGrant, Job
 from golem_forge.sandbox.walls.levels import Level
 from golem_forge.sandbox.walls.outside import PRIVATE
 from golem_forge.sandbox.walls.walled_child import WalledChild
 from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.tools.context import HostRule, no_host_rule
 
 if TYPE_CHECKING:
     from golem_forge.mcp import sdk
@@ -55,7 +58,13 @@ _NOT_FOUND: Final = (126, 127)
 
 class StdioTransport:
     def __init__(
-        self, spec: ServerSpec, expanded: Expanded, walls: Walls, home: ForgeHome, redactor: Redactor | None
+        self,
+        spec: ServerSpec,
+        expanded: Expanded,
+        walls: Walls,
+        home: ForgeHome,
+        redactor: Redactor | None,
+        host_rule: HostRule = no_host_rule,
     ) -> None:
         """For one connection: make another for the next."""
         self._spec = spec
@@ -63,6 +72,7 @@ class StdioTransport:
         self._walls = walls
         self._forge_home = home
         self._redactor = redactor
+        self._host_rule = host_rule
         self._child: Child | None = None
         self._pipes: Pipes | None = None
         self._reader: LineReader | None = None
@@ -79,7 +89,7 @@ class StdioTransport:
         try:
             level = await self._walls.level()
             _check_command(self._spec.command, self._walls, level)
-            pipes, walled = await self._started(self._job())
+            pipes, walled = await self._started(self._job(level))
         except SandboxError as error:
             raise WallsFailed(error.message, code=error.code) from None
         # From here on nothing waits: what was started is ours to end.
@@ -161,20 +171,39 @@ class StdioTransport:
         pipes.close_theirs()
         return pipes, walled
 
-    def _job(self) -> Job:
+    def _job(self, level: Level) -> Job:
         for name in self._expanded.env:
             if why := refused_name(name):
                 raise CannotStart(f"env: {visible(name)} {why}", code="ENV_REFUSED")
-        network = self._spec.network
+        network, env = self._spec.network, self._expanded.env
+        found = self._certificates() if level is Level.FULL else Certificates()
+        if found.env:
+            env = {name: value for name, value in env.items() if name not in NAMES} | found.env
         return Job(
             argv=(self._spec.command, *self._expanded.args),
             cwd=self._spec.cwd,
-            env=self._expanded.env,
+            env=env,
+            shown=found.shown,
             limits=lasting(self._walls.limits),
-            hosts=() if isinstance(network, bool) else tuple(_grant(target) for target in network),
+            hosts=() if isinstance(network, bool) else tuple(map(self._grant, network)),
             shares_network=network is True,
             home=self._home(),
         )
+
+    def _certificates(self) -> Certificates:
+        """Those that `env` or `pass_env` name lie outside of what walls show."""
+        try:
+            return show_certificates(self._expanded.env, self._forge_home)
+        except ForgeError as error:
+            raise CannotStart(f"env: {error.message}", code="CERTIFICATES") from None
+
+    def _grant(self, target: str) -> HostGrant:
+        """`host` or `host:port`, as the config reader made it: IPv6 in brackets."""
+        host, colon, port = target.rpartition(":")
+        if not colon or not port.isdigit() or host.endswith(":"):
+            host, port = target, "443"
+        host = host.strip("[]")
+        return HostGrant(host, int(port), self._host_rule(host, int(port)).private)
 
     def _home(self) -> str:
         made = self._walls.kept_home(*_PLACE, home_name(self._spec))
@@ -220,14 +249,6 @@ def home_name(spec: ServerSpec) -> str:
     """Two programs may each have a `docs`: what one keeps the other does not see."""
     scope = hashlib.sha256(f"{spec.scope}\0{spec.name}".encode()).hexdigest()
     return f"{spec.name}-{scope[:8]}"
-
-
-def _grant(target: str) -> HostGrant:
-    """`host` or `host:port`, as the config reader made it: IPv6 in brackets."""
-    host, colon, port = target.rpartition(":")
-    if not colon or not port.isdigit() or host.endswith(":"):
-        return HostGrant(target.strip("[]"))
-    return HostGrant(host.strip("[]"), int(port))
 
 
 def _check_command(command: str, walls: Walls, level: Level) -> None:
