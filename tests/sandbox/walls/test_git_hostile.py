@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +272,25 @@ def test_an_object_with_another_content_is_removed(house: Any, person: Person) -
     assert ran.text == ""  # inside, git believes it
     assert "another content than its name says" in told(ran)
     assert person.git("status", "--short").returncode != 0 or "pkg/mod.py" in person.says("status", "--short")
+
+
+@pytest.mark.parametrize("waits", ["", "sleep 0.5;"], ids=["at once", "after a look while it runs"])
+@pytest.mark.parametrize("forge", ["cp -f forged {}", "chmod u+w {0} && cat forged > {0}"], ids=["new", "in place"])
+def test_an_object_that_is_forged_without_git_is_removed(house: Any, person: Person, forge: str, waits: str) -> None:
+    """Neither HEAD nor the index nor a ref changes, and whatever was carried over before counts for nothing."""
+    person.git("gc", "-q")
+    walls = house.walls()
+    house.run("git commit -q --allow-empty -m x; echo blob > new; git add new; git hash-object new > name", walls)
+    name = (person.where / "name").read_text().strip()
+    where = f".git/objects/{name[:2]}/{name[2:]}"
+    (person.where / "forged").write_bytes(zlib.compress(b"blob 5\0evil\n"))
+    house.run("true", walls)  # both sides are alike now
+    started = "git add -N forged; " if waits else ""
+
+    ran = house.run(f"{started}{forge.format(where)}; {waits} true", walls)
+
+    assert "another content than its name says" in told(ran)
+    assert not (person.where / where).exists()
 
 
 def test_a_pack_that_a_command_made_is_looked_at(house: Any, person: Person) -> None:

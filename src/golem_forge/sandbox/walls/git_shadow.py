@@ -98,6 +98,8 @@ class GitShadow:
         self._state: SyncState | None = None
         self._state_stamp: Stamp | None = None
         self._pending: list[Leftover] = []
+        self._commands = 0
+        """How many run, of those that this object knows."""
         self._moved: dict[str, dict[str, tuple[str | None, str | None]]] = {}
 
     def plan(self) -> ShadowPlan:
@@ -119,6 +121,11 @@ class GitShadow:
             settled = time.time_ns() - changed > _UNSETTLED_NS
             self._mounts = (changed if settled else -1, tuple(found))
         return self._mounts[1]
+
+    def begin(self) -> None:
+        """Before a command starts, which `sync(When.ENDED)` ends. Raises WALLS_UNAVAILABLE."""
+        self.prepare()
+        self._commands += 1
 
     def prepare(self) -> None:
         """The shadow holds what the person's `.git` holds now. Raises WALLS_UNAVAILABLE."""
@@ -144,7 +151,7 @@ class GitShadow:
     def _prepare(self) -> None:
         self.open()
         self._pair("")[1].make_accessible()
-        self.sync(When.BETWEEN)
+        self.sync(When.BETWEEN, begins=self._commands == 0)
         shadow = self._pair("")[1]
         for prefix in self._prefixes():
             shadow.make_folder(f"{prefix}refs/heads")
@@ -175,15 +182,22 @@ class GitShadow:
         )
         self._pending.append(Leftover(kind="git_files", severity=Severity.CRITICAL, text=text))
 
-    def sync(self, when: When, changed: Collection[Parts] = ()) -> None:
+    def sync(self, when: When, changed: Collection[Parts] = (), *, begins: bool = False) -> None:
         """Carry over what either side changed since the last time; `leftovers` tells of it. `changed`: what a command
-        made or changed in the zone. Raises whatever a hostile shadow leads to."""
+        made or changed in the zone; `begins`: none runs now, and one is about to. Raises whatever a hostile shadow
+        leads to."""
+        if when is When.ENDED:
+            self._commands = max(0, self._commands - 1)
         if self._tree_fd < 0:
             return
         self.tracked.begin(changed)
         if not self._is_quiet():
             with self._locked():
-                self._exchange(when)
+                self._exchange(when, begins)
+        elif when is When.ENDED:  # objects may have come all the same: a file there changes no directory's time
+            state = self._loaded()
+            for prefix in self._prefixes():
+                self._check_objects(prefix, state)
         if when is When.ENDED:
             self.tracked.finish()
         self._pending += self.tracked.leftovers
@@ -214,7 +228,7 @@ class GitShadow:
 
     __del__ = close
 
-    def _exchange(self, when: When) -> None:
+    def _exchange(self, when: When, begins: bool) -> None:
         state = self._loaded()
         before = _wire(state)
         shadow = self._pair("")[1]
@@ -230,7 +244,9 @@ class GitShadow:
             one.run(standing, when)
             self._pending += one.leftovers
             if when is When.ENDED:
+                began = time.time_ns()
                 self._check_objects(prefix, state)
+                state.told[f"{_OBJECTS}{prefix}"] = began
             locked += one.locked
             postponed = postponed or one.postponed
             moved = self._moved.setdefault(prefix, {})
@@ -240,7 +256,9 @@ class GitShadow:
             text = f"Another git holds the lock of {', '.join(locked[:5])}: it is carried over with the next command."
             self._pending.append(Leftover(kind="git_files", severity=Severity.WARNING, text=text))
         state.told["locked"] = bool(locked)
-        if when is not When.ENDED and not state.told.get("open"):  # else somebody was killed before the look at its end
+        # Not while one runs: what it has stored so far would never be checked. And not where one is still "open": its
+        # Forge was killed before the look at its end.
+        if begins and not state.told.get("open"):
             state.told |= {f"{_OBJECTS}{prefix}": time.time_ns() for prefix in self._prefixes()}
         state.told["open"] = when is not When.ENDED
         self._save(state, before)
@@ -248,8 +266,7 @@ class GitShadow:
 
     def _check_objects(self, prefix: str, state: SyncState) -> None:
         """Those that came since a look after an earlier command, or since this one began."""
-        key = f"{_OBJECTS}{prefix}"
-        since, state.told[key] = state.told.get(key, 0), time.time_ns()
+        since = state.told.get(f"{_OBJECTS}{prefix}", 0)
         if since:
             host = os.path.join(self._zone.host, GIT_FILE, prefix)
             shown = self._zone.virtual((GIT_FILE, prefix.rstrip("/")) if prefix else (GIT_FILE,))

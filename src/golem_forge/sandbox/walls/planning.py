@@ -205,8 +205,8 @@ class Planner:
         return found
 
     def prepare_git(self, zone: Zone) -> GitShadow | None:
-        """The private copy of the zone's `.git`, up to date. Call it before `planned`, for each zone that a job can
-        write. Raises WALLS_UNAVAILABLE."""
+        """The private copy of the zone's `.git`, up to date for a command that is about to start. Call it before
+        `planned`, for each zone that a job can write. Raises WALLS_UNAVAILABLE."""
         shadow = self._shadow(zone)
         if not isinstance(shadow, GitShadow):
             return None
@@ -216,7 +216,7 @@ class Planner:
             closed = GitClosed("there is no cache directory in which a private copy could be kept")
             self._shadows[zone.name] = (self._shadows[zone.name][0], closed)
             return None
-        shadow.prepare()
+        shadow.begin()
         return shadow
 
     def _named_by_git(self, zone: Zone, job: Job) -> tuple[tuple[NamedPath, bool], ...]:
