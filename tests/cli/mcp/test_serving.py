@@ -135,7 +135,7 @@ async def test_logging_in_and_out(servers):
             stdout=asyncio.subprocess.PIPE,
         )
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while not (line := (await child.stdout.readline()).decode().strip()).startswith("http"):
                     pass
                 async with httpx2.AsyncClient(follow_redirects=True) as browser:
