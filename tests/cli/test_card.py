@@ -66,6 +66,24 @@ def test_a_danger_is_told_once_and_d_shows_all_arguments(on_terminal: Terminal) 
     assert '"timeout_ms": 4321' in more
 
 
+def test_a_line_that_is_no_answer_answers_nothing_and_neither_does_what_follows_it_at_once(shell: Shell) -> None:
+    child = shell.forge.expecting(
+        command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20
+    )
+    child.expect(QUESTION)
+    child.send("why\n")
+    child.expect("y runs it once")
+    child.send("y\nye")  # the person types on: no line of it is an answer to the question that comes next
+    child.expect(QUESTION)
+    child.send("s\n")
+    child.expect("y runs it once")
+    child.expect(QUESTION)
+    child.send("\n")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 3
+
+
 def test_control_c_leaves_the_line_of_the_question(shell: Shell) -> None:
     child = shell.forge.expecting(
         command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20

@@ -88,13 +88,23 @@ def test_a_program_that_cannot_start_says_so_before_trust_is_asked_for(shell):
     assert shell("trust", "--yes").err == ""
 
 
-@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 3), ("", 3), ("yes please", 3)])
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 3), ("", 3)])
 def test_the_question_on_a_terminal(shell, on_terminal, typed, code):
     shell.write("forge.yaml", "approval: {mode: auto_deny}\n")
     ended, screen = on_terminal(["trust"], (r"\[y/N\] ", typed))
     assert ended == code
     assert "approval: {mode: auto_deny}" in screen
     assert shell("trust", "--show").out.rstrip().endswith("is trusted as it is.") is (code == 0)
+
+
+def test_a_line_that_is_neither_yes_nor_no_is_no_answer_and_is_asked_again(shell, on_terminal):
+    shell.write("forge.yaml", "approval: {mode: auto_deny}\n")
+    question = r"\[y/N\] "
+    code, screen = on_terminal(
+        ["trust"], (question, "yes please"), (f"no answer[\\s\\S]*{question}", "why\ny"), (question, "y")
+    )
+    assert code == 0, screen
+    assert "'yes please' is no answer: y means yes" in screen and "'why' is no answer" in screen
 
 
 def test_nothing_in_the_files_steers_the_terminal(shell):

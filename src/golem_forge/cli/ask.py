@@ -10,7 +10,7 @@ from typing import Any
 
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.ui.line_asking import LineTerminal, ask, card_data
-from golem_forge.ui.line_terminal import ask_line, can_ask, say_lines, terminal_width
+from golem_forge.ui.line_terminal import ask_line, can_ask, say_lines, terminal_width, wait_for_silence
 
 __all__ = ["ask_for_one_call", "ask_on_terminal", "can_ask"]
 
@@ -27,4 +27,5 @@ def ask_for_one_call(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def _answer(data: dict[str, Any], choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return ask(LineTerminal(read=ask_line, say=say_lines, width=terminal_width()), data, choices)
+    terminal = LineTerminal(read=ask_line, say=say_lines, width=terminal_width(), settle=wait_for_silence)
+    return ask(terminal, data, choices)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import ask_line, complain, homely, one_line, parser
+from golem_forge.cli.plain import ask_yes, complain, homely, one_line, parser
 from golem_forge.core.visible import count_hidden, visible
 
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ def run(words: list[str]) -> int:
 
 def _root(directory: Path) -> Path | None:
     from golem_forge.config.program import find_root
+    from golem_forge.workers.trust_cover import covered
 
-    alone = os.path.lexists(directory / ".forge") or any(directory.glob("*.worker"))
+    alone = os.path.lexists(directory / ".forge") or bool(covered(directory))
     return find_root(directory) or (directory.resolve() if alone else None)
 
 
@@ -124,8 +125,7 @@ def _agree(store: TrustStore, root: Path, snapshot: TrustSnapshot, *, yes: bool)
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             complain("trust", "nobody can be asked here. Read the text above, then run `forge trust --yes`.")
             return 3
-        answer = ask_line(f"Trust {homely(root)} with these files as they are? [y/N] ")
-        if (answer or "").strip().lower() not in ("y", "yes"):
+        if not ask_yes(f"Trust {homely(root)} with these files as they are? [y/N] "):
             print("Not trusted. Nothing was changed.")
             return 3
     store.give(root, snapshot)

@@ -1,5 +1,7 @@
 """An approval asked line by line: shows the card, reads one line, and asks again until it is an answer.
 
+A line that is no answer is followed by a silence (`settle`), so that the rest of what was typed does not answer.
+
 Takes the request and how to read and say; gives `{approved, choice?, args?, reason?, stop?}`. Enter alone denies, and
 so does the end of input. Used where there is a terminal but no full-screen UI: `forge call`, and embedders.
 """
@@ -26,6 +28,8 @@ class LineTerminal:
     """Asks with a prompt; None at the end of input."""
     say: Callable[[Sequence[Line]], None]
     width: int = 80
+    settle: Callable[[], None] = lambda: None
+    """Throws away what is typed until nobody types; called after a line that was no answer."""
 
 
 def ask(terminal: LineTerminal, request: Fields, choices: Sequence[Fields]) -> dict[str, Any]:
@@ -34,6 +38,8 @@ def ask(terminal: LineTerminal, request: Fields, choices: Sequence[Fields]) -> d
     try:
         while answer is None:
             answer = _answer_to(_read(terminal, _question(choices)).strip().lower(), terminal, request, choices)
+            if answer is None:
+                terminal.settle()
     except EOFError:  # end of input is not a yes
         terminal.say([[]])
         return {"approved": False}

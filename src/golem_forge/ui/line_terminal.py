@@ -1,19 +1,28 @@
 """A terminal used line by line: questions on standard error, answers from standard input, standard output untouched.
 
-Threat: what was typed or pasted before a question was there must not answer it, so it is thrown away first.
+Threat: what was typed or pasted before a question was there must not answer it, nor may the rest of a line that was no
+answer. So it is thrown away until nothing was typed for half a second; only then the question is asked.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import sys
+import termios
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
+from golem_forge.core.visible import visible
 from golem_forge.ui.rendering.lines import Line, Style, plain_text
 
 _COLOURS: Final[Mapping[Style, str]] = {"add": "32", "del": "31"}
 _ASSUMED_WIDTH: Final = 80
+_SILENCE_S: Final = 0.5
+_MOST_BYTES: Final = 4096
+_YES: Final = ("y", "yes")
+_NO: Final = ("", "n", "no")
 
 
 def can_ask() -> bool:
@@ -22,16 +31,49 @@ def can_ask() -> bool:
 
 def ask_line(question: str) -> str | None:
     """Asks and gives the answer; None at the end of input."""
-    import contextlib
-
-    with contextlib.suppress(ImportError, OSError):
-        import termios
-
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    if _throw_away(0):
+        wait_for_silence()
+        sys.stderr.write("(What was typed before the question does not answer it.)\n")
     sys.stderr.write(question)
     sys.stderr.flush()
     line = sys.stdin.readline()
     return line.rstrip("\n") if line else None
+
+
+def ask_yes(question: str) -> bool:
+    """y or yes: True. n, no, Enter alone and the end of input: False. Any other line is no answer: asks again."""
+    while True:
+        line = ask_line(question)
+        word = (line or "").strip().lower()
+        if word in _YES or word in _NO:
+            return word in _YES
+        sys.stderr.write(f"'{visible(word)}' is no answer: y means yes; n, or Enter alone, means no.\n")
+        wait_for_silence()
+
+
+def wait_for_silence() -> None:
+    """Throws away what is typed until nothing was for half a second."""
+    while _throw_away(_SILENCE_S):
+        pass
+
+
+def _throw_away(within: float) -> bool:
+    """Reads what lies in the terminal's buffer, or comes within so many seconds. True: there was something."""
+    try:
+        terminal = sys.stdin.fileno()
+        before = termios.tcgetattr(terminal)
+    except (OSError, ValueError, termios.error):
+        return False
+    by_key = [*before]
+    by_key[3] &= ~termios.ICANON  # else a line that is not finished yet cannot be seen
+    try:
+        termios.tcsetattr(terminal, termios.TCSANOW, by_key)
+        return bool(select.select([terminal], [], [], within)[0] and os.read(terminal, _MOST_BYTES))
+    except (OSError, termios.error):  # the terminal is gone
+        return False
+    finally:
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def say_lines(rows: Sequence[Line]) -> None:

@@ -265,6 +265,9 @@ class Runtime:
     async def scene_own(self, rest: str) -> None:
         await self.ask(caller="human")
 
+    async def scene_trust(self, rest: str) -> None:
+        await self.ask(type="trust", tool="", choices=[])
+
     async def scene_long(self, rest: str) -> None:
         words = " ".join(f"word{number}" for number in range(60))
         await self.ask(payload=f"echo {words}; rm -rf the_end", args={"cmd": "x"})

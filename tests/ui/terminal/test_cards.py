@@ -12,6 +12,7 @@ ESC, ENTER, TAB, CTRL_D, CTRL_L = "\x1b", "\r", "\t", "\x04", "\x0c"
 ASKED = "Approve? [y/N]"
 READY = "(y once"
 """The keys are named once they count."""
+SEND = "(y send"
 
 
 def ask(play: Play, *scenes: str, **size: int) -> Any:
@@ -38,8 +39,7 @@ def test_u24_y_approves_once_n_denies_with_a_reason_enter_denies_and_others_ask_
     assert "why asked: rule r1 asks" in terminal.text and "remembered.yaml" in terminal.text
     terminal.send("x")
     terminal.wait_for("'x' is no answer")
-    terminal.wait_for(ASKED, anywhere=False)
-    terminal.settle(0.03)
+    ready(terminal)
     terminal.send("y")
     played.wait_noted("answered", 1)
     ready(terminal, card=2)
@@ -97,10 +97,60 @@ def test_a_key_that_came_with_a_paste_or_with_the_terminals_own_words_is_no_answ
     terminal = played.terminal
     for sent in ("\x1b[200~text\x1b[201~y", "\x1b[1;1Ry", "\x1b[?1;2cy"):
         terminal.send(sent)
-        terminal.settle(0.3)
+        terminal.wait_gone(READY)
+        ready(terminal)
     assert played.noted("approvalResponse") == []
     terminal.send("y")
     assert played.wait_noted("answered")["approved"] is True
+
+
+def test_a_word_typed_at_a_card_never_answers_it_and_goes_to_the_input_line(play: Play) -> None:
+    played = ask(play)
+    terminal = played.terminal
+    draft = ""
+    for typed, pause in (("why", 0), ("why", 0.05), ("dy", 0.05), ("xyn1sq", 0.05), ("hello\r", 0.05), ("hey\ry", 0)):
+        if pause:
+            terminal.type(typed, pause)
+        else:
+            terminal.send(typed)
+        draft += typed.rstrip("\r")
+        terminal.wait_for(re.compile(r"(?m)^> " + draft.replace("\r", r"\n *")), anywhere=False)
+        ready(terminal)
+        assert played.noted("approvalResponse") == played.noted("userInput") == [], typed
+    assert terminal.text.count("why asked: rule r1 asks") == 2, "on the card, and once for the w that came alone"
+    terminal.send("y")
+    assert played.wait_noted("answered")["approved"] is True
+    terminal.wait_for("you> whywhydyxyn1sqhellohey")
+
+
+def test_text_typed_at_a_trust_card_stays_in_the_input_line_and_denies_nothing(play: Play) -> None:
+    played = play("trust", prompt=False)
+    terminal = played.terminal
+    for typed, pause in (("wait, no\r", 0.05), ("nothing yet", 0)):
+        terminal.wait_for("(y trust", anywhere=False)
+        if pause:
+            terminal.type(typed, pause)
+        else:
+            terminal.send(typed)
+        terminal.wait_for(f"{typed.rstrip()}", anywhere=False)
+    terminal.wait_for("(y trust", anywhere=False)
+    assert played.noted("approvalResponse") == []
+    terminal.send("n")
+    assert played.wait_noted("answered")["approved"] is False
+
+
+def test_what_is_typed_on_after_an_edit_does_not_send_it(play: Play) -> None:
+    played = ask(play)
+    terminal = played.terminal
+    terminal.send("e")
+    terminal.wait_for('? {"cmd": "echo hello"}')
+    terminal.type("\ry\ry", 0.05)
+    terminal.wait_for("\n> yy", anywhere=False)
+    terminal.wait_for(SEND, anywhere=False)
+    terminal.type("ny", 0.05)  # back to the card, which is another question
+    terminal.wait_for("\n> yyny", anywhere=False)
+    ready(terminal)
+    assert played.noted("approvalResponse") == []
 
 
 def test_keys_pressed_before_the_card_was_drawn_and_pastes_never_answer_it(play: Play) -> None:
@@ -112,14 +162,16 @@ def test_keys_pressed_before_the_card_was_drawn_and_pastes_never_answer_it(play:
     terminal.wait_for(READY)
     assert played.noted("approvalResponse") == []
     terminal.paste("y\ny\n")
+    terminal.wait_gone(READY)
+    ready(terminal)
     terminal.send("yyy")  # a paste by a terminal that does not mark it
-    terminal.settle(0.3)
+    terminal.wait_gone(READY)
+    ready(terminal)
     assert played.noted("approvalResponse") == []
     terminal.send("n")
     terminal.wait_for("Reason for the model")
     terminal.send(ESC)
-    terminal.wait_for(ASKED, anywhere=False)
-    terminal.settle(0.1)
+    ready(terminal)
     terminal.send("y")
     assert played.wait_noted("answered")["approved"] is True
     terminal.wait_for("you> yy")  # what was typed and pasted is the draft's
@@ -226,7 +278,7 @@ def test_u8_e_edits_as_a_form_an_invalid_value_keeps_the_card_and_shows_the_erro
     terminal.settle(0.05)
     terminal.send(ENTER)
     terminal.wait_for("These will be sent:")
-    terminal.settle(0.1)
+    terminal.wait_for(SEND, anywhere=False)
     terminal.send("y")
     terminal.wait_for("✗ branch: no such branch")
     assert answers(played) == []
@@ -240,7 +292,7 @@ def test_u8_e_edits_as_a_form_an_invalid_value_keeps_the_card_and_shows_the_erro
     terminal.settle(0.05)
     terminal.send(ENTER)
     terminal.wait_for('branch = "dev"')
-    terminal.settle(0.1)
+    terminal.wait_for(SEND, anywhere=False)
     terminal.send("y")
     answer = played.wait_noted("answered")
     assert answer["args"] == {"branch": "dev", "remote": "upstream", "force": False}
@@ -253,15 +305,14 @@ def test_without_fields_the_edit_is_the_arguments_as_json_and_must_be_an_object(
     terminal.wait_for('? {"cmd": "echo hello"}')
     terminal.enter("[1]")
     terminal.wait_for("These will be sent:")
-    terminal.settle(0.1)
+    terminal.wait_for(SEND, anywhere=False)
     terminal.send("y")
     terminal.wait_for("the arguments are one JSON object")
     terminal.settle(0.05)
     terminal.send("\x15")
     terminal.enter('{"cmd": "ls"}')
     terminal.wait_for('cmd": "ls"')
-    terminal.wait_for("Send? [y/N]", anywhere=False)
-    terminal.settle(0.1)
+    terminal.wait_for(SEND, anywhere=False)
     terminal.send("y")
     assert played.wait_noted("answered")["args"] == {"cmd": "ls"}
 

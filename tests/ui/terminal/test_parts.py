@@ -19,10 +19,11 @@ from golem_forge.tools.fields import derive_fields
 from golem_forge.ui.plain import PlainAdapter
 from golem_forge.ui.terminal import create_event_cli_adapter, markdown
 from golem_forge.ui.terminal.activity import Activity
-from golem_forge.ui.terminal.answering import FORM, Answering
+from golem_forge.ui.terminal.answering import FORM, Answering, Meaning
 from golem_forge.ui.terminal.completion import Known, candidates
 from golem_forge.ui.terminal.forms import Form
 from golem_forge.ui.terminal.history import MOST_LINES, HistoryFile
+from golem_forge.ui.terminal.keyboard import SILENCE_S, Silence
 from golem_forge.ui.terminal.leaving import Leaving
 from golem_forge.ui.terminal.markdown import rendered
 from golem_forge.ui.terminal.screen import _SECOND_KEY_S, ESCAPE_S
@@ -332,6 +333,44 @@ def test_u26_only_two_presses_within_two_seconds_of_the_same_turn_leave() -> Non
     leaving.turn_began()
     assert not leaving.again_while_running()
     assert leaving.again_while_running()
+
+
+def test_a_key_answers_half_a_second_after_the_last_one_and_only_alone() -> None:
+    now = [100.0]
+    silence = Silence(lambda: now[0])
+    assert silence.left == 0 and silence.alone(more=False)
+    silence.broken()
+    assert silence.left == SILENCE_S == 0.5
+    now[0] += 0.4
+    assert silence.left > 0
+    silence.broken()  # every key begins it anew
+    now[0] += 0.4
+    assert silence.left > 0
+    now[0] += 0.11
+    assert silence.left == 0
+    assert not silence.alone(more=True), "others lie behind it"
+    now[0] += 0.001
+    assert not silence.alone(more=False), "it came with the one before"
+    now[0] += 0.05
+    assert silence.alone(more=False)
+
+
+def test_every_key_of_a_card_is_an_answer_a_command_or_nothing() -> None:
+    answering = Answering(lambda *_: None, lambda _: None, lambda: 80)
+    choices = [{"id": "a", "label": "a", "scope": "always"}]
+    card = {"requestId": "1", "type": "command", "tool": "t", "args": {}, "choices": choices}
+    answering.opened("approvalRequired", card)
+    keys = [*"ynqs12edw?x", "enter", "tab", "other"]
+    meant = {key: answering.meaning(key) for key in keys}
+    assert [key for key in keys if meant[key] is Meaning.ANSWER] == ["y", "n", "q", "1", "enter"]
+    assert [key for key in keys if meant[key] is Meaning.COMMAND] == ["e", "d", "w", "?", "tab"]
+    answering.press("e")
+    answering.enter('{"a": 1}')
+    assert [key for key in keys if answering.meaning(key) is Meaning.ANSWER] == ["y"]
+    answering.closed("1", lambda _: [])
+    answering.opened("approvalRequired", {**card, "type": "trust", "choices": []})
+    assert [key for key in keys if answering.meaning(key) is Meaning.ANSWER] == ["y", "n", "q", "enter"]
+    assert answering.meaning("e") is Meaning.NONE
 
 
 def test_u28_without_a_terminal_the_adapter_is_the_plain_one() -> None:

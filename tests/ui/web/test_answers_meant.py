@@ -68,6 +68,43 @@ async def test_nothing_that_comes_moves_a_card_that_waits(staged: Any, windows: 
     await until(lambda: stage.results() == [("first", "success")], "once it stands still, it counts")
 
 
+async def test_a_word_typed_at_a_card_presses_nothing_and_goes_to_the_box(staged: Any, windows: Any) -> None:
+    """Threat: a blank presses the button that has the focus."""
+
+    @tool(needs_approval=True)
+    def act(x: str) -> str:
+        """Acts."""
+        return x
+
+    stage = await staged([calls(("act", {"x": "a"})), "Done."], tools=[act])
+    window = await windows()
+    me = Person(window)
+    await me.enter(stage.link())
+    await me.say("go")
+    await me.sees_card("act")
+    approve = me.card.get_by_role("button", name=APPROVE, exact=True)
+    written = ""
+    for typed, delay in (("why not ", 0), ("why not ", 50), ("hello\n", 20), ("n o w \n", 0)):
+        await me.is_ready(approve)
+        await approve.focus()
+        await window.page.keyboard.type(typed, delay=delay)
+        written += typed.rstrip("\n")
+        await until(lambda text=written: _holds(me, text), "it is in the box")
+    await me.is_ready(approve)
+    await window.press("Alt+a")
+    await window.page.keyboard.type("y")
+    assert await me.box.input_value() == written + "y"
+    assert stage.seen("approvalResponse") == [] and len(stage.seen("userInput")) == 1
+    await approve.focus()
+    await me.press_focused(APPROVE)
+    await until(lambda: stage.results() == [("act", "success")], "a press after a silence counts")
+    assert await me.box.input_value() == written + "y"
+
+
+async def _holds(me: Person, text: str) -> bool:
+    return await me.box.input_value() == text
+
+
 async def test_an_answer_given_while_away_is_told_as_what_it_was(staged: Any, windows: Any) -> None:
     ran: list[str] = []
 

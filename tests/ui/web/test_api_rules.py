@@ -102,7 +102,7 @@ async def test_what_somebody_wrote_by_hand_is_pointed_to_and_unknown_ids_are_sai
 
 
 async def test_explaining_says_what_would_happen_and_does_nothing(sessions: Any, project: Path) -> None:
-    asked = await sessions()
+    asked = await sessions(toolsets={"filesystem": {}, "exec": {}})
     asked.answer = {"approved": True, "remember": "session"}
     told = await asked.post("rules/explain", {"tool": "write_file", "args": WRITE})
     assert told["verdict"] == "ask" and told["then"].startswith("a person would be asked")

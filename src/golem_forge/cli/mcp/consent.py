@@ -11,7 +11,7 @@ import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import ask_line, can_ask
+from golem_forge.cli.plain import ask_yes, can_ask
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def ask(question: str, *, yes: bool) -> Answer:
         return Answer.YES
     if not can_ask():
         return Answer.NOBODY
-    said = (ask_line(f"{visible(question)} [y/N] ") or "").strip().lower()
-    return Answer.YES if said in ("y", "yes") else Answer.NO
+    return Answer.YES if ask_yes(f"{visible(question)} [y/N] ") else Answer.NO
 
 
 def say(text: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 HELP: Final = """usage: forge web [DIR] [--port N] [--host ADDR --allow-host NAME] [--no-open]
+       forge web link [--port N]
+       forge web status [--port N] [--json]
 
 Serves a page on this machine: start and resume sessions there, answer what they ask, look at all earlier ones. It
 prints a link that lets you in once, within 5 minutes, and opens it where there is a desktop. DIR (default: here) is
@@ -17,10 +19,18 @@ one you are in.
       --no-open            print the link, open nothing
 
 Enter prints another link. Ctrl-C ends it, and every session it runs.
-Exit: 0 ended, 1 it cannot listen there, 2 usage or configuration."""
+
+`forge web link` prints another link of a server that runs already, e.g. as a service or in a container; `forge web
+status` says where and since when it runs, and which sessions. With several, --port chooses. A directory of that name
+is ./link.
+Exit: 0 ended, done or running; 1 it cannot listen there, or nothing runs; 2 usage or configuration."""
 
 
 def run(words: list[str]) -> int:
+    if words and words[0] in ("link", "status"):
+        from golem_forge.cli.web.running import run_link, run_status
+
+        return (run_link if words[0] == "link" else run_status)(words[1:])
     from golem_forge.cli.plain import complain, parser
     from golem_forge.cli.web.words import add_reach, read_reach
 

@@ -30,8 +30,9 @@ class Link:
     def show(self, url: str) -> None:
         print(f"Forge in your browser: {url}", flush=True)
         if self._open:
-            leading = self._leading_file(url)
-            threading.Thread(target=_open_in_browser, args=(leading.as_uri(),), daemon=True).start()
+            with contextlib.suppress(OSError):  # the link was printed; the home may be on a read-only disk
+                leading = self._leading_file(url)
+                threading.Thread(target=_open_in_browser, args=(leading.as_uri(),), daemon=True).start()
 
     def forget(self) -> None:
         """The links are of no use any more."""
@@ -58,6 +59,15 @@ def on_a_desktop() -> bool:
     if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
         return False
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def in_system_journal() -> bool:
+    """Whether systemd keeps what is printed here. Threat: a link in a journal is there for whoever may read that."""
+    try:
+        about = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}"
 
 
 def _open_in_browser(address: str) -> None:

@@ -1,7 +1,7 @@
 """The terminal: `create_event_cli_adapter` gives the adapter for these two streams.
 
-On a terminal it draws with prompt_toolkit, loaded here and not before. Where either side is none, or `raw_mode` is off,
-it is the plain one: lines without escapes, and no questions.
+On a terminal it draws with prompt_toolkit, loaded here and not before. Where either side is none, or `raw_mode` (also
+`enable_raw_mode`) is off, it is the plain one: lines without escapes, and no questions.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from golem_forge.core.options import takes_options
 from golem_forge.events.bus import EventBus
 
 if TYPE_CHECKING:
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from golem_forge.ui.terminal.adapter import TerminalAdapter
 
 
+@takes_options("create_event_cli_adapter", at=1)
 def create_event_cli_adapter(
     bus: EventBus,
-    output: TextIO | None = None,
+    output: TextIO | Mapping[str, Any] | None = None,
     input: TextIO | None = None,
     raw_mode: bool = True,
     trace_level: str = "normal",
     *,
+    enable_raw_mode: bool = True,
     home: Path | None = None,
     zone_listing: Callable[[str], Iterable[str]] | None = None,
     session_ids: Callable[[], Iterable[str]] | None = None,
@@ -33,12 +36,14 @@ def create_event_cli_adapter(
     server_names: Callable[[], Iterable[str]] | None = None,
     prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
 ) -> TerminalAdapter | PlainAdapter:
-    """`home` keeps the history. `zone_listing` takes a zone directory (`/`, `/work/src/`) and gives the names in it,
+    """`output` may be a mapping of all options; `enable_raw_mode` is `raw_mode` too. `home` keeps the history.
+    `zone_listing` takes a zone directory (`/`, `/work/src/`) and gives the names in it,
     directories with a `/` at their end; with `session_ids`, `model_names`, `rule_ids` (what `/rules revoke` takes),
     `server_names` (what `/mcp reconnect` takes) and `prompts` (commands as `{name, fields}`) it feeds completion."""
+    assert not isinstance(output, Mapping)  # `takes_options` has read it
     output = output or sys.stdout
     input = input or sys.stdin
-    if not (raw_mode and is_terminal(output) and is_terminal(input)):
+    if not (raw_mode and enable_raw_mode and is_terminal(output) and is_terminal(input)):
         from golem_forge.ui.plain import PlainAdapter
 
         return PlainAdapter(bus, output=output, trace=trace_level)

@@ -20,7 +20,7 @@ from golem_forge.events.envelope import Event
 from golem_forge.events.questions import create_runtime_ui
 from golem_forge.ui.rendering.lines import excerpt, speech
 from golem_forge.ui.terminal.activity import Activity
-from golem_forge.ui.terminal.answering import NAME, Stage
+from golem_forge.ui.terminal.answering import NAME, Meaning, Stage
 from golem_forge.ui.terminal.asking import Asking
 from golem_forge.ui.terminal.borrowed_stdout import printed_above
 from golem_forge.ui.terminal.completion import Known, candidates
@@ -92,7 +92,10 @@ class TerminalAdapter:
     # ---- life
 
     async def initialize(self) -> None:
-        """Returns once the input line is drawn. Refuses (OSError) a terminal whose modes cannot be read."""
+        """Returns once the input line is drawn; a second time at once. Refuses (OSError) a terminal whose modes cannot
+        be read."""
+        if self._screen is not None:
+            return
         colour = colour_wanted()
         self.bus.bind_loop()
         self._close.callback(TerminalModes(self._input.fileno(), self._output.fileno()).restore)
@@ -115,6 +118,10 @@ class TerminalAdapter:
         self._close.callback(self.bus.on("*", self._take))
         self._detach = ui.attach(NAME)
         ui.replay_open(self._take)
+
+    def keyboard(self) -> int:
+        """The terminal that it reads."""
+        return self._input.fileno()
 
     async def shutdown(self) -> None:
         """Safe to call twice. Open questions are denied if no other UI can answer."""
@@ -215,6 +222,9 @@ class TerminalAdapter:
         else:
             return False
         return True
+
+    def meaning(self, key: str) -> Meaning:
+        return self._answering.meaning(key)
 
     def key(self, key: str) -> None:
         self._asking.act(lambda: self._answering.press(key))
@@ -372,7 +382,7 @@ class TerminalAdapter:
         return [*self._transcript.live_lines(width, max(rows - len(busy), 2)), *busy]
 
     def question_lines(self) -> list[Line]:
-        taken = self._screen is not None and self._screen.keyboard.asking
+        taken = self._screen is not None and self._screen.keyboard.listening
         return self._answering.lines(taken=taken)
 
     def queued_lines(self) -> list[Line]:

@@ -1,7 +1,8 @@
 """The questions that wait for a person at this terminal, one in front: cards take single keys, forms take lines.
 
 Takes question events and what the person pressed or typed; gives answer events to `emit` and styled lines to `say`.
-Nothing is ever answered by Esc, by Tab or by a key that has no meaning. Nothing here knows the terminal.
+Nothing is ever answered by Esc, by Tab or by a key that has no meaning. `meaning` tells the keyboard which keys answer.
+Nothing here knows the terminal.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ class Stage(StrEnum):
     """One key answers: a card, or the last look at a form."""
     LINE = "line"
     """A line of text: a reason, a field."""
+
+
+class Meaning(StrEnum):
+    """What a single key is at the question in front."""
+
+    ANSWER = "answer"
+    COMMAND = "command"
+    """It shows or opens something; the question stays."""
+    NONE = "none"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,6 +140,22 @@ class Answering:
 
     # ---- what the person does
 
+    def meaning(self, key: str) -> Meaning:
+        front = self.front
+        if front is None or self.stage is not Stage.KEY:
+            return Meaning.NONE
+        if front.form is not None:
+            answers, commands = ("yn", "") if front.kind == FORM else ("y", "n")
+        else:
+            answers = "ynq" + "".join(str(number) for number in range(1, _choice_count(front.wire) + 1))
+            answers += "s" if _may_keep_for_session(front.wire) else ""
+            commands = "dw?" if is_trust(front.wire) else "edw?"
+        if key == "enter":
+            return Meaning.NONE if front.form is not None else Meaning.ANSWER
+        if key == "tab" or (len(key) == 1 and key in commands):
+            return Meaning.COMMAND
+        return Meaning.ANSWER if len(key) == 1 and key in answers else Meaning.NONE
+
     def press(self, key: str) -> None:
         front = self.front
         if front is None or self.stage is not Stage.KEY:
@@ -189,7 +215,7 @@ class Answering:
             self._answer(front, {"approved": False})
         elif key == "q":
             self._answer(front, {"approved": False, "stop": True})
-        elif key == "s" and any(choice.get("scope") == "session" for choice in choices):
+        elif key == "s" and _may_keep_for_session(front.wire):
             self._answer(front, {"approved": True, "remember": "session"})
         elif key.isascii() and key.isdigit() and 1 <= int(key) <= len(choices):
             self._answer(front, {"approved": True, "choice": choices[int(key) - 1]["id"]})
@@ -260,9 +286,10 @@ class Answering:
         if front is None:
             return []
         place = self._place()
-        if not taken:
-            return self._asked(f"{place}{_HEADS[self.stage, front.kind]}", "(waits until you stop typing)")
         lines: list[Line] = [[("warn", plain(front.note))]] if front.note else []
+        if not taken:
+            head = "Send? [y/N]" if self.stage is Stage.KEY and front.form else _HEADS[self.stage, front.kind]
+            return [*lines, *self._asked(f"{place}{head}", _WAITS)]
         if front.reason:
             keys = "(Enter sends it, also an empty one · Esc back)"
             return [*lines, *self._asked("Deny. Reason for the model:", keys)]
@@ -291,6 +318,7 @@ class Answering:
         return f"{list(self._open).index(self._front) + 1} of {len(self._open)} · "
 
 
+_WAITS: Final = "(waits until you stop typing; what you type goes to the input line)"
 _HEADS: Final = {
     (Stage.KEY, CARD): "Approve? [y/N]",
     (Stage.KEY, FORM): "Send? [y/N]",
@@ -304,6 +332,15 @@ _WHOLE: Final = {
     "required": True,
     "description": "all arguments as one JSON object",
 }
+
+
+def _choice_count(wire: Mapping[str, Any]) -> int:
+    """Of the choices that one digit picks."""
+    return min(len(wire.get("choices") or ()), 9)
+
+
+def _may_keep_for_session(wire: Mapping[str, Any]) -> bool:
+    return any(choice.get("scope") == "session" for choice in wire.get("choices") or ())
 
 
 def _fields(wire: Mapping[str, Any]) -> list[Mapping[str, Any]]:

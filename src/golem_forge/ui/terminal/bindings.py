@@ -1,15 +1,16 @@
 """Which key does what: in the input line, in a reply, and at a question that one key answers.
 
 Esc and Ctrl+C are bound non-eagerly: Esc waits a moment for the rest of an Alt sequence, so Alt+b stays a word
-movement. A question's keys never come from a paste: pasted text goes to the draft. Each key there counts as typing,
-and so does the Enter of a reply, so that a second press of the key that answered one card does not answer the next one.
+movement. A question's keys never come from a paste or out of a word: such text goes to the draft (keyboard.py). Each
+key there counts as typing, and so does every key of a reply, so that a second press of the key that answered one card
+does not answer the next one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.ui.terminal.answering import Stage
+from golem_forge.ui.terminal.answering import Meaning, Stage
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
@@ -30,7 +31,10 @@ def input_bindings(screen: Screen) -> KeyBindings:
     def _(event: Any) -> None:
         screen.keyboard.typed()
         screen.offers.clear()
-        if actions.line(draft.text):
+        if screen.keyboard.held:  # it was typed at a question, and stays for the person until that is answered
+            if not screen.keyboard.lone_key():
+                draft.insert_text("\n")
+        elif actions.line(draft.text):
             draft.reset()
 
     @keys.add("escape", "enter")
@@ -94,7 +98,6 @@ def answer_bindings(screen: Screen) -> KeyBindings:
 
     keys = KeyBindings()
     reply, actions = screen.reply, screen.actions
-    fresh = Condition(lambda: screen.keyboard.fresh)
 
     @keys.add("enter")
     def _(event: Any) -> None:
@@ -124,11 +127,13 @@ def answer_bindings(screen: Screen) -> KeyBindings:
     def _(event: Any) -> None:
         """Nothing: these belong to the input line."""
 
-    @keys.add(Keys.Any, filter=fresh)
-    @keys.add(Keys.BracketedPaste, filter=fresh)
+    @keys.add(Keys.Any)
+    @keys.add(Keys.BracketedPaste)
     def _(event: Any) -> None:
-        reply.reset()
-        reply.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n"))
+        screen.keyboard.typed()
+        if screen.keyboard.fresh:
+            reply.reset()
+        reply.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n") * event.arg)
 
     return keys
 
@@ -138,35 +143,35 @@ def key_bindings(screen: Screen) -> KeyBindings:
     from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
-    actions = screen.actions
+    keyboard, actions = screen.keyboard, screen.actions
+
+    def press(key: str, text: str = "") -> None:
+        meaning = actions.meaning(key)
+        if keyboard.pressed(meaning, text) or meaning is Meaning.NONE:
+            actions.key(key)
 
     @keys.add(Keys.Any)
     def _(event: Any) -> None:
-        screen.keyboard.typed()
-        if screen.keyboard.lone_key():
-            press = event.key_sequence[0]
-            actions.key(press.data if len(press.data) == 1 and press.data.isprintable() else "other")
+        data = event.key_sequence[0].data
+        plain = len(data) == 1 and data.isprintable()
+        press(data if plain else "other", data if plain else "")
 
     @keys.add("enter")
     def _(event: Any) -> None:
-        screen.keyboard.typed()
-        if screen.keyboard.lone_key():
-            actions.key("enter")
+        press("enter")
 
     @keys.add("tab")
     def _(event: Any) -> None:
-        screen.keyboard.typed()
-        if screen.keyboard.lone_key():
-            actions.key("tab")
+        press("tab")
 
     @keys.add("escape")
     def _(event: Any) -> None:
         actions.escape()
 
     @keys.add("escape", Keys.Any)
+    @keys.add("c-d")
     def _(event: Any) -> None:
-        screen.keyboard.lone_key()
-        actions.key("other")
+        press("other")
 
     @keys.add("c-c")
     def _(event: Any) -> None:
@@ -174,20 +179,16 @@ def key_bindings(screen: Screen) -> KeyBindings:
 
     @keys.add("c-l")
     def _(event: Any) -> None:
-        actions.show_question()
-
-    @keys.add("c-d")
-    def _(event: Any) -> None:
-        actions.key("other")
+        if keyboard.pressed(Meaning.COMMAND, ""):
+            actions.show_question()
 
     @keys.add(Keys.CPRResponse)
     def _(event: Any) -> None:
-        """The terminal's own words are no answer, and neither is what came with them."""
-        screen.keyboard.lone_key()
+        """The terminal's own words are no answer, and neither is what comes with them."""
+        keyboard.pasted("")
 
     @keys.add(Keys.BracketedPaste)
     def _(event: Any) -> None:
-        screen.keyboard.lone_key()  # threat: pasted text can hold the mark that ends a paste, and a `y` behind it
-        screen.draft.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n"))
+        keyboard.pasted(event.data.replace("\r\n", "\n").replace("\r", "\n"))
 
     return keys

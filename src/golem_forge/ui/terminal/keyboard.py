@@ -1,9 +1,10 @@
 """Who has the keyboard: the input line, a reply, or a question that one key answers.
 
-Threat: a key that was on its way before a card was drawn, a paste, or a burst of keys (a paste from a terminal that
-does not mark them) must not answer it. So a question gets the keyboard only once it is on the screen and nobody is
-typing, what was typed till then goes to the draft, and keys that come together count as none. Only a form that the
-person asked for has it at once.
+Threat: a key that was on its way before a card was drawn, a paste, a burst of keys (a paste from a terminal that does
+not mark them) or a word that somebody types ("why") must not answer it. So a question gets the keyboard only once it is
+on the screen and nobody is typing, and keys that come together count as none. After any key that is no answer it takes
+none until half a second of silence. What is typed meanwhile goes to the draft. Only a form that the person asked for
+has the keyboard at once.
 """
 
 from __future__ import annotations
@@ -14,19 +15,49 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.ui.terminal.answering import Stage
+from golem_forge.ui.terminal.answering import Meaning, Stage
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.buffer import Buffer
 
-_TYPING_S: Final = 0.5
+SILENCE_S: Final = 0.5
 """Who pressed a key so short ago is writing a line and has not yet seen the card."""
 _TOGETHER_S: Final = 0.01
 
 
+class Silence:
+    """How long ago the last key was, and whether a key came alone."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._typed_at = self._key_at = float("-inf")
+
+    @property
+    def left(self) -> float:
+        """Seconds until a single key may answer."""
+        return max(self._typed_at + SILENCE_S - self._clock(), 0.0)
+
+    def broken(self) -> None:
+        self._typed_at = self._clock()
+
+    def alone(self, *, more: bool) -> bool:
+        """Whether the key at hand came alone; `more`: others lie behind it."""
+        now = self._clock()
+        together = more or now - self._key_at < _TOGETHER_S
+        self._key_at = now
+        return not together
+
+
 class Keyboard:
-    def __init__(self, *, draft: Buffer, reply: Buffer, stage: Callable[[], Stage]) -> None:
+    def __init__(
+        self,
+        *,
+        draft: Buffer,
+        reply: Buffer,
+        stage: Callable[[], Stage],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.app: Application[None]
         self.keys: Any
         """The window that takes single keys. Both are set when the layout is made."""
@@ -39,25 +70,38 @@ class Keyboard:
         self._draft = draft
         self._reply = reply
         self._stage = stage
+        self._silence = Silence(clock)
         self._armed = False
+        self._taken = Stage.NOTHING
+        """What the question was last given the keyboard for."""
+        self._commands = ""
+        """Keys that acted since the last silence. If more follows, they began a word and belong to the draft."""
+        self.held = False
+        """A question had the keyboard and waits for silence; the draft has it meanwhile."""
         self._due: asyncio.TimerHandle | None = None
         self._drawn_again = False
-        self._typed_at = 0.0
-        self._key_at = 0.0
+        draft.on_text_changed += lambda _: self._written()
+        draft.on_cursor_position_changed += lambda _: self._written()
         reply.on_text_changed += lambda _: self._touched()
         reply.on_cursor_position_changed += lambda _: self._touched()
 
     @property
     def asking(self) -> bool:
-        """Whether a question has the keyboard."""
-        return self._armed
+        """Whether a question has the keyboard, or had it and gets it back."""
+        return self._armed or self.held
+
+    @property
+    def listening(self) -> bool:
+        """Whether the question's keys count."""
+        return self._armed and not self._commands
 
     # ---- questions come and go
 
     def question_changed(self) -> None:
         """Another question is in front, or none: the keyboard is the draft's until the new one is on the screen."""
         self.stop()
-        self._drawn_again = False
+        self._drawn_again = self.held = False
+        self._commands = ""
         self._reply.reset()  # what was typed for the last question, maybe a secret, is not to be seen at the next
         if self._armed:
             self._armed = False
@@ -80,8 +124,10 @@ class Keyboard:
             self._reply.cursor_position = len(ahead)
 
     def stage_changed(self) -> None:
-        """The same question goes on with another key or line."""
-        if self._armed:
+        """The same question goes on with another key or line. After a line, the single key waits for silence."""
+        if self._armed and self._stage() is Stage.KEY and self._taken is Stage.LINE and self._silence.left:
+            self._hold()
+        elif self._armed:
             self._take(self.start())
         self.app.invalidate()
 
@@ -97,28 +143,45 @@ class Keyboard:
 
     def _arm_when_quiet(self) -> None:
         self._due = None
-        wait = self._typed_at + _TYPING_S - time.monotonic()
-        if wait > 0:
+        if wait := self._silence.left:
             self._due = asyncio.get_running_loop().call_later(wait, self._arm_when_quiet)
             return
         if self._stage() is Stage.NOTHING:
             return
-        typed_at = self._typed_at
-        self._drain()
-        if self._typed_at != typed_at:
+        if self._drain():
             self._arm_when_quiet()
             return
         if not self._drawn_again and self.draw_again():
             self._drawn_again = True  # once: a flood of output must not keep the question from being asked
             return
         self._armed = True
+        self.held = False
         self._take(self.start())
+        self.app.invalidate()
+
+    def _hold(self) -> None:
+        """The draft has the keyboard until nobody types."""
+        self._armed, self.held = False, True
+        self._commands = ""
+        self.app.layout.focus(self._draft)
+        self.stop()
+        self._arm_when_quiet()
+        self.app.invalidate()
+
+    def _count_again_when_quiet(self) -> None:
+        self.stop()
+        if wait := self._silence.left:
+            self._due = asyncio.get_running_loop().call_later(wait, self._count_again_when_quiet)
+            return
+        self._commands = ""
         self.app.invalidate()
 
     def _take(self, start: str) -> None:
         from prompt_toolkit.document import Document
 
+        self._taken = self._stage()
         if self._stage() is Stage.LINE:
+            self._commands = ""
             self._reply.reset(Document(start, len(start)))
             self.fresh = bool(start)
             self.app.layout.focus(self._reply)
@@ -126,31 +189,61 @@ class Keyboard:
             self._reply.reset()
             self.app.layout.focus(self.keys)
 
-    def _drain(self) -> None:
-        """What lies in the terminal's own buffer was typed before: it belongs to the draft."""
+    def _drain(self) -> bool:
+        """What lies in the terminal's own buffer was typed before: it goes to the draft. True: there was something."""
         app = self.app
         if not app.is_running or app.context is None:
-            return
+            return False
 
         def feed() -> None:
             app.key_processor.feed_multiple(app.input.read_keys())
             app.key_processor.process_keys()
 
-        if select.select([app.input.fileno()], [], [], 0)[0]:
-            app.context.copy().run(feed)
-            self._typed_at = time.monotonic()
+        if not self._more_to_read():
+            return False
+        app.context.copy().run(feed)
+        self._silence.broken()
+        return True
+
+    def _more_to_read(self) -> bool:
+        return bool(select.select([self.app.input.fileno()], [], [], 0)[0])
 
     # ---- keys
 
     def typed(self) -> None:
-        self._typed_at = time.monotonic()
+        self._silence.broken()
+
+    def pressed(self, meaning: Meaning, text: str) -> bool:
+        """A key at a question that single keys answer. True: it may act; else it, `text`, went to the draft."""
+        alone, quiet = self.lone_key(), not self._silence.left
+        self._silence.broken()
+        if alone and meaning is Meaning.COMMAND:
+            self._commands += text or " "
+            self._count_again_when_quiet()
+            return True
+        if alone and meaning is Meaning.ANSWER and quiet:
+            return True
+        self._spill(text)
+        return False
+
+    def pasted(self, text: str) -> None:
+        """At a question. Threat: pasted text can hold the mark that ends a paste, and a `y` behind it."""
+        self.lone_key()
+        self._silence.broken()
+        self._spill(text)
 
     def lone_key(self) -> bool:
         """Whether the key at hand came alone."""
-        now = time.monotonic()
-        together = now - self._key_at < _TOGETHER_S or bool(self.app.key_processor.input_queue)
-        self._key_at = now
-        return not together
+        return self._silence.alone(more=bool(self.app.key_processor.input_queue) or self._more_to_read())
+
+    def _spill(self, text: str) -> None:
+        began = self._commands.strip() if text.strip() else ""
+        self._hold()
+        self._draft.insert_text(began + text)
+
+    def _written(self) -> None:
+        if not self._armed:
+            self._silence.broken()
 
     def _touched(self) -> None:
         self.fresh = False

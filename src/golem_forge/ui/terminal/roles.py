@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from golem_forge.ui.terminal.answering import Stage
+from golem_forge.ui.terminal.answering import Meaning, Stage
 from golem_forge.ui.terminal.palette import Line
 
 
@@ -12,6 +12,10 @@ class Actions(Protocol):
     """What the person did."""
 
     def line(self, text: str) -> bool: ...
+    def meaning(self, key: str) -> Meaning:
+        """Whether a key would answer the question in front."""
+        ...
+
     def key(self, key: str) -> None: ...
     def answer(self, text: str) -> None: ...
     def escape(self) -> None: ...

@@ -19,7 +19,7 @@ from golem_forge.ui.web.api.tool_answers import Said
 from golem_forge.ui.web.wire import Model, Refused
 
 if TYPE_CHECKING:
-    from golem_forge.workers.explaining.bench import Bench, Explained
+    from golem_forge.workers.explaining.evaluator import DryEvaluator, Explained
 
 _LONGEST_ID: Final = 128
 _LONGEST_COMMAND: Final = 65_536
@@ -147,10 +147,10 @@ async def explain_call(call: Call) -> Explanation:
     subject = await subject_of(call)
     asked: Wondered = call.body
     if subject.runtime is not None:
-        from golem_forge.workers.explaining.bench import bench_in
+        from golem_forge.workers.explaining.evaluator import evaluator_in
 
         await subject.look_at_tools()
-        told = await _told(bench_in(subject.runtime), asked)
+        told = await _told(evaluator_in(subject.runtime), asked)
     else:
         told = await run_in_thread(lambda: asyncio.run(_told_of(subject, asked)))
     told["args"] = subject.redactor.value(told["args"])
@@ -158,19 +158,17 @@ async def explain_call(call: Call) -> Explanation:
 
 
 async def _told_of(subject: Subject, asked: Wondered) -> dict[str, Any]:
-    from golem_forge.workers.explaining.bench import open_bench
+    from golem_forge.workers.explaining.evaluator import open_evaluator, plan_for_a_look
 
-    bench = open_bench(subject.home, subject.root)
-    try:
-        return await _told(bench, asked)
-    finally:
-        bench.close()
+    about = f"{asked.command} {asked.args}"
+    async with open_evaluator(plan_for_a_look(subject.home, subject.root), about=about) as dry:
+        return await _told(dry, asked)
 
 
-async def _told(bench: Bench, asked: Wondered) -> dict[str, Any]:
+async def _told(dry: DryEvaluator, asked: Wondered) -> dict[str, Any]:
     from golem_forge.workers.explaining.told import as_json
 
     explained: Explained = (
-        await bench.command(asked.command) if asked.command else await bench.tool_call(asked.tool, asked.args)
+        await dry.command(asked.command) if asked.command else await dry.tool_call(asked.tool, asked.args)
     )
-    return as_json(explained, bench)
+    return as_json(explained, dry)

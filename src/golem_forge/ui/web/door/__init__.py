@@ -10,6 +10,7 @@ A request on its way in, and what turns it back:
     body          the body on its way in and the answer on its way out, each within its time (408)
     sockets       the pages that stay: counted (503), and cut off when their login ends
     headers       on every answer, refusals included: what a browser may do with it
+    control       the other way in: a socket in FORGE_HOME, for commands of the same user (`forge web link`, `status`)
 
 Threat: every page the person has open, and everybody else on the machine. Inside, nobody looks at these things again.
 """

@@ -82,3 +82,8 @@ export const say = (node, value) => {
   const shown = visible(value);
   if (node.textContent !== shown) node.textContent = shown;
 };
+
+/** Whether keys pressed there write something. @param {EventTarget | null} target */
+export const isTyping = (target) =>
+  target instanceof HTMLElement &&
+  (target.isContentEditable || target.matches("input, textarea, select, [role=combobox], [role=textbox]"));

@@ -2,6 +2,7 @@
 
    Keys are taken by their place (`code`), because Alt changes the letter on some keyboards. */
 
+import { isTyping } from "./dom.js";
 import { showHelp } from "./help.js";
 
 const AREAS = ["chat", "tools", "sessions", "settings"];
@@ -34,8 +35,3 @@ const withAlt = (desk, code) => {
   if (area) desk.go(area);
   return Boolean(area);
 };
-
-/** @param {EventTarget | null} target */
-const isTyping = (target) =>
-  target instanceof HTMLElement &&
-  (target.isContentEditable || target.matches("input, textarea, select, [role=combobox], [role=textbox]"));

@@ -1,11 +1,16 @@
 /* What may count as an answer: a press that was meant for this button and no other.
 
-   Threat: a card appears, or is pushed, under a click or a key that was meant for something else. So for 400 ms
+   Threat: a card appears, or is pushed, under a click or a key that was meant for something else. So for half a second
    after a card has appeared, changed or closed, or after something else moved its answers, presses answer nothing; a
    key that was already down, and one that repeats because it is held, never do. A screen reader's press has no key
-   and counts like a click. */
+   and counts like a click.
 
-const SETTLE_MS = 400;
+   Threat: a blank in a word that somebody types while a button has the focus presses it. So text that is typed outside
+   of a field presses nothing until half a second of silence, and at a card it goes to the box for messages. */
+
+import { isTyping } from "../dom.js";
+
+const SETTLE_MS = 500;
 const LOOK_MS = 100;
 const NEAR_PX = 2;
 
@@ -39,6 +44,57 @@ const sizes = new ResizeObserver((entries) => {
 /** @type {WeakSet<Element>} */
 const shown = new WeakSet();
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && moved());
+
+/** @typedef {{focus: () => boolean, insert: (text: string) => void}} InputLine `focus` says whether it can be had */
+/** @type {() => InputLine | null} */
+let inputLine = () => null;
+let strayAt = -Infinity;
+
+/** Where text goes that is typed at a card. @param {() => InputLine | null} find */
+export const strayTextGoesTo = (find) => {
+  inputLine = find;
+};
+
+/** @param {EventTarget | null} target */
+const isCard = (target) => target instanceof Element && target.closest("article[data-request-id]") !== null;
+
+const stray = () => {
+  strayAt = performance.now();
+  moved();
+};
+
+/** @param {KeyboardEvent} event */
+const whenPressed = (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  const goesOn = performance.now() - strayAt < SETTLE_MS;
+  const presses = event.key === "Enter" || event.key === " ";
+  if (isTyping(event.target)) {
+    if (!goesOn) return;
+    stray();
+    if (event.key === "Enter") swallow(event); // it belongs to what was typed at the card, which is kept, not sent
+  } else if (presses && goesOn) {
+    stray();
+    swallow(event);
+  } else if (event.key.length === 1 && !presses) {
+    if (event.key !== "?" && isCard(event.target)) inputLine()?.focus(); // the key itself arrives there
+    stray();
+  }
+};
+
+/** @param {Event} event */
+const swallow = (event) => {
+  event.preventDefault();
+  event.stopImmediatePropagation();
+};
+
+document.addEventListener("keydown", whenPressed, true);
+document.addEventListener("paste", (event) => {
+  if (isTyping(event.target) || !isCard(document.activeElement)) return;
+  stray();
+  const text = event.clipboardData?.getData("text/plain") ?? "";
+  const line = inputLine();
+  if (text && line?.focus()) line.insert(text);
+});
 
 /** @typedef {{screen: number[], content: number[]}} Place on the screen, and in what it scrolls with */
 /** Where the answers of each card stood when they were last looked at. @type {Map<Element, Place | null>} */

@@ -2,6 +2,7 @@
 
 import { h, replace, say } from "../dom.js";
 import { icon } from "../icons.js";
+import { strayTextGoesTo } from "../cards/guard.js";
 import { questionKey } from "../folding/questions.js";
 import { Composer } from "./composer.js";
 import { Feed } from "./feed.js";
@@ -61,6 +62,8 @@ export class Chat {
   }
 
   shown() {
+    const { composer } = this;
+    strayTextGoesTo(() => ({ focus: () => composer.takesStrayText(), insert: (text) => composer.write(text) }));
     this.feed.schedule();
     this.composer.shown();
   }

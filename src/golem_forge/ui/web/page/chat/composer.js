@@ -92,6 +92,20 @@ export class Composer {
     this.box.focus();
   }
 
+  /** Text was typed at a card instead of an answer: it comes here. @returns {boolean} whether it can */
+  takesStrayText() {
+    if (this.box.disabled || !this.node.isConnected) return false;
+    this.#say("What you type is here now; it answers nothing.");
+    this.focus();
+    return true;
+  }
+
+  /** @param {string} text as if it were typed */
+  write(text) {
+    this.box.setRangeText(text, this.box.selectionStart, this.box.selectionEnd, "end");
+    this.box.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
   shown() {
     this.draw();
     const idle = document.activeElement === document.body || document.activeElement?.id === "main";
