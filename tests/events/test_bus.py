@@ -115,7 +115,7 @@ def test_both_forms_of_emit_give_the_same_event() -> None:
     bus = create_ui_event_bus("s1")
     seen: list[Event] = []
     bus.on("toolStarted", seen.append)
-    bus.emit("toolStarted", {"toolCallId": "c", "toolName": "t", "args": {}, "caller": "llm", "new": 1}, "w1")
+    bus.emit("toolStarted", {"toolCallId": "c", "toolName": "t", "args": {}, "caller": "llm"}, "w1")
     bus.emit(ToolStarted(tool_call_id="c", tool_name="t", args={}, caller="llm"), worker_id="w1")
     assert seen[0].data == seen[1].data
     assert seen[1].wire == {"toolCallId": "c", "toolName": "t", "args": {}, "caller": "llm"}
@@ -128,8 +128,8 @@ def test_a_missing_required_field_is_refused_with_and_without_subscribers(listen
     seen: list[Event] = []
     if listening:
         bus.on("*", seen.append)
-    with pytest.raises(ValueError, match="'toolStarted': required field 'caller'"):
-        bus.emit("toolStarted", {"toolCallId": "c", "toolName": "t", "args": {}})
+    with pytest.raises(ValueError, match="'toolStarted': required field 'toolName'"):
+        bus.emit("toolStarted", {"toolCallId": "c", "args": {}})
     assert seen == []
     assert bus.seq == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -168,6 +169,18 @@ def test_the_index_remembers_how_long_a_journal_was(home: Path) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
     checked = verify(path, index.anchor("aaa1"))
     assert [problem.line for problem in checked.problems] == [10]
+
+
+def test_a_new_version_of_the_index_still_remembers_how_long_a_journal_was(home: Path) -> None:
+    Index(home).refresh()
+    path = home / "sessions" / "aaa1.jsonl"
+    anchor_path(path).unlink()
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
+    with contextlib.closing(sqlite3.connect(home / "index.db")) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version - 1}")
+    assert [problem.line for problem in verify(path, Index(home).anchor("aaa1")).problems] == [10]
+    assert len(Index(home).calls(session="aaa1")) == 2
 
 
 def test_what_is_no_journal_beside_them_keeps_nobody_from_finding_them(home: Path) -> None:

@@ -296,8 +296,8 @@ async def test_at_most_a_hundred_wait(room: Recorded) -> None:
 async def test_a_request_without_a_required_field_is_refused_and_not_left_open(room: Recorded) -> None:
     room.ui.attach("terminal")
     broken = request()
-    del broken["risk"]
-    with pytest.raises(ValueError, match="'risk'"):
+    del broken["type"]
+    with pytest.raises(ValueError, match="'type'"):
         await room.ui.request_approval(broken)
     assert room.ui.open_count == 0
 

@@ -10,10 +10,12 @@ import pytest
 from golem_forge.core.verdict import Status
 from golem_forge.events.index import Index
 from golem_forge.events.journal import Journal
+from golem_forge.events.journal_errors import JournalError
 from golem_forge.events.journal_reader import read, verify
 from golem_forge.events.long_records import LONGEST, PART, in_parts, joined
 from golem_forge.events.redaction import Redactor
 from golem_forge.workers.completing import completed, open_calls
+from golem_forge.workers.context import compact
 from golem_forge.workers.history import History
 from golem_forge.workers.messages import (
     AssistantMessage,
@@ -77,6 +79,88 @@ def test_compaction_and_clear_replace_what_was_before(journal: Journal) -> None:
     assert history.messages == restored(journal) == []
     history.add(SAID[0])
     assert restored(journal) == [SAID[0]]
+
+
+def long_history(journal: Journal, count: int = 30) -> History:
+    history = History(journal, "w1")
+    for number in range(count):
+        history.add(UserMessage(text=f"{number} " + "x" * 5_000))
+    return history
+
+
+def test_compaction_writes_what_is_new_and_refers_to_what_stays(journal: Journal) -> None:
+    history = long_history(journal)
+    summary = UserMessage(text="what happened", kind="summary")
+    for _ in range(3):
+        size, first, last = journal.path.stat().st_size, history.messages[0], history.messages[-10:]
+        history.replace_all([first, summary, *last[:4], SAID[0], *last[5:]])
+        assert journal.path.stat().st_size - size < 2_000
+        assert restored(journal) == history.messages
+        for number in range(12):
+            history.add(UserMessage(text=f"more {number}"))
+    assert restored(journal) == history.messages
+    again = History.restore(read(journal.path), "w1", journal)
+    again.replace_all(again.messages[-2:])
+    assert restored(journal) == again.messages
+    journal.close()
+    assert verify(journal.path).ok
+
+
+async def test_a_compacted_history_refers_to_every_message_that_it_keeps(journal: Journal) -> None:
+    history = History(journal, "w1")
+    for number in range(12):
+        history.add(UserMessage(text=f"ask {number}"))
+        calls = (RequestedCall(id=f"c{number}", name="read_file", args={}),)
+        history.add(AssistantMessage(text="I look.", calls=calls))
+        text = "short" if number % 2 else "long " * 2_000
+        results = (CallResult(id=f"c{number}", name="read_file", status=Status.SUCCESS, text=text),)
+        history.add(ResultsMessage(results=results))
+
+    async def summarise(messages: list[Message]) -> str:
+        return "They were read."
+
+    for limit, used in ((30_000, 26_000), (10_000, 9_500)):  # outputs become handles, then old turns a summary
+        compacted = await compact(
+            history.messages, limit=limit, used=used, summarise=summarise, keep_output=lambda text: "out_1"
+        )
+        assert compacted is not None
+        history.replace_all(compacted.messages)
+        written = [each for each in read(journal.path) if each["type"] == "historySet"][-1]["messages"]
+        roles = [each["role"] for each in written if "kept" not in each]
+        assert roles in (["results"] * 4, ["user"]), "what was not changed is not written again"
+        assert restored(journal) == history.messages
+
+
+def test_histories_that_were_written_whole_are_read_as_before(journal: Journal) -> None:
+    history = long_history(journal, 3)
+    whole = [{"role": "user", "text": f"old {number}"} for number in range(4)]
+    journal.append("historySet", {"workerId": "w1", "messages": whole})
+    journal.flush()
+    assert [getattr(each, "text", "") for each in restored(journal)] == ["old 0", "old 1", "old 2", "old 3"]
+    journal.append(
+        "historySet", {"workerId": "w1", "before": 4, "messages": [{"kept": [2, 9]}, {"kept": "?"}, whole[0]]}
+    )
+    journal.flush()
+    lost = "[A message stood here that could not be read back.]"
+    assert [getattr(each, "text", "") for each in restored(journal)] == [lost, "old 2", "old 3", lost, "old 0"]
+    assert history.messages, "in memory it is what it was"
+
+
+def test_after_a_write_that_failed_everything_is_written_again(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the disk refused may still be written later, and then the journal has one message more than the history."""
+    history = long_history(journal, 3)
+
+    def refuse(data: bytes) -> None:
+        raise JournalError("no space")
+
+    with monkeypatch.context() as full:
+        full.setattr(journal._file, "write", refuse)
+        with pytest.raises(JournalError):
+            history.add(UserMessage(text="lost"))
+    history.replace_all([UserMessage(text="so far", kind="summary"), *history.messages[1:]])
+    assert restored(journal) == history.messages
 
 
 def test_without_a_journal_it_is_just_a_list() -> None:

@@ -213,7 +213,7 @@ def test_the_last_run_counts_and_its_host_path_survives_the_redactor(tmp_path: P
     assert (resumed.model, resumed.directory, resumed.worker_id) == ("scripted:b", str(tmp_path), "w1")
     assert resumed.worker_reference == tmp_path / "main.worker"
     resumed.journal.close()
-    assert str(tmp_path) not in "".join(event.to_json() for event in replay(tmp_path, "s1"))
+    assert str(tmp_path) not in "".join(event.to_json() for event in replay("s1", home=tmp_path))
 
 
 # What a person types
@@ -505,13 +505,13 @@ def test_replay_causes_no_event_and_no_record(tmp_path: Path) -> None:
     for number in range(5):
         bus.emit("status", {"type": "info", "message": str(number)})
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")}
-    events = list(replay(tmp_path, "s1"))
+    events = list(replay("s1", home=tmp_path))
     assert [event.seq for event in events] == [1, 2, 3, 4, 5]
-    assert [event.seq for event in replay(tmp_path, "s1", after=2, limit=2)] == [3, 4]
+    assert [event.seq for event in replay("s1", home=tmp_path, after=2, limit=2)] == [3, 4]
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == before
     journal.close()
     with pytest.raises(SessionNotFound):
-        replay(tmp_path, "nope")
+        replay("nope", home=tmp_path)
 
 
 def test_the_index_finds_conversations(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.homely import homely as homely
 from golem_forge.core.visible import visible
-from golem_forge.ui.line_terminal import ask_line as ask_line
+from golem_forge.ui.line_terminal import ask_yes as ask_yes
 from golem_forge.ui.line_terminal import can_ask as can_ask
 
 if TYPE_CHECKING:
@@ -50,6 +51,17 @@ def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
     return "\n".join(lines)
 
 
+def print_columns(rows: Callable[[], Iterable[Sequence[str]]]) -> None:
+    """The same table for rows that are too many to be held: they are gone through twice, for the widths first."""
+    widths: list[int] = []
+    for row in rows():
+        measured = [len(one_line(cell)) for cell in row[:-1]]
+        widths = [max(pair) for pair in zip_longest(widths, measured, fillvalue=0)]
+    for row in rows():
+        *cells, last = (one_line(cell) for cell in row)
+        print(_GAP.join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=False)), last]).rstrip())
+
+
 def one_line(text: str) -> str:
     return visible(text).replace("\n", " ").replace("\t", " ")
 
@@ -60,12 +72,25 @@ def shortened(text: str, limit: int) -> str:
 
 def print_json(value: Any) -> None:
     """Real characters into a pipe or file; on a terminal, and for text that is not valid Unicode, escapes."""
+    print(_json_text(value))
+
+
+def print_json_list(items: Iterable[Any]) -> None:
+    """A list the same way, printed one by one as they come."""
+    before = "["
+    for item in items:
+        print(before, _json_text(item).replace("\n", "\n  "), sep="\n  ", end="")
+        before = ","
+    print("[]" if before == "[" else "\n]")
+
+
+def _json_text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=sys.stdout.isatty(), indent=2, default=str)
     try:
         text.encode()
     except UnicodeEncodeError:
         text = json.dumps(value, ensure_ascii=True, indent=2, default=str)
-    print(text)
+    return text
 
 
 def os_problem(error: OSError) -> str:

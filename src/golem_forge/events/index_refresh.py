@@ -18,24 +18,27 @@ from golem_forge.events.session_files import is_held, list_journals
 if TYPE_CHECKING:
     import sqlite3
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 SCHEMA: Final = f"""
 BEGIN;
-DROP TABLE IF EXISTS sessions;
 DROP TABLE IF EXISTS calls;
-CREATE TABLE sessions (
+CREATE TABLE IF NOT EXISTS sessions (
     id TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, lines INTEGER, hash TEXT, created TEXT, updated TEXT,
     closed INTEGER, worker TEXT, model TEXT, root TEXT, input TEXT, talked INTEGER, top_lines INTEGER, top_hash TEXT
 );
 CREATE TABLE calls (
-    id TEXT, session_id TEXT, n INTEGER, tool TEXT, status TEXT, caller TEXT, worker TEXT, parent TEXT,
-    proposed_at TEXT, duration_ms REAL, error TEXT, PRIMARY KEY (session_id, id)
+    id TEXT, session_id TEXT, tool TEXT, status TEXT, caller TEXT, worker TEXT, parent TEXT,
+    proposed_at TEXT, duration_ms REAL, error TEXT, started INTEGER, first INTEGER, last INTEGER,
+    PRIMARY KEY (session_id, id)
 );
-CREATE INDEX calls_by_time ON calls (proposed_at);
+CREATE INDEX calls_by_time ON calls (proposed_at, first, session_id, id);
 CREATE INDEX calls_by_id ON calls (id);
 PRAGMA user_version = {SCHEMA_VERSION};
-COMMIT;
 """
+ALL_UNREAD: Final = "UPDATE sessions SET size = 0, mtime_ns = 0; COMMIT;"
+"""`first` and `last`: where in its journal the first and the last record of a call begin. `sessions` outlives a new
+version, because the longest length that a journal ever had cannot be read from the journals again; version 3 had the
+same columns."""
 _BIGGEST_TAIL: Final = 16 * 1024 * 1024
 _INPUT_KEPT: Final = 200
 _HISTORY: Final = ("history", "historySet")
@@ -82,6 +85,7 @@ def _read_in(connection: sqlite3.Connection, path: Path, mtime_ns: int, known: t
         )
     last: Mapping[str, Any] = {}
     for line in _new_lines(path, size):
+        start = size
         size += len(line)
         lines += 1
         parts = unseal(line[:-1])
@@ -90,7 +94,7 @@ def _read_in(connection: sqlite3.Connection, path: Path, mtime_ns: int, known: t
             continue
         hash = parts[1]
         last = record
-        _take_in(connection, session_id, _whole_characters(record) if _ESCAPE in line else record)
+        _take_in(connection, session_id, _whole_characters(record) if _ESCAPE in line else record, start)
     if last:
         connection.execute(
             "UPDATE sessions SET updated = ?, closed = ? WHERE id = ?",
@@ -131,31 +135,38 @@ def _new_lines(path: Path, size: int) -> Iterator[bytes]:
             yield line
 
 
-def _take_in(connection: sqlite3.Connection, session_id: str, record: Mapping[str, Any]) -> None:
+def _take_in(connection: sqlite3.Connection, session_id: str, record: Mapping[str, Any], start: int) -> None:
+    """`start`: where the record begins in its file."""
     kind, call_id = record.get("type"), record.get("call")
     if kind in ("proposed", "begun", "done"):
         connection.execute(
-            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, '', ?, ?, ?, ?, 0, '')",
+            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, '', ?, ?, ?, ?, 0, '', ?, ?, ?)",
             (
                 call_id,
                 session_id,
-                record.get("n"),
                 record.get("tool"),
                 record.get("caller", ""),
                 record.get("worker", ""),
                 record.get("parent", ""),
-                record.get("ts", ""),
+                str(record.get("ts", "")),
+                kind != "proposed",
+                start,
+                start,
             ),
         )
-    if kind == "started":
+    if kind == "decided":
+        connection.execute("UPDATE calls SET last = ? WHERE session_id = ? AND id = ?", (start, session_id, call_id))
+    elif kind == "started":
         connection.execute(
-            "UPDATE calls SET tool = ?, status = '', duration_ms = 0, error = '' WHERE session_id = ? AND id = ?",
-            (record.get("tool"), session_id, call_id),
+            "UPDATE calls SET tool = ?, status = '', duration_ms = 0, error = '', started = 1, last = ? "
+            "WHERE session_id = ? AND id = ?",
+            (record.get("tool"), start, session_id, call_id),
         )
     elif kind in ("finished", "done"):
+        error = str(record.get("error", ""))
         connection.execute(
-            "UPDATE calls SET status = ?, duration_ms = ?, error = ? WHERE session_id = ? AND id = ?",
-            (record.get("status", ""), record.get("ms", 0.0), str(record.get("error", "")), session_id, call_id),
+            "UPDATE calls SET status = ?, duration_ms = ?, error = ?, last = ? WHERE session_id = ? AND id = ?",
+            (record.get("status", ""), record.get("ms", 0.0), error, start, session_id, call_id),
         )
     elif kind == "session":
         connection.execute("UPDATE sessions SET created = ? WHERE id = ?", (record.get("created", ""), session_id))

@@ -7,7 +7,7 @@ a problem is named by its line number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,8 +82,21 @@ def read(path: Path) -> Iterator[Record]:
             yield record
 
 
-def scan(path: Path, *, want: frozenset[int] = frozenset(), records: list[Record] | None = None) -> Scan:
-    """Checks every line against the chain. `want` names lines whose hashes are needed; `records` collects them all."""
+def read_between(path: Path, first: int, last: int, *, naming: bytes) -> Iterator[Record]:
+    """The readable records that hold `naming`, from the one that begins at byte `first` to the one at `last`."""
+    with path.open("rb") as file:
+        file.seek(first)
+        while first <= last and (line := file.readline()).endswith(b"\n"):
+            first += len(line)
+            parts = unseal(line[:-1]) if naming in line else None
+            record = parse_body(parts[0]) if parts else None
+            if record is not None:
+                yield record
+
+
+def scan(path: Path, *, want: frozenset[int] = frozenset(), take: Callable[[Record], object] | None = None) -> Scan:
+    """Checks every line against the chain. `want` names lines whose hashes are needed; `take` is given each record up
+    to the first problem."""
     found = Scan()
     earlier: list[str] = []
     for number, (line, whole) in enumerate(_whole_lines(path), start=1):
@@ -106,8 +119,8 @@ def scan(path: Path, *, want: frozenset[int] = frozenset(), records: list[Record
         if number in want:
             found.hashes[number] = hash
         _take_in(found, number, record)
-        if records is not None:
-            records.append(record)
+        if take is not None and not found.problems:
+            take(record)
     return found
 
 

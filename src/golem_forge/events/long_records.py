@@ -1,7 +1,7 @@
 """Records of any length in a file of bounded lines: one that is too long for a line is written as several `part`s.
 
-`in_parts` gives the bodies of the lines, `joined` the records as they were. A record that a crash left without its
-last part never was. Beyond 64 MiB only its length and digest are kept, under `tooLong`.
+`in_parts` gives the bodies of the lines, `Joiner` and `joined` the records as they were. A record that a crash left
+without its last part never was. Beyond 64 MiB only its length and digest are kept, under `tooLong`.
 """
 
 from __future__ import annotations
@@ -34,26 +34,40 @@ def in_parts(type: str, fields: bytes) -> Iterator[str]:
         yield f'"type":"part","of":{NAMES[type]},"part":{number},"parts":{len(pieces)},"text":{encode(piece).decode()}'
 
 
-def joined(records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Every record, whole. The parts of one follow each other; a row that does not is left out."""
-    pieces: list[str] = []
-    for record in records:
+class Joiner:
+    """Takes records one by one and gives them back whole. The parts of one follow each other; a row that does not is
+    left out."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+
+    def add(self, record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The record that is whole now; None after a part that is not the last."""
         if record.get("type") != "part":
-            pieces = []
-            yield record
-            continue
+            self._pieces = []
+            return record
         number, text = record.get("part"), record.get("text")
         if number == 1:
-            pieces = []
-        if number != len(pieces) + 1 or not isinstance(text, str):
-            pieces = []
-            continue
-        pieces.append(text)
-        if number == record.get("parts"):
-            try:
-                fields = decode("".join(pieces))
-            except ValueError:
-                fields = None
-            pieces = []
-            if isinstance(fields, dict):
-                yield {"n": record.get("n"), "ts": record.get("ts"), "type": record.get("of"), **fields}
+            self._pieces = []
+        if number != len(self._pieces) + 1 or not isinstance(text, str):
+            self._pieces = []
+            return None
+        self._pieces.append(text)
+        if number != record.get("parts"):
+            return None
+        whole, self._pieces = "".join(self._pieces), []
+        try:
+            fields = decode(whole)
+        except ValueError:
+            return None
+        if not isinstance(fields, dict):
+            return None
+        return {"n": record.get("n"), "ts": record.get("ts"), "type": record.get("of"), **fields}
+
+
+def joined(records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Every record, whole."""
+    joiner = Joiner()
+    for record in records:
+        if (whole := joiner.add(record)) is not None:
+            yield whole

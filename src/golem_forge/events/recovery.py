@@ -8,7 +8,7 @@ way. Refuses: SessionNotFound, SessionInUse, JournalDamaged (the chain is broken
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -42,26 +42,73 @@ _CLOSED_BY: Final = {
 @dataclass(slots=True, kw_only=True)
 class Reopened:
     journal: Journal
-    calls: CallStates
-    """Every call of the session so far; all are finished now."""
     interrupted: list[CallRecord]
     """Those that the crash had left open, in order."""
-    records: list[Record]
-    """What the journal held until then."""
 
 
-def reopen(home: Path, session_id: str, *, redact: Callable[[Any], Any] | None = None, sync: bool = False) -> Reopened:
+Take = Callable[[Record, CallRecord | None], object]
+"""Is given each record of the past and, where it is about a call, what is known of that call by then."""
+
+
+class _Past:
+    """What the past left open. Holds no call that finished and no record that was answered."""
+
+    def __init__(self, take: Take | None) -> None:
+        self._take = take
+        self.calls = CallStates()
+        self.events: dict[tuple[str, str], Record] = {}
+        self.fault: Exception | None = None
+
+    def add(self, record: Record) -> None:
+        """A record that cannot be understood ends it. Whether somebody wrote it, or Forge is wrong, is known only when
+        the whole chain was checked."""
+        if self.fault is None:
+            try:
+                self._add(record)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                self.fault = error
+
+    def _add(self, record: Record) -> None:
+        call = self.calls.add(record)
+        if call is not None and call.state is CallState.FINISHED:
+            del self.calls.calls[call.id]
+        if record.get("type") == "event":
+            self._add_event(record)
+        if self._take is not None:
+            self._take(record, call)
+
+    def _add_event(self, record: Record) -> None:
+        name, data = record["event"], record["data"]
+        if name in _OPENED_BY:
+            self.events[name, data.get(_OPENED_BY[name])] = record
+        elif name in _CLOSED_BY:
+            opener = _CLOSED_BY[name]
+            self.events.pop((opener, data.get(_OPENED_BY[opener])), None)
+
+
+def reopen(
+    home: Path,
+    session_id: str,
+    *,
+    redact: Callable[[Any], Any] | None = None,
+    sync: bool = False,
+    take: Take | None = None,
+) -> Reopened:
+    """Reads the journal once and keeps none of it: whoever needs the past is given it through `take`. What `take` was
+    given counts only if this returns: a chain that turns out to be broken raises at the end."""
     path = journal_path(home, session_id)
     fd = open_locked(path, session_id)
     try:
-        records: list[Record] = []
+        past = _Past(take)
         anchor = read_anchor(path)
-        found = scan(path, want=frozenset({anchor.lines} if anchor else ()), records=records)
+        found = scan(path, want=frozenset({anchor.lines} if anchor else ()), take=past.add)
         problems = found.problems or (against_anchor(found, anchor) if anchor else [])
         if problems:
             raise JournalDamaged(session_id, *problems[0])
         if not found.lines or found.session_id != session_id:
             raise JournalDamaged(session_id, 1, "is not the first line of this session")
+        if past.fault is not None:
+            raise past.fault
         if found.torn:
             os.ftruncate(fd, found.size)
         journal = Journal(
@@ -76,19 +123,18 @@ def reopen(home: Path, session_id: str, *, redact: Callable[[Any], Any] | None =
             seq=found.seq,
         )
         journal.append("resumed", {"tornBytes": found.torn} if found.torn else {})
-        calls = CallStates.from_records(records)
-        interrupted = _close_calls(journal, calls)
-        _close_events(journal, records)
+        interrupted = _close_calls(journal, past.calls)
+        _close_events(journal, past.events)
         journal.flush()
         write_anchor(path, journal.anchor)
     except BaseException:
         os.close(fd)
         raise
-    return Reopened(journal=journal, calls=calls, interrupted=interrupted, records=records)
+    return Reopened(journal=journal, interrupted=interrupted)
 
 
 def _close_calls(journal: Journal, calls: CallStates) -> list[CallRecord]:
-    open_calls = [call for call in calls.calls.values() if call.state is not CallState.FINISHED]
+    open_calls = list(calls.calls.values())
     for call in open_calls:
         call.error = MAY_HAVE_RUN if call.state is CallState.AMBIGUOUS else NEVER_RAN
         call.status = Status.INTERRUPTED.value
@@ -97,17 +143,7 @@ def _close_calls(journal: Journal, calls: CallStates) -> list[CallRecord]:
     return open_calls
 
 
-def _close_events(journal: Journal, records: Iterable[Record]) -> None:
-    open_events: dict[tuple[str, str], Record] = {}
-    for record in records:
-        if record.get("type") != "event":
-            continue
-        name, data = record["event"], record["data"]
-        if name in _OPENED_BY:
-            open_events[name, data.get(_OPENED_BY[name])] = record
-        elif name in _CLOSED_BY:
-            opener = _CLOSED_BY[name]
-            open_events.pop((opener, data.get(_OPENED_BY[opener])), None)
+def _close_events(journal: Journal, open_events: dict[tuple[str, str], Record]) -> None:
     for (name, key), record in open_events.items():
         closing = _closing(name, key)
         journal.record_event(

@@ -77,13 +77,14 @@ def _saved(before: Sequence[Message], after: Sequence[Message]) -> int:
 
 
 def _with_handles(history: Sequence[Message], keep: int, keep_output: Callable[[str], str]) -> list[Message]:
-    old = max(len(history) - keep, 0)
-    return [
-        replace(message, results=tuple(_kept(each, keep_output) for each in message.results))
-        if index < old and isinstance(message, ResultsMessage)
-        else message
-        for index, message in enumerate(history)
-    ]
+    """The same objects where nothing changed: the journal refers to those."""
+    messages = list(history)
+    for index, message in enumerate(history[: max(len(history) - keep, 0)]):
+        if isinstance(message, ResultsMessage):
+            results = tuple(_kept(each, keep_output) for each in message.results)
+            if results != message.results:
+                messages[index] = replace(message, results=results)
+    return messages
 
 
 def _kept(result: CallResult, keep_output: Callable[[str], str]) -> CallResult:

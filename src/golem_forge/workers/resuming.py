@@ -7,7 +7,7 @@ SessionAmbiguous, SessionInUse, JournalDamaged, and NothingToResume for a sessio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,26 +15,29 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.call import Caller
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.verdict import Status
-from golem_forge.events.call_states import CallRecord, CallStates
+from golem_forge.events.call_states import CallRecord, CallState, CallStates
 from golem_forge.events.finding import find_session
 from golem_forge.events.journal import Journal
+from golem_forge.events.journal_reader import read
+from golem_forge.events.long_records import Joiner
 from golem_forge.events.recovery import MAY_HAVE_RUN, NEVER_RAN, reopen
 from golem_forge.tools.results import semantic_value, text_of
 from golem_forge.toolsets.plan import Plans
 from golem_forge.workers.completing import completed
-from golem_forge.workers.deferring import loaded_tools
+from golem_forge.workers.deferring import LOADED, loaded_tools
 from golem_forge.workers.fencing import fenced
-from golem_forge.workers.history import History
+from golem_forge.workers.history import ADDED, CLEARED, REPLACED, History, taken_in
 from golem_forge.workers.messages import AssistantMessage, CallResult, Message, RequestedCall
 from golem_forge.workers.models.layer import Usage
 from golem_forge.workers.session_facts import (
+    RUN,
     DefinitionOf,
     Kept,
+    KeptApprovals,
     RunFacts,
     changed_files,
-    kept_approvals,
+    read_facts,
     restore_approvals,
-    run_facts,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 SESSION_STOPPED: Final = "The session stopped before these finished; it was resumed."
 _LONGEST_RESULT: Final = 100_000
 _STATUSES: Final = frozenset(status.value for status in Status)
+_HISTORY: Final = frozenset({ADDED, REPLACED, CLEARED})
 
 
 class NothingToResume(ForgeError):
@@ -145,26 +149,30 @@ def resume(home: Path, reference: str, *, root: Path | str = "", redact: Callabl
     found = find_session(home, reference, root=root)
     if not found.worker:
         raise NothingToResume(found.id)
-    reopened = reopen(home, found.id, redact=redact)
+    past = _Past()
+    reopened = reopen(home, found.id, redact=redact, take=past.take)
     try:
-        records, journal = reopened.records, reopened.journal
-        facts = run_facts(records)
+        journal, facts = reopened.journal, past.facts
         if facts is None:
             raise NothingToResume(found.id)
-        history = _whole_history(History.restore(records, facts.worker_id, journal), reopened.calls)
+        interrupted = {call.id: call for call in reopened.interrupted}
+
+        def became(call_id: str) -> CallRecord | None:
+            return interrupted.get(call_id) or past.call(call_id, journal.path)
+
+        history = _whole_history(past.history(journal), became)
         asked = {call.id for each in history if isinstance(each, AssistantMessage) for call in each.calls}
-        made = reopened.calls.calls
         return Resumed(
             session_id=found.id,
             journal=journal,
             facts=facts,
             history=history,
-            plans=_plans(reopened.calls),
-            approvals=kept_approvals(records),
-            loaded=loaded_tools(records, facts.worker_id),
-            usage=_usage(records),
-            calls=sum(call.caller == Caller.LLM for call in made.values()),
-            call_ids=frozenset(asked | made.keys()),
+            plans=past.plans,
+            approvals=past.approvals.approvals(),
+            loaded=loaded_tools(past.loaded.values(), facts.worker_id),
+            usage=past.usage.total(),
+            calls=sum(past.by_model.values()),
+            call_ids=frozenset(asked | past.by_model.keys()),
             interrupted=tuple(reopened.interrupted),
             changed=changed_files(facts),
         )
@@ -173,9 +181,92 @@ def resume(home: Path, reference: str, *, root: Path | str = "", redact: Callabl
         raise
 
 
-def _whole_history(history: History, calls: CallStates) -> tuple[Message, ...]:
+class _Past:
+    """What a session goes on with, from its records one by one. Holds what still counts, however long the past is: the
+    history as it stands, and of calls their ids and those whose results no history has."""
+
+    def __init__(self) -> None:
+        self.facts: RunFacts | None = None
+        self.approvals = KeptApprovals()
+        self.loaded: dict[Any, Mapping[str, Any]] = {}
+        """Worker id → its last record of loaded tools."""
+        self.plans: dict[str, list[dict[str, str]]] = {}
+        self.usage = _UsageSum()
+        self.by_model: dict[str, bool] = {}
+        """Call id → whether a model made it."""
+        self._joiner = Joiner()
+        self._messages: list[Message] = []
+        self._passed_over: set[Any] = set()
+        """Workers that had a history before they were known to be the root."""
+        self._untold: dict[str, CallRecord] = {}
+        """Finished calls whose results are in no history yet."""
+
+    def take(self, record: Mapping[str, Any], call: CallRecord | None) -> None:
+        if call is not None:
+            self._take_call(call)
+            return
+        whole = self._joiner.add(record)
+        if whole is None:
+            return
+        kind = whole.get("type")
+        if kind in _HISTORY:
+            self._take_history(whole)
+        elif kind == RUN:
+            self._take_run(whole)
+        elif kind == LOADED:
+            self.loaded[whole.get("workerId")] = whole
+        elif kind == "event":
+            self.usage.take(whole)
+        else:
+            self.approvals.take(whole)
+
+    def _take_call(self, call: CallRecord) -> None:
+        self.by_model[call.id] = call.caller == Caller.LLM
+        if call.state is not CallState.FINISHED:
+            return
+        if call.caller == Caller.LLM:
+            self._untold[call.id] = call
+        value = call.value  # calls name workers by path, as plans do
+        if call.status == Status.SUCCESS.value and isinstance(value, dict) and value.get("kind") == "plan.update":
+            self.plans[call.worker] = [dict(step) for step in value.get("plan", ()) if isinstance(step, dict)]
+
+    def _take_history(self, record: Mapping[str, Any]) -> None:
+        message = record.get("message")
+        if isinstance(message, dict) and isinstance(results := message.get("results"), list | tuple):
+            for each in results:
+                self._untold.pop(each.get("id", "") if isinstance(each, dict) else "", None)
+        if self.facts is not None and record.get("workerId") == self.facts.worker_id:
+            self._messages = taken_in(self._messages, record)
+        else:
+            self._passed_over.add(record.get("workerId"))
+
+    def _take_run(self, record: Mapping[str, Any]) -> None:
+        facts = read_facts(record)
+        if facts is None:
+            return
+        if self.facts is not None and facts.worker_id != self.facts.worker_id:
+            if self._messages:
+                self._passed_over.add(self.facts.worker_id)
+            self._messages = []
+        self.facts = facts
+
+    def history(self, journal: Journal) -> History:
+        assert self.facts is not None
+        if self.facts.worker_id in self._passed_over:  # of no journal that Forge writes; then it is read once more
+            return History.restore(read(journal.path), self.facts.worker_id, journal)
+        return History.recorded(journal, self.facts.worker_id, self._messages)
+
+    def call(self, call_id: str, journal: Path) -> CallRecord | None:
+        """What became of a call that finished; None for one that was never proposed."""
+        if call_id in self._untold or call_id not in self.by_model:
+            return self._untold.get(call_id)
+        records = (record for record in read(journal) if record.get("call") == call_id)
+        return CallStates.from_records(records).calls.get(call_id)
+
+
+def _whole_history(history: History, became: Callable[[str], CallRecord | None]) -> tuple[Message, ...]:
     """What had to be put in is recorded, so that resuming twice finds the same."""
-    whole = completed(history.messages, lambda call: _what_became_of(call, calls), SESSION_STOPPED)
+    whole = completed(history.messages, lambda call: _what_became_of(call, became(call.id)), SESSION_STOPPED)
     have = len(history.messages)
     if whole[:have] == history.messages:
         for message in whole[have:]:
@@ -185,8 +276,7 @@ def _whole_history(history: History, calls: CallStates) -> tuple[Message, ...]:
     return tuple(history.messages)
 
 
-def _what_became_of(call: RequestedCall, calls: CallStates) -> CallResult:
-    record = calls.calls.get(call.id)
+def _what_became_of(call: RequestedCall, record: CallRecord | None) -> CallResult:
     if record is None:  # never proposed: no effect can have happened
         status, text = (Status.INPUT_INVALID, call.problem) if call.problem else (Status.INTERRUPTED, NEVER_RAN)
         return CallResult(id=call.id, name=call.name, status=status, text=text)
@@ -210,24 +300,19 @@ def _told(record: CallRecord) -> str:
     return fenced(told) if record.started_at and record.error != MAY_HAVE_RUN else told
 
 
-def _plans(calls: CallStates) -> dict[str, list[dict[str, str]]]:
-    """From the calls, because they name workers by path, as plans do."""
-    plans: dict[str, list[dict[str, str]]] = {}
-    for call in calls.calls.values():
-        value = call.value
-        if call.status == Status.SUCCESS.value and isinstance(value, dict) and value.get("kind") == "plan.update":
-            plans[call.worker] = [dict(step) for step in value.get("plan", ()) if isinstance(step, dict)]
-    return plans
+class _UsageSum:
+    def __init__(self) -> None:
+        self._usage, self._requests, self._cost, self._unpriced = Usage(), 0, 0.0, False
 
+    def take(self, event: Mapping[str, Any]) -> None:
+        if event.get("event") != "usageUpdated":
+            return
+        data = event["data"]
+        self._usage += Usage(input=data.get("input", 0), output=data.get("output", 0), cached=data.get("cached", 0))
+        self._requests += 1
+        self._unpriced = self._unpriced or data.get("cost") is None
+        self._cost += data.get("cost") or 0.0
 
-def _usage(records: Iterable[Mapping[str, Any]]) -> RecordedUsage:
-    usage, requests, cost, unpriced = Usage(), 0, 0.0, False
-    for record in records:
-        if record.get("type") != "event" or record.get("event") != "usageUpdated":
-            continue
-        data = record["data"]
-        usage += Usage(input=data.get("input", 0), output=data.get("output", 0), cached=data.get("cached", 0))
-        requests += 1
-        unpriced = unpriced or data.get("cost") is None
-        cost += data.get("cost") or 0.0
-    return RecordedUsage(usage=usage, requests=requests, cost=cost if requests and not unpriced else None)
+    def total(self) -> RecordedUsage:
+        known = self._requests and not self._unpriced
+        return RecordedUsage(usage=self._usage, requests=self._requests, cost=self._cost if known else None)

@@ -80,14 +80,19 @@ def note_run(tree: SessionTree, run: WorkerRun, roster: Roster) -> None:
 
 def run_facts(records: Iterable[Mapping[str, Any]]) -> RunFacts | None:
     found: RunFacts | None = None
-    names = {each.name for each in fields(RunFacts)}
     for record in joined(records):
         if record.get("type") == RUN:
-            try:
-                found = RunFacts(**{name: value for name, value in record.items() if name in names})
-            except TypeError:
-                continue
+            found = read_facts(record) or found
     return found
+
+
+def read_facts(record: Mapping[str, Any]) -> RunFacts | None:
+    """Of a `run` record; None for one that lacks what is needed."""
+    names = {each.name for each in fields(RunFacts)}
+    try:
+        return RunFacts(**{name: value for name, value in record.items() if name in names})
+    except TypeError:
+        return None
 
 
 def file_digest(path: Path) -> str:
@@ -137,16 +142,32 @@ def record_revoked(journal: Journal | None, kind: str, key: str, worker: str = "
         journal.flush()
 
 
-def kept_approvals(records: Iterable[Mapping[str, Any]]) -> tuple[Kept, ...]:
-    kept: list[Kept] = []
-    for record in joined(records):
+class KeptApprovals:
+    """Takes records one by one; holds what was kept and not taken back, each once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], dict[str, Kept]] = {}
+        """(kind, key) → its approvals, by all that tells one from another."""
+
+    def take(self, record: Mapping[str, Any]) -> None:
         if record.get("type") == KEPT:
-            each = _kept(record)
-            if each not in kept:
-                kept.append(each)
+            kept = _kept(record)
+            self._kept.setdefault((kept.kind, kept.key), {}).setdefault(repr(kept), kept)
         elif record.get("type") == REVOKED:
-            kept = [each for each in kept if not _is_revoked(each, record)]
-    return tuple(kept)
+            place = (record.get("kind"), record.get("key"))
+            left = {text: kept for text, kept in self._kept.pop(place, {}).items() if not _is_revoked(kept, record)}
+            if left:
+                self._kept[place] = left
+
+    def approvals(self) -> tuple[Kept, ...]:
+        return tuple(kept for same in self._kept.values() for kept in same.values())
+
+
+def kept_approvals(records: Iterable[Mapping[str, Any]]) -> tuple[Kept, ...]:
+    found = KeptApprovals()
+    for record in joined(records):
+        found.take(record)
+    return found.approvals()
 
 
 def _kept(record: Mapping[str, Any]) -> Kept:

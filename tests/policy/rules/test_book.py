@@ -27,7 +27,26 @@ ALLOW = "verdict: preApproved"
 @pytest.mark.parametrize(
     ("allowed", "runs", "asks"),
     [
-        pytest.param("[git, status]", ["git status -s", "git status"], ["git stash", "git -C x status"], id="A14"),
+        pytest.param("[git, status]", ["git status -s", "git status"], ["git stash", "git -C x status"], id="status"),
+        pytest.param("[git, stash]", ["git stash list", "git stash push -m x"], ["git switch x"], id="A14"),
+        pytest.param(
+            "[git, [log, diff, branch]]",
+            ["git log -5", "git diff HEAD~1 -- src", "git log -p --stat", "git branch new"],
+            [
+                "git log --output=x",
+                "git log --outpu=x",
+                "git diff --ext-diff",
+                "git log -p --textconv",
+                "git diff -O x",
+                "git log --author -- --output=x",
+                "git branch -d x",
+                "git diff --no-index a b",
+            ],
+            id="options of git",
+        ),
+        pytest.param(
+            "[git]", ["git commit -m x", "git log"], ["git --exec-path=x log", "git log --output=x"], id="git"
+        ),
         pytest.param("[cat]", ["cat a && cat b"], ["cat a && curl u", "cat <<E > f", "curl u && cat a"], id="A16"),
         pytest.param("[npm, [ci, test]]", ["npm ci", "npm test -- -x"], ["npm run x", "npm"], id="A17"),
         pytest.param(

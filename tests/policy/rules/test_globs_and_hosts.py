@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from golem_forge.policy.rules.choosing import glob_quoted
-from golem_forge.policy.rules.globs import name_glob, path_glob
+from golem_forge.policy.rules.globs import name_glob, path_fits, path_glob
 from golem_forge.policy.rules.hosts import host_and_port, host_matches, host_pattern, normal_host
 
 
@@ -32,6 +32,7 @@ from golem_forge.policy.rules.hosts import host_and_port, host_matches, host_pat
 def test_path_globs(pattern: str, matching: list[str], other: list[str]) -> None:
     assert [path for path in matching if not path_glob(pattern).fullmatch(path)] == []
     assert [path for path in other if path_glob(pattern).fullmatch(path)] == []
+    assert [path_fits(pattern, path) for path in (*matching, *other)] == [True] * len(matching) + [False] * len(other)
 
 
 def test_in_names_a_star_stands_for_anything() -> None:

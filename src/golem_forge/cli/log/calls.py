@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.cli.log import HELP
-from golem_forge.cli.log.finding import ID_SHOWN, NotFound, home_with_sessions, records_of, session_id
+from golem_forge.cli.log.finding import ID_SHOWN, NotFound, home_with_sessions, session_id
 from golem_forge.cli.log.states import (
     OPEN_WORDS,
     STATUS_WORDS,
@@ -17,9 +19,9 @@ from golem_forge.cli.log.states import (
     spoken,
     status_word,
 )
-from golem_forge.cli.plain import columns, complain, one_line, parser, print_json, shortened
+from golem_forge.cli.plain import complain, one_line, parser, print_columns, print_json_list, shortened
 from golem_forge.events.call_states import CallRecord
-from golem_forge.events.index import Index
+from golem_forge.events.index import CallSummary, Index
 from golem_forge.events.session_files import is_held, journal_path
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 _ARGS_WIDTH: Final = 48
 _DECISION_WIDTH: Final = 90
-_ALL: Final = 1 << 31
+_HEAD: Final = ("TIME", "CALL", "STATUS", "TOOL", "ARGUMENTS", "MS", "DECISION")
 
 
 class Logged(NamedTuple):
@@ -40,14 +42,14 @@ def run_calls(words: list[str]) -> int:
     asked = _parse(words)
     home = home_with_sessions()
     try:
-        logged = [] if home is None else find_calls(home, asked)
+        found = _Calls(home, asked) if home is not None else ()
     except NotFound as error:
         complain("log", str(error))
         return 4
     if asked.json:
-        print_json([as_json(each) for each in logged])
-    elif logged:
-        print(columns([("TIME", "CALL", "STATUS", "TOOL", "ARGUMENTS", "MS", "DECISION"), *map(_row, logged)]))
+        print_json_list(as_json(each) for each in found)
+    elif any(True for _ in found):
+        print_columns(lambda: itertools.chain([_HEAD], map(_row, found)))
     else:
         complain("log", "no such calls." if home else "nothing was called yet.")
     return 0
@@ -63,22 +65,33 @@ def _parse(words: list[str]) -> Namespace:
     return reader.parse_args(words)
 
 
-def find_calls(home: Path, asked: Namespace) -> list[Logged]:
-    """The newest that fit, oldest of them first."""
-    index = Index(home)
-    session = session_id(index, asked.session) if asked.session else ""
-    looked_up = asked.status if asked.status and not _may_be_open(asked.status) else ""
-    limit = asked.limit if looked_up or not asked.status else _ALL
-    found = index.calls(session=session, tool=asked.tool, status=looked_up, limit=max(limit, 0))
-    records = records_of(home, dict.fromkeys(each.session_id for each in found))
-    alive = {id_: is_held(journal_path(home, id_)) for id_ in records}
-    logged = [
-        Logged(each.session_id, call, status_word(call, alive=alive[each.session_id]))
-        for each in found
-        if (call := records[each.session_id].get(each.id))
-    ]
-    fitting = [each for each in logged if asked.status in ("", each.status)][: max(asked.limit, 0)]
-    return fitting[::-1]
+class _Calls:
+    """The newest that fit, oldest of them first. Each walk over them reads them again: only one is held at a time."""
+
+    def __init__(self, home: Path, asked: Namespace) -> None:
+        """Raises NotFound for a session that is none."""
+        self._home = home
+        self._index = Index(home)
+        self._asked = asked
+        self._session = session_id(self._index, asked.session) if asked.session else ""
+        self._alive = cache(lambda id_: is_held(journal_path(home, id_)))
+
+    def __iter__(self) -> Iterator[Logged]:
+        status = self._asked.status
+        looked_up = "" if _may_be_open(status) else status
+        found = self._index.latest_calls(
+            session=self._session,
+            tool=self._asked.tool,
+            status=looked_up,
+            fits=self._has_status if status != looked_up else None,
+            limit=self._asked.limit,
+        )
+        for each in found:
+            if (call := self._index.record_of(each)) is not None:
+                yield Logged(each.session_id, call, status_word(call, alive=self._alive(each.session_id)))
+
+    def _has_status(self, call: CallSummary) -> bool:
+        return bool(status_word(call, alive=self._alive(call.session_id)) == self._asked.status)
 
 
 def _may_be_open(status: str) -> bool:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from golem_forge.config.home import forge_home
-from golem_forge.events.call_states import CallRecord, CallStates
 from golem_forge.events.index import Index
-from golem_forge.events.journal_reader import read
-from golem_forge.events.session_files import journal_path, sessions_dir
+from golem_forge.events.session_files import sessions_dir
 
 ID_SHOWN: Final = 12
 """So many digits of an id are printed; they are enough to find it again."""
@@ -34,8 +31,3 @@ def session_id(index: Index, typed: str) -> str:
     if len(exact) > 1:
         raise NotFound(f"several sessions start with {typed!r}; type more of the id. `forge log sessions` lists them.")
     return exact[0]
-
-
-def records_of(home: Path, ids: Iterable[str]) -> dict[str, dict[str, CallRecord]]:
-    """session id → call id → what its journal says of the call."""
-    return {id_: CallStates.from_records(read(journal_path(home, id_))).calls for id_ in ids}

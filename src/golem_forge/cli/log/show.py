@@ -18,7 +18,6 @@ from golem_forge.events.index import Index
 from golem_forge.events.journal_reader import read
 from golem_forge.events.session_files import is_held, journal_path
 
-_ALL: Final = 1 << 31
 _OF_EVERY_RECORD: Final = frozenset({"n", "ts", "type", "call"})
 
 
@@ -48,13 +47,13 @@ def run_show(words: list[str]) -> int:
 def _find(home: Path, typed: str) -> tuple[CallRecord, str]:
     index = Index(home)
     try:
-        call = index.call(typed) if typed else None
+        found = index.find_call(typed) if typed else None
     except ValueError as error:
         raise NotFound(f"{error}. Type more of the id.") from None
-    if call is None:
+    call = index.record_of(found) if found is not None else None
+    if found is None or call is None:
         raise NotFound(f"no call {typed!r}. `forge log` lists the latest.")
-    since = index.calls(since=call.proposed_at, limit=_ALL)
-    return call, next(each.session_id for each in since if each.id == call.id)
+    return call, found.session_id
 
 
 def _is_about(record: dict[str, Any], call_id: str) -> bool:

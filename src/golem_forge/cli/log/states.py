@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from golem_forge.core.verdict import Status
 from golem_forge.events.call_states import CallRecord, CallState
+from golem_forge.events.index import CallSummary
 from golem_forge.events.recovery import MAY_HAVE_RUN
 
 RUNNING: Final = "running"
@@ -15,7 +16,7 @@ OPEN_WORDS: Final = (RUNNING, MAY_HAVE, NEVER_STARTED)
 STATUS_WORDS: Final = (*(status.value for status in Status), *OPEN_WORDS)
 
 
-def status_word(call: CallRecord, *, alive: bool) -> str:
+def status_word(call: CallRecord | CallSummary, *, alive: bool) -> str:
     """`alive`: a process still writes this session's journal, so an open call is simply not over."""
     if call.state is CallState.FINISHED:
         return MAY_HAVE if call.error == MAY_HAVE_RUN else call.status

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from golem_forge.cli.log import HELP
 from golem_forge.cli.log.finding import ID_SHOWN, NotFound, home_with_sessions, session_id
-from golem_forge.cli.plain import complain, homely, one_line, parser, print_json
+from golem_forge.cli.plain import complain, homely, one_line, parser, print_json_list
+from golem_forge.events.anchors import Anchor
 from golem_forge.events.index import Index
 from golem_forge.events.journal_reader import Problem, Verification, verify
 from golem_forge.events.session_files import journal_path, list_journals, sessions_dir
@@ -27,14 +29,22 @@ def run_verify(words: list[str]) -> int:
     if home is None or not paths:
         complain("log", "no session was recorded yet.")
         return 0
-    index = Index(home)
-    results = {path: _verified(index, path) for path in paths}
+    anchors = Index(home).anchors()
+    unsound: list[Path] = []
+
+    def results() -> Iterator[tuple[Path, Verification]]:
+        for path in paths:
+            result = _verified(path, anchors.get(path.stem))
+            if not result.ok:
+                unsound.append(path)
+            yield path, result
+
     if asked.json:
-        print_json([_as_json(path, result) for path, result in results.items()])
+        print_json_list(_as_json(*each) for each in results())
     else:
-        for path, result in results.items():
-            _print(path, result)
-    return 0 if all(result.ok for result in results.values()) else 1
+        for each in results():
+            _print(*each)
+    return 1 if unsound else 0
 
 
 def _journals(home: Path, typed: str) -> list[Path]:
@@ -48,10 +58,10 @@ def _journals(home: Path, typed: str) -> list[Path]:
     return [journal_path(home, session_id(Index(home), typed))]
 
 
-def _verified(index: Index, path: Path) -> Verification:
+def _verified(path: Path, anchor: Anchor | None) -> Verification:
     if not path.exists():
         return Verification(ok=False, lines=0, problems=[Problem(1, "the journal is missing (deleted)")], notes=[])
-    return verify(path, index.anchor(path.stem))
+    return verify(path, anchor)
 
 
 def _print(path: Path, result: Verification) -> None:

@@ -20,6 +20,6 @@ def run_export(words: list[str]) -> int:
     from golem_forge.workers.replay import replay
 
     home, session = found
-    for event in replay(home, session.id):
+    for event in replay(session.id, home=home):
         sys.stdout.write(json_line(event))
     return 0

@@ -23,6 +23,6 @@ def run_show(words: list[str]) -> int:
         return NO_SUCH
     home, session = found
     formatter = create_trace_formatter(asked.trace)
-    for event in replay(home, session.id):
+    for event in replay(session.id, home=home):
         sys.stdout.write(plain_text(formatter.format(event)))
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.rules.builtin import builtin_rules
 from golem_forge.policy.rules.model import Kind, Origin, Rule
 from golem_forge.policy.rules.outcome import NO_RULES, RuleOutcome, weigh_rules
-from golem_forge.policy.rules.sources import FileSource, ProjectSource, RulesUnusable
+from golem_forge.policy.rules.sources import FileSource, ProjectSource, RulesUnusable, ValueCache
 
 _CHECK_EVERY: Final = 0.02
 _Extra = tuple[Rule, ...]
@@ -81,9 +81,12 @@ class RuleBook:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.home = home
-        self._user = FileSource(home.rules, home.shown(home.rules), Origin.USER)
-        self._remembered = FileSource(home.remembered, home.shown(home.remembered), Origin.REMEMBERED)
-        self._project = ProjectSource(project_root, project_trusted, project_trusted_with) if project_root else None
+        values = ValueCache(home)
+        self._user = FileSource(home.rules, home.shown(home.rules), Origin.USER, values)
+        self._remembered = FileSource(home.remembered, home.shown(home.remembered), Origin.REMEMBERED, values)
+        self._project = (
+            ProjectSource(project_root, project_trusted, project_trusted_with, values) if project_root else None
+        )
         self._session: dict[str, Rule] = {}
         self._clock = clock
         self._hits: Counter[Rule] = Counter()
@@ -177,15 +180,21 @@ class RuleBook:
 
     def list(self) -> tuple[RuleLine, ...]:
         """Every rule there is, also those that do not act, with the reason."""
+        return tuple(self.lines())
+
+    def lines(self) -> Iterator[RuleLine]:
+        """The same, one by one."""
         self._recheck()
         off = self.builtin_off
-        lines = [self._line(rule, "builtin_off" if rule.id in off else "") for rule in builtin_rules()]
+        for rule in builtin_rules():
+            yield self._line(rule, "builtin_off" if rule.id in off else "")
         for source in (self._user, self._remembered):
-            lines += [self._line(rule) for rule in source.content.rules]
+            yield from map(self._line, source.content.rules)
         if self._project:
-            lines += [self._line(rule) for rule in self._project.content.rules]
-            lines += [self._line(rule, "the project is not trusted") for rule in self._project.ignored_rules()]
-        return (*lines, *(self._line(rule) for rule in self._session.values()))
+            yield from map(self._line, self._project.content.rules)
+            for rule in self._project.ignored_rules():
+                yield self._line(rule, "the project is not trusted")
+        yield from map(self._line, self._session.values())
 
     def _line(self, rule: Rule, inactive: str = "") -> RuleLine:
         until = rule.scope.until_time

@@ -19,7 +19,7 @@ from golem_forge.policy.rules.hosts import host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
 from golem_forge.policy.rules.match import CallView
 from golem_forge.policy.rules.model import PATH_VERBS, Kind, Origin, Rule
-from golem_forge.policy.shell import Parsed, is_banned_prefix, prefix_choices, quote
+from golem_forge.policy.shell import Parsed, is_offered_prefix, is_saved_prefix, prefix_choices, quote
 from golem_forge.policy.shell.strict import render
 
 _MAX_CHOICES: Final = 4
@@ -216,15 +216,17 @@ def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> I
     if not commands:
         return
     if len(commands) > 1:
-        prefixes = [next(iter(prefix_choices(words)), None) for words in commands]
-        if all(prefix is not None for prefix in prefixes):
-            rules = tuple(_allowing(Kind.COMMAND, list(prefix)) for prefix in prefixes if prefix is not None)
-            yield "prefix", " and ".join(f"{_shown(p)} …" for p in prefixes if p is not None), rules, False
+        prefixes = [prefix for words in commands for prefix in prefix_choices(words)[:1]]
+        if len(prefixes) == len(commands):
+            rules = tuple(_allowing(Kind.COMMAND, list(prefix)) for prefix in prefixes)
+            label = " and ".join(f"{_shown(prefix)} …" for prefix in prefixes)
+            yield "prefix", label, rules, not all(map(is_saved_prefix, prefixes))
         return
     suggested = _suggested_prefix(facts.args.get("prefix_rule"), commands[0])
     prefixes_of_one = [*prefix_choices(commands[0]), *([suggested] if suggested else [])]
     for prefix in sorted(dict.fromkeys(map(tuple, prefixes_of_one)), key=len, reverse=True):
-        yield f"prefix{len(prefix)}", f"{_shown(prefix)} …", (_allowing(Kind.COMMAND, list(prefix)),), False
+        rules = (_allowing(Kind.COMMAND, list(prefix)),)
+        yield f"prefix{len(prefix)}", f"{_shown(prefix)} …", rules, not is_saved_prefix(prefix)
 
 
 def _suggested_prefix(suggestion: Any, words: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -232,7 +234,7 @@ def _suggested_prefix(suggestion: Any, words: tuple[str, ...]) -> tuple[str, ...
     if not isinstance(suggestion, list) or not suggestion:
         return None
     prefix = tuple(suggestion)
-    usable = prefix == words[: len(prefix)] and not is_banned_prefix(prefix)
+    usable = prefix == words[: len(prefix)] and is_offered_prefix(prefix)
     return prefix if usable else None
 
 

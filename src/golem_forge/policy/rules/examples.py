@@ -11,7 +11,7 @@ from typing import Any
 
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.facts import McpName
-from golem_forge.policy.rules.globs import path_glob
+from golem_forge.policy.rules.globs import path_fits
 from golem_forge.policy.rules.hosts import host_and_port, host_matches, normal_host
 from golem_forge.policy.rules.match import arguments_match, mcp_matches, segment_matches, text_matches
 from golem_forge.policy.rules.model import Kind, Rule
@@ -51,7 +51,7 @@ def _matches(rule: Rule, example: Any) -> bool:
     if not isinstance(example, str):
         raise _Unreadable("expected a text")
     if rule.kind is Kind.PATH:
-        return path_glob(rule.path).fullmatch(example) is not None
+        return path_fits(rule.path, example)
     if rule.kind is Kind.MCP:
         server, slash, tool = example.partition("/")
         if not slash:

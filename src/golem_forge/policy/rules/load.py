@@ -15,7 +15,7 @@ from golem_forge.core.nearest import nearest
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.rules.builtin import BUILTIN_IDS
 from golem_forge.policy.rules.examples import example_problems
-from golem_forge.policy.rules.model import PATH_FLOORS, Kind, Origin, Rule, RuleFile, Scope, rule_id
+from golem_forge.policy.rules.model import ANYWHERE, NO_IDS, PATH_FLOORS, Kind, Origin, Rule, RuleFile, rule_id
 from golem_forge.policy.rules.patterns import OWN_KEYS, own_parts, read_scope
 from golem_forge.policy.shell import DANGER_IDS, is_banned_prefix, runs_what_it_is_given
 
@@ -30,7 +30,11 @@ _AS_PREFIX: Final = "as a prefix this allows nearly anything; add words or `exac
 
 def parse_rules(text: bytes | str, name: str, origin: Origin) -> RuleFile:
     """The rules of one file; raises ConfigError with every problem found."""
-    file = parse_yaml(text, name)
+    return checked_rules(parse_yaml(text, name), origin)
+
+
+def checked_rules(file: YamlFile, origin: Origin) -> RuleFile:
+    """The same from the file's values."""
     problems = Problems(file)
     warnings: list[str] = []
     for key in file.value:
@@ -93,7 +97,7 @@ def _read_rule(written: Any, path: Path, origin: Origin, problems: Problems, war
     if not isinstance(reason, str):
         named.add("reason", "expected a text")
         reason = ""
-    scope = read_scope(written["scope"], named.add) if "scope" in written else Scope()
+    scope = read_scope(written["scope"], named.add) if "scope" in written else ANYWHERE
     own = own_parts(kind, written, named.add) if kind is not None else None
     if kind is None or verdict is None or own is None or len(problems.found) > before:
         return None
@@ -180,7 +184,7 @@ def _verdict_of(written: dict[str, Any], named: _Named) -> Verdict | None:
 
 def _accept_of(written: dict[str, Any], kind: Kind, verdict: Verdict, named: _Named) -> frozenset[str]:
     if "accept" not in written:
-        return frozenset()
+        return NO_IDS
     ids = written["accept"]
     if not isinstance(ids, list) or not ids or not all(isinstance(word, str) for word in ids):
         named.add("accept", "expected a list of ids, like [rm_force]")

@@ -16,7 +16,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy import shell
 from golem_forge.policy.facts import CallFacts, McpName
-from golem_forge.policy.rules.globs import name_glob, path_glob
+from golem_forge.policy.rules.globs import name_glob, path_fits
 from golem_forge.policy.rules.hosts import host_and_port, host_matches
 from golem_forge.policy.rules.model import ArgTest, Hit, Kind, Rule
 
@@ -59,7 +59,7 @@ class CallView:
 
 def in_scope(rule: Rule, facts: CallFacts) -> bool:
     scope = rule.scope
-    if scope.worker and not path_glob(scope.worker).fullmatch(facts.worker):
+    if scope.worker and not path_fits(scope.worker, facts.worker):
         return False
     if scope.project and (not facts.project or _real(facts.project) != scope.project):
         return False
@@ -95,12 +95,11 @@ def path_matches(rule: Rule, effect: Effect) -> bool:
     """Rules are written for the program's zones. A worker whose zone begins deeper cannot rename its way around one."""
     if effect.verb not in rule.access:
         return False
-    glob = path_glob(rule.path)
     if not effect.outer:
-        return glob.fullmatch(effect.target) is not None
-    if glob.fullmatch(effect.outer) is not None:
+        return path_fits(rule.path, effect.target)
+    if path_fits(rule.path, effect.outer):
         return True
-    return rule.verdict is not Verdict.PRE_APPROVED and glob.fullmatch(effect.target) is not None
+    return rule.verdict is not Verdict.PRE_APPROVED and path_fits(rule.path, effect.target)
 
 
 def net_matches(rule: Rule, effect: Effect) -> bool:
@@ -123,7 +122,7 @@ def segment_matches(rule: Rule, segment: Segment, world: CommandWorld, places: P
     """The narrow side: this one parsed segment is what the rule allows."""
     if rule.exact:
         return shell.matches_exact(rule.command, segment, world, places)
-    return shell.matches_strict(rule.command, segment, world, places)
+    return shell.matches_prefix(rule.command, segment, world, places)
 
 
 def text_matches(rule: Rule, found: Found) -> bool:
@@ -163,7 +162,7 @@ def _argument_matches(test: ArgTest, args: dict[str, Any]) -> bool:
         return False
     if test.one_of is not None and not any(same_value(value, wanted) for wanted in test.one_of):
         return False
-    if test.glob is not None and not (isinstance(value, str) and path_glob(test.glob).fullmatch(value)):
+    if test.glob is not None and not (isinstance(value, str) and path_fits(test.glob, value)):
         return False
     if test.minimum is None and test.maximum is None:
         return True

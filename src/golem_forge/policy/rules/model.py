@@ -54,6 +54,12 @@ class Scope:
         return ", ".join(f"{name} {value}" for name, value in parts if value)
 
 
+ANYWHERE: Final = Scope()
+NO_IDS: Final[frozenset[str]] = frozenset()
+HTTPS: Final = frozenset({443})
+"""What most rules have: one object for all of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgTest:
     """What one argument must be; every part that is written must hold."""
@@ -78,8 +84,8 @@ class Rule:
     reason: str = ""
     file: str = ""
     line: int = 0
-    scope: Scope = field(default_factory=Scope)
-    accept: frozenset[str] = frozenset()
+    scope: Scope = ANYWHERE
+    accept: frozenset[str] = NO_IDS
     """Floors this rule lifts for what it matches: danger ids (command), PATH_FLOORS (path)."""
     command: tuple[tuple[str, ...], ...] = ()
     """Alternatives for each leading token."""
@@ -93,7 +99,7 @@ class Rule:
     servers: tuple[str, ...] = ()
     mcp_tools: tuple[str, ...] = ()
     host: str = ""
-    ports: frozenset[int] = frozenset({443})
+    ports: frozenset[int] = HTTPS
     private: bool = False
     """The host may resolve to an address in a private range."""
 

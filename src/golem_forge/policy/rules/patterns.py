@@ -14,7 +14,7 @@ from typing import Any, Final
 from golem_forge.config.shape import unknown_key
 from golem_forge.core.nearest import nearest
 from golem_forge.policy.rules.hosts import host_pattern
-from golem_forge.policy.rules.model import PATH_VERBS, ArgTest, Kind, Scope
+from golem_forge.policy.rules.model import HTTPS, PATH_VERBS, ArgTest, Kind, Scope
 
 Report = Callable[[str, str], None]
 """(key of the rule, problem)"""
@@ -151,7 +151,7 @@ def _names(value: Any) -> tuple[str, ...] | None:
 
 
 def _host(written: dict[str, Any], report: Report) -> dict[str, Any] | None:
-    host, ports, private = written["host"], written.get("ports", [443]), written.get("private", False)
+    host, ports, private = written["host"], written.get("ports", list(HTTPS)), written.get("private", False)
     if not isinstance(host, str):
         report("host", "expected a host name, like api.example.com")
         return None
@@ -162,7 +162,11 @@ def _host(written: dict[str, Any], report: Report) -> dict[str, Any] | None:
         report("private", "expected true or false")
         return None
     try:
-        return {"host": host_pattern(host), "ports": frozenset(ports), "private": private}
+        return {
+            "host": host_pattern(host),
+            "ports": frozenset(ports) if "ports" in written else HTTPS,
+            "private": private,
+        }
     except ValueError as error:
         report("host", f"{host!r}: {error}")
         return None

@@ -6,21 +6,34 @@ whether the rules changed and raises RulesUnusable while the file cannot be used
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from sys import intern
+from typing import Any, Final
 
+from golem_forge._version import __version__
+from golem_forge.config.home import ForgeHome
 from golem_forge.config.program import PROJECT_RULES
 from golem_forge.config.stamps import Stamp, stamp_behind
-from golem_forge.config.yaml_file import read_bytes
+from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.verdict import Status
 from golem_forge.policy.rules.model import Origin, Rule, RuleFile
 
 _PLACE: Final = re.compile(r"(?P<file>.*?):(?P<line>\d+): (?P<problem>.*)", re.DOTALL)
 _EMPTY: Final = RuleFile(())
+_LARGE: Final = 16 << 10
+"""Bytes of YAML; a smaller file is read as fast as it is recalled."""
+_LARGEST_KEPT: Final = 8 << 20
+_KEPT_FILES: Final = 4
+_RULES: Final = "rules"
+_WORD: Final = 24
 
 
 class RulesUnusable(ForgeError):
@@ -38,16 +51,17 @@ class RulesUnusable(ForgeError):
 class FileSource:
     """rules.yaml or remembered.yaml in FORGE_HOME. A missing file has no rules."""
 
-    def __init__(self, path: Path, name: str, origin: Origin) -> None:
+    def __init__(self, path: Path, name: str, origin: Origin, values: ValueCache) -> None:
         self._path = path
         self._name = name
         self._origin = origin
+        self._values = values
         self._seen: Stamp | None = None
         self._sure = False
         self._error: ConfigError | None = None
         self.content = _EMPTY
         self.data = b""
-        """The bytes that were parsed."""
+        """The bytes that were parsed, of a project's file."""
 
     def load(self) -> None:
         self._read(stamp_behind(self._path))  # a person may keep their rules elsewhere, and link to them
@@ -71,20 +85,32 @@ class FileSource:
         self._error = None
         try:
             missing = seen is None and not os.path.lexists(self._path)
-            self.data = b"" if missing else read_bytes(self._path, self._name)
-            self.content = _EMPTY if missing else _parsed(self.data, self._name, self._origin)
+            self.content = _EMPTY if missing else _checked(self._read_values(), self._origin)
+            if missing:
+                self.data = b""
         except ConfigError as error:
             self._error = error
             self._sure = False  # a file whose permissions are repaired keeps its times
+
+    def _read_values(self) -> YamlFile:
+        data = read_bytes(self._path, self._name)
+        if self._origin is Origin.PROJECT:
+            self.data = data
+        return self._values.read(data, self._name)
 
 
 class ProjectSource:
     """`.forge/rules.yaml` of a project; counts only while the project is trusted with exactly these bytes."""
 
     def __init__(
-        self, root: Path, trusted: Callable[[], bool], trusted_with: Callable[[Mapping[str, bytes]], bool] | None
+        self,
+        root: Path,
+        trusted: Callable[[], bool],
+        trusted_with: Callable[[Mapping[str, bytes]], bool] | None,
+        values: ValueCache,
     ) -> None:
-        self._file = FileSource(root / PROJECT_RULES, PROJECT_RULES, Origin.PROJECT)
+        self._file = FileSource(root / PROJECT_RULES, PROJECT_RULES, Origin.PROJECT, values)
+        self._values = values
         self._path = root / PROJECT_RULES
         self._trusted = trusted
         self._trusted_with = trusted_with
@@ -116,7 +142,8 @@ class ProjectSource:
         if self._counts or not self._path.is_file():
             return ()
         try:
-            return _parsed(read_bytes(self._path, PROJECT_RULES), PROJECT_RULES, Origin.PROJECT).rules
+            values = self._values.read(read_bytes(self._path, PROJECT_RULES), PROJECT_RULES)
+            return _checked(values, Origin.PROJECT).rules
         except ConfigError:
             return ()
 
@@ -144,7 +171,97 @@ class ProjectSource:
         return True
 
 
-def _parsed(data: bytes, name: str, origin: Origin) -> RuleFile:
-    from golem_forge.policy.rules.load import parse_rules  # most people start without any rules file
+class ValueCache:
+    """The values of large rules files, by the digest of their bytes: FORGE_HOME/cache/rules-…, 0600, safe to delete.
 
-    return parse_rules(data, name, origin)
+    To read 5,000 rules as YAML takes two seconds; to read their values back, a fiftieth of that. Values are all that is
+    kept: every rule and every example is checked at every start, as if the YAML had just been read.
+
+    Threat: a forged file would put other rules in force than the person reads. Whoever can write it can write
+    rules.yaml, which lies beside it; a link, or a file that others own or may write, is not used. It is JSON and no
+    pickle: reading it runs nothing.
+    """
+
+    def __init__(self, home: ForgeHome) -> None:
+        self._home = home
+
+    def read(self, data: bytes, name: str) -> YamlFile:
+        """As `parse_yaml` does."""
+        if len(data) < _LARGE:
+            return parse_yaml(data, name)
+        digest = sha256(f"{__version__}\n".encode())
+        digest.update(data)
+        kept = self._home.path / "cache" / f"rules-{digest.hexdigest()}"
+        if (found := _recalled(kept, name)) is not None:
+            return found
+        file = parse_yaml(data, name)
+        with contextlib.suppress(OSError, ValueError):  # without it the next start is slower, and that is all
+            self._keep(kept, file)
+        return _recalled(kept, name) or file  # what comes back takes half the memory
+
+    def _keep(self, kept: Path, file: YamlFile) -> None:
+        folder = self._home.ensure("cache")
+        items = file.value.get(_RULES)
+        rules = items if isinstance(items, list) else []
+        lines: dict[int, list[list[str | int]]] = {}
+        """Number of the rule (-1: of none) → places in it with the line of each, where it is not the one around it."""
+        for path, line in file.lines.items():
+            if not path or file.line(path[:-1]) != line:
+                number = path[1] if path[:1] == (_RULES,) and path[1:2] and rules else -1
+                lines.setdefault(int(number), []).append([*(path if number == -1 else path[2:]), line])
+        made = folder / f".rules-{os.urandom(8).hex()}"
+        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with open(handle, "w", encoding="ascii") as out:
+                head = {"value": {**file.value, _RULES: []} if rules else file.value, "lines": lines.get(-1, [])}
+                out.write(f"{json.dumps({**head, 'count': len(rules)})}\n")
+                out.writelines(f"{json.dumps([rule, lines.get(at, [])])}\n" for at, rule in enumerate(rules))
+            os.replace(made, kept)
+        except BaseException:
+            os.unlink(made)
+            raise
+        others = sorted(folder.glob("rules-*"), key=lambda path: path.lstat().st_mtime_ns)
+        for old in others[:-_KEPT_FILES]:
+            old.unlink(missing_ok=True)
+
+
+def _recalled(kept: Path, name: str) -> YamlFile | None:
+    """None for a file that is not there, or is not what `ValueCache` wrote."""
+    try:
+        handle = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(handle, encoding="ascii", newline="\n") as file:
+        status = os.fstat(handle)
+        private = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o022 and status.st_uid == os.geteuid()
+        if not private or status.st_size > _LARGEST_KEPT:
+            return None
+        try:
+            head = json.loads(file.readline())
+            value, lines = head["value"], {tuple(place): int(line) for *place, line in head["lines"]}
+            decoder, number = json.JSONDecoder(object_pairs_hook=_shared), -1
+            for number, text in enumerate(file):
+                rule, places = decoder.decode(text)
+                value[_RULES].append(rule)
+                lines.update({(_RULES, number, *place): int(line) for *place, line in places})
+            whole = number + 1 == head["count"]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+    return YamlFile(name, value, lines) if whole and isinstance(value, dict) else None
+
+
+def _shared(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping of a rule, its words held once for all rules: thousands of them say the same few."""
+    return {intern(key): _shared_words(value) for key, value in pairs}
+
+
+def _shared_words(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_shared_words(each) for each in value]
+    return intern(value) if isinstance(value, str) and len(value) <= _WORD else value
+
+
+def _checked(file: YamlFile, origin: Origin) -> RuleFile:
+    from golem_forge.policy.rules.load import checked_rules  # most people start without any rules file
+
+    return checked_rules(file, origin)
