@@ -211,6 +211,13 @@ async def test_case_26_hints_of_a_server_nobody_trusts_loosen_nothing(mcp_bench:
     assert {card.risk for card in mcp_bench.cards} == {"high"}
 
 
+async def test_the_risk_of_a_call_is_what_its_servers_walls_make_possible(mcp_bench: McpBench) -> None:
+    """Without a network it changes at most its zones, whatever it says; what destroys stays red."""
+    begin(mcp_bench, Shelf(mcp_bench, "hinted", *HINTED, network=False))
+    await asked_for(mcp_bench)
+    assert [card.risk for card in mcp_bench.cards] == ["medium", "high", "medium", "high"]
+
+
 async def test_case_26_a_trusted_servers_reader_is_not_asked_about(mcp_bench: McpBench) -> None:
     """`trust: trusted`: readOnly runs unasked; readOnly and destructive, and no hints at all, ask."""
     begin(mcp_bench, Shelf(mcp_bench, "hinted", *HINTED, trust="trusted"))

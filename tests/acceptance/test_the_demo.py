@@ -136,7 +136,7 @@ SERVERS = (
     SERVED,
     "tools, among them stock__count, stock__take",
     "  | Approve 'stock__take'? stock__take: Take some of an item from the shelf.",
-    "  | Risk: high",
+    "  | Risk: medium",
     "  the client answers yes, once",
     "stock__take: plate: 9 on the shelf",
 )

@@ -8,11 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from tests.deadlines import LONG
 
-from golem_forge import ApprovalController, BlockedError, Caller, FilesystemToolset, ToolCall, ToolContext, tool
+from golem_forge import (
+    ApprovalController,
+    BlockedError,
+    Caller,
+    FilesystemToolset,
+    ToolCall,
+    ToolContext,
+    create_ui_event_bus,
+    tool,
+)
 from golem_forge.config.modes import Setting
 from golem_forge.core.verdict import Verdict
+from golem_forge.events.journal import Journal
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
 from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
@@ -247,3 +258,62 @@ async def test_the_default_of_the_callers_own_block_blocks_below(own: str | None
         [counter("x", needs_approval=False)], approval=ApprovalController("approve_all"), ceilings=(above,)
     )
     assert await status_of(path, "x") == expected
+
+
+# ---- a check gets a copy of the arguments
+
+
+class Note(BaseModel):
+    tags: list[str]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("by", ["check", "callback", "listener"])
+async def test_who_judges_or_watches_changes_nothing_of_what_runs(
+    make_path: Any, own_home: Path, by: str, is_async: bool
+) -> None:
+    """Neither what runs nor its fingerprint nor the journal: the check, the callback and whoever hears of the start."""
+
+    def spoil(args: Any) -> None:
+        args["path"] = "/etc/passwd"
+        tags = args["note"]["tags"] if isinstance(args["note"], dict) else args["note"].tags
+        tags.append("spoiled")
+        args["many"][0]["deep"].append("spoiled")
+
+    def check(args: dict[str, Any]) -> bool:
+        if by == "check":
+            spoil(args)
+        return True
+
+    async def check_later(args: dict[str, Any]) -> bool:
+        return check(args)
+
+    def ask(request: Any) -> dict[str, Any]:
+        if by == "callback":
+            spoil(request.args)
+        fingerprints.append(request.fingerprint)
+        return {"approved": True}
+
+    def heard(event: Any) -> None:
+        if by == "listener":
+            spoil(event.wire["args"])
+
+    fingerprints: list[str] = []
+    ran: list[Any] = []
+
+    @tool(needs_approval=check_later if is_async else check)
+    async def keep(path: str, note: Note, many: list[dict[str, list[str]]]) -> str:
+        ran.append((path, note.tags, many))
+        return "kept"
+
+    journal, bus = Journal.create(own_home / ".forge"), create_ui_event_bus()
+    bus.on("toolStarted", heard)
+    path = make_path(keep, ask=ask, journal=journal, bus=bus)
+    args = {"path": "/workspace/a", "note": {"tags": ["a"]}, "many": [{"deep": ["b"]}]}
+    assert await status_of(path, "keep", args) == "success"
+    journal.close()
+    assert ran == [("/workspace/a", ["a"], [{"deep": ["b"]}])]
+    plain = make_path(tool(needs_approval=True, name="keep")(keep.function), ask=ask)
+    assert await status_of(plain, "keep", {**args, "note": {"tags": ["a"]}, "many": [{"deep": ["b"]}]}) == "success"
+    assert fingerprints[0] == fingerprints[1]
+    assert "spoiled" not in journal.path.read_text() and "/etc/passwd" not in journal.path.read_text()

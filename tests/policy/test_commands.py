@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.core.effects import Effect, Mark
+from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.policy.commands import command_facts
 from golem_forge.policy.effects import floors_of
 from golem_forge.policy.world import SYSTEM_PATH, SandboxWorld, is_system_directory
@@ -54,6 +54,77 @@ def test_one_exec_per_segment_then_the_reads(world: SandboxWorld, workspace: Pat
     assert [each.proven for each in found[:4]] == [True, True, False, True]
     assert found[0].words == ("cat", "a") and found[0].real == os.path.realpath("/bin/cat")
     assert found[4].real == str(workspace / "a")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd .. && cat x", "cd ..; cat x", "cd .. || cat x", "cd /; cat etc/passwd", "cd / ; ls",
+        "cd a; cd ../..; cat x",
+        "cd src; cat ../../x", "cd src || cat ../x", "ls; cd ..; cat x", "pushd ..; cat x", "pushd /etc && cat hosts",
+        "command cd /; cat etc/passwd", "builtin cd ..; ls", "cd -P ..; ls", "cd -- /etc; cat hosts",
+        "eval cd /; cat x",
+        "eval 'cd .. && ls'; cat x", "cd; cat ../../etc/passwd", "cd src; pushd ..; cd ..; cat x",
+        "cd src && cd .. && cd .. && cat x", "cat ../../etc/passwd", "cat ../../../x", "true | cd ..; cat x",
+        "bash -c 'cd ..; cat x'", "cd src; cd -; cat ../x", "pushd src; popd; cat ../x", "cd away; ls",
+        "cd src; cd src; cd src; cd src; cd src; cd src; cd src; cat ../x",
+    ],
+)  # fmt: skip
+def test_whatever_may_lead_out_of_the_zones_needs_a_person(text: str, world: SandboxWorld) -> None:
+    found = effects(text, world)
+    assert not all(each.proven for each in found if each.verb is Verb.EXEC)
+    assert "outside_zone" in {id_ for each in found for id_, _ in floors_of(each)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cd src; cat c", "cd src && make && cd .. && cat a", "pushd src && cat c && popd && cat a", "cd src; cd .; ls",
+     "(cd ..)", "cat src/../a", "cd src || echo none", "source x; cat a"],
+)  # fmt: skip
+def test_what_stays_inside_is_not_taken_for_outside(text: str, world: SandboxWorld) -> None:
+    assert "outside_zone" not in {id_ for each in effects(text, world) for id_, _ in floors_of(each)}
+
+
+def test_scripts_are_not_proven(tmp_path: Path, world: SandboxWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its name: `egrep` starts the first `grep` on PATH, and on some systems more programs are scripts."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, content in {"wc": "#!/bin/sh\nexec cat\n", "cut": "exec cat\n", "which": "#!/bin/sh\n"}.items():
+        (programs / name).write_text(content)
+        (programs / name).chmod(0o755)
+    monkeypatch.setattr("golem_forge.policy.world.is_system_directory", lambda directory: True)
+    here = SandboxWorld(world._sandbox, [str(programs), *SYSTEM_PATH])
+    assert [effects(text, here)[0].proven for text in ("wc a", "cut -c1 a", "which ls", "cat a")] == [
+        False, False, True, True
+    ]  # fmt: skip
+    assert [effects(text, world)[0].proven for text in ("egrep x a", "fgrep x a", "grep x a")] == [False, False, True]
+
+
+@pytest.fixture
+def looked_at(world: SandboxWorld) -> SandboxWorld:
+    """The same, of which the walls know all names."""
+    return SandboxWorld(world._sandbox, complete=lambda virtual, hidden: True)
+
+
+def test_git_is_proven_only_in_full_walls_and_beside_what_is_proven(world: SandboxWorld) -> None:
+    def proven(text: str, *, full_walls: bool) -> list[bool]:
+        _, found = command_facts(text, world, "/workspace", is_secret_name, full_walls=full_walls)
+        return [each.proven for each in found if each.verb is Verb.EXEC]
+
+    assert proven("git log | head -3", full_walls=True) == [True, True]
+    assert proven("git log | head -3", full_walls=False) == [False, True]
+    assert proven("git log && make", full_walls=True) == [False, False]
+    assert proven("git log && rm -rf x", full_walls=True) == [False, False]
+    assert proven("git diff", full_walls=True) == [False], "it shows files in which nobody looked for secrets"
+
+
+def test_revisions_are_words_of_git_alone(looked_at: SandboxWorld) -> None:
+    world = looked_at
+    for text in ("git diff HEAD~1", "git log main^ feature~2", "git show @~1", "git log 'HEAD@{1}'"):
+        facts, _ = command_facts(text, world, "/workspace", is_secret_name)
+        assert facts.reads_only, text
+    for text in ("echo HEAD~1", "git log ~", "git log ^main", "git log x=~", "git log HEAD@{1}", "git log HEAD^{tree}"):
+        assert command_facts(text, world, "/workspace", is_secret_name)[0].parsed is None, text
 
 
 def test_places_change_with_cd(world: SandboxWorld) -> None:

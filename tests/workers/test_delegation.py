@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from tests.workers.conftest import calls
 
+from golem_forge.config.home import forge_home
 from golem_forge.core.call import ToolCall
 from golem_forge.events.questions import create_runtime_ui
 from golem_forge.workers.models.layer import Request
 from golem_forge.workers.models.scripted import Turn
 from golem_forge.workers.run_result import RunStatus
+from golem_forge.workers.trust_cover import trust_store
 
 Play = Any
 
@@ -130,6 +132,27 @@ async def test_w35_a_child_reaches_no_further_than_its_caller(play: Play, tmp_pa
     assert not [event for event in played.seen("workerUpdate") if event.wire["name"] == "helper"]
 
 
+@pytest.mark.parametrize(
+    ("helper", "risk"),
+    [
+        (f"{FILES}{ZONE}", "low"),
+        ("toolsets: {exec: {}}\nsandbox: {zones: [{name: workspace, mode: ro}]}\n", "low"),
+        ("toolsets: {exec: {walled: preApproved}}\n" + ZONE, "medium"),
+        ("toolsets: {shell: {rules: [{pattern: make, approval: preApproved}]}}\n" + ZONE, "medium"),
+        ("toolsets: {filesystem: {}, user_tools: {}}\n", "medium"),
+        (may_call("other"), "medium"),
+    ],
+)
+async def test_starting_a_helper_is_as_risky_as_what_it_does_unasked(
+    play: Play, tmp_path: Path, helper: str, risk: str
+) -> None:
+    folder = program(tmp_path / "p", main=may_call("helper"), helper=helper, other=ZONE)
+    trust_store(forge_home()).give(folder)
+    played = await play([], worker="main", directory=folder, approval="auto_deny")
+    outcome = await played.runtime.path.call(ToolCall("helper", {"input": "x"}))
+    assert (outcome.status.value, outcome.decision.risk.value) == ("approval_denied", risk)
+
+
 async def test_w36_a_childs_question_comes_to_the_root_with_the_path(play: Play, tmp_path: Path) -> None:
     folder = program(
         tmp_path / "p",
@@ -138,9 +161,6 @@ async def test_w36_a_childs_question_comes_to_the_root_with_the_path(play: Play,
         two=f"{FILES}{ZONE}",
     )
     (folder / ".forge").mkdir()
-    from golem_forge.config.home import forge_home
-    from golem_forge.workers.trust_cover import trust_store
-
     trust_store(forge_home()).give(folder)
     write = ("write_file", {"path": "/workspace/a.txt", "content": "x"})
     turns = cast(

@@ -45,6 +45,17 @@ class Walled(StrEnum):
     """The same, and the worker's file allows them (`walled: preApproved`)."""
 
 
+class AtMost(StrEnum):
+    """How far an effect can go, where something that Forge holds or trusts limits it: walls, the zones and the network
+    of a tool's manifest or a server's block, a trusted server's annotations, the zones of a worker. Never a mere word.
+    """
+
+    READS = "reads"
+    """It changes nothing and reaches nobody."""
+    WRITES = "writes"
+    """It changes no more than writable zones, and reaches nobody."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     verb: Verb
@@ -71,6 +82,8 @@ class Effect:
     """It only reads: an `exec` by proof of the strict parser and prover, a server's tool by a trusted server's word."""
     dangers: tuple[str, ...] = ()
     """For `exec`: ids of the danger list that were found in the text."""
+    at_most: AtMost | None = None
+    """None: nothing is known to limit it."""
 
     def describe(self) -> str:
         return f"{self.verb} {self.target}"

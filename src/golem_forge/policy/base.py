@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from golem_forge.tools.tool import SourceKind, Tool
 
 PREDICATE_SECONDS: Final = 5.0
 _VERDICTS: Final[dict[Any, Verdict]] = {True: Verdict.ASK, False: Verdict.PRE_APPROVED} | {v.value: v for v in Verdict}
+_asking: set[asyncio.Future[Any]] = set()
+"""Checks that have not ended: the loop itself would not keep them."""
 DEFAULT_ASK: Final = Source(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")
 
 
@@ -85,13 +88,13 @@ async def own_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Sour
     answer: Any = tool.needs_approval
     if callable(answer):
         try:
-            answer = await _evaluate(answer, values, ctx)
-        except (BlockedError, SandboxError):  # what Forge itself refuses on the way to the check says so in its words
-            raise
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            raise _check_failed(tool, type(error).__name__) from None
+            answer, failure = await _evaluate(answer, values, ctx)
+        except Exception as error:  # arguments that cannot be copied, a signature that cannot be read, no thread left
+            answer, failure = None, error
+        if isinstance(failure, (BlockedError, SandboxError)):  # what Forge itself refuses on the way says so itself
+            raise failure
+        if failure is not None:
+            raise _check_failed(tool, type(failure).__name__) from None
     return _read_verdict(tool, answer)
 
 
@@ -107,13 +110,37 @@ def _read_verdict(tool: Tool, answer: Any) -> Source:
     return Source(source="base", verdict=verdict, id=tool.name, reason=f"the tool says {verdict.value}")
 
 
-async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) -> Any:
-    arguments = (values, ctx.without_calls()) if _wants_context(predicate) else (values,)
-    async with asyncio.timeout(PREDICATE_SECONDS):
+async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) -> tuple[Any, BaseException | None]:
+    """The answer, or what it raised. One that does not answer in time is left behind, even if it ignores being
+    cancelled; so it is when the call itself is.
+
+    Threat: a check that changes its arguments would change what is shown, recorded and run. It gets a copy.
+    """
+    own = deepcopy(values)
+    asking = asyncio.ensure_future(
+        _asked(predicate, (own, ctx.without_calls()) if _wants_context(predicate) else (own,))
+    )
+    _asking.add(asking)
+    asking.add_done_callback(_asking.discard)
+    try:
+        done, _ = await asyncio.wait((asking,), timeout=PREDICATE_SECONDS)
+    except asyncio.CancelledError:
+        asking.cancel()
+        raise
+    if done:
+        return asking.result()
+    asking.cancel()
+    return None, TimeoutError()
+
+
+async def _asked(predicate: Any, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
+    try:
         if inspect.iscoroutinefunction(predicate):
-            return await predicate(*arguments)
+            return await predicate(*arguments), None
         answer = await run_in_thread(lambda: predicate(*arguments))
-        return await answer if inspect.isawaitable(answer) else answer
+        return await answer if inspect.isawaitable(answer) else answer, None
+    except BaseException as error:  # SystemExit too: a check ends no session
+        return None, error
 
 
 def _wants_context(predicate: Any) -> bool:

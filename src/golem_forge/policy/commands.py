@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.facts import CommandFacts
 from golem_forge.policy.shell import (
@@ -33,9 +33,10 @@ _MAX_HASHED: Final = 64 << 20
 
 
 def command_facts(
-    text: str, world: CommandWorld, cwd: str, is_secret: IsSecret
+    text: str, world: CommandWorld, cwd: str, is_secret: IsSecret, *, full_walls: bool = False
 ) -> tuple[CommandFacts, tuple[Effect, ...]]:
-    """`cwd` is the virtual working directory; `is_secret` tells by its name whether a path is a secret one."""
+    """`cwd` is the virtual working directory; `is_secret` tells by its name whether a path is a secret one; without
+    `full_walls` (they hold, and no host is asked for) what is only proven inside them (git) is not."""
     parsed = parse_strict(text)
     dangers = _danger_ids(text, is_secret)
     if not isinstance(parsed, Parsed):
@@ -45,11 +46,19 @@ def command_facts(
     proof = prove(parsed, world, cwd)
     places = segment_places(parsed, world, cwd)
     shares = _shared_out(parsed, dangers, is_secret)
+    reads_only = proof.proven and not dangers
     execs = [
-        _exec_effect(segment, proven, found, _real_program(segment, where, world))
-        for segment, proven, found, where in zip(parsed.segments, proof.segments, shares, places, strict=True)
+        _exec_effect(
+            segment,
+            part,
+            found,
+            _real_program(segment, where, world),
+            proven=part.proven and not found and (not part.needs_closed_zones or (reads_only and full_walls)),
+            at_most=AtMost.WRITES if full_walls else None,
+        )
+        for segment, part, found, where in zip(parsed.segments, proof.segments, shares, places, strict=True)
     ]
-    facts = CommandFacts(text=text, parsed=parsed, world=world, cwd=cwd)
+    facts = CommandFacts(text=text, parsed=parsed, world=world, cwd=cwd, reads_only=reads_only)
     return facts, (*execs, *(_read_effect(operand) for operand in proof.reads))
 
 
@@ -71,7 +80,15 @@ def _shared_out(parsed: Parsed, dangers: tuple[str, ...], is_secret: IsSecret) -
         yield tuple(dict.fromkeys((*found, *of_the_whole)))
 
 
-def _exec_effect(segment: Segment, proof: SegmentProof, dangers: tuple[str, ...], real: str) -> Effect:
+def _exec_effect(
+    segment: Segment,
+    proof: SegmentProof,
+    dangers: tuple[str, ...],
+    real: str,
+    *,
+    proven: bool,
+    at_most: AtMost | None,
+) -> Effect:
     marks: list[Mark] = []
     if dangers:
         marks.append(Mark.DANGER)
@@ -82,7 +99,8 @@ def _exec_effect(segment: Segment, proof: SegmentProof, dangers: tuple[str, ...]
         target=render(Parsed((Segment(segment.words),))),
         real=real,
         words=segment.words,
-        proven=proof.proven and not dangers,
+        proven=proven,
+        at_most=at_most,
         dangers=dangers,
         marks=tuple(marks),
     )

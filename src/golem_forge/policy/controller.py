@@ -1,36 +1,49 @@
 """ApprovalController: turns an `ask` into an answer, by mode, by memory, or by a person.
 
-One controller serves a whole tree of workers. `blocked` never comes here: nobody can approve it.
+One controller serves a whole tree of workers. `blocked` never comes here: nobody can approve it. `request_approval`
+asks about something that is no tool call, by the same mode and memory and of the same person.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.decision import AnsweredBy, Decision
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.nearest import nearest
+from golem_forge.core.options import options_from, takes_options
+from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.verdict import Risk, Verdict
+from golem_forge.events.answers import ApprovalAnswer
 from golem_forge.policy.answers import Answer, denied
 from golem_forge.policy.asking import ApprovalCallback, callback_asker
 from golem_forge.policy.desk import ApprovalDesk, Asker, Waiting
+from golem_forge.policy.fingerprint import both_keys
 from golem_forge.policy.memory import ApprovalMemory
+from golem_forge.policy.offers import Offer
+from golem_forge.policy.request import ApprovalRequest
 
 _NEEDS_A_PERSON = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT})
 __all__ = ["ApprovalCallback", "ApprovalController"]
 
 
 class ApprovalController:
+    @takes_options("ApprovalController", at=1)
     def __init__(
         self,
-        mode: ApprovalMode | str = ApprovalMode.INTERACTIVE,
+        mode: ApprovalMode | str | Mapping[str, Any] = ApprovalMode.INTERACTIVE,
         approval_callback: ApprovalCallback | None = None,
         *,
         ask: Asker | None = None,
         timeout: float | None = None,
     ) -> None:
         """`approval_callback(request)` answers `{approved, remember?, choice?, args?, reason?}` within `timeout`
-        seconds; `ask` is a UI's (`ui_asker`) and knows its own timeout."""
-        self.mode = ApprovalMode(mode)
+        seconds; `ask` is a UI's (`ui_asker`) and knows its own timeout. `mode` may be a mapping of all options."""
+        self.mode = _mode(mode)
+        self.approval_callback = approval_callback
         self.memory = ApprovalMemory()
         asker = ask or (callback_asker(approval_callback, timeout) if approval_callback is not None else None)
         if asker is None and self.mode in _NEEDS_A_PERSON:
@@ -70,6 +83,45 @@ class ApprovalController:
             self.memory.deny(decision.fingerprint)
         return answer
 
+    async def request_approval(
+        self, request: ApprovalRequest | Mapping[str, Any] | None = None, **options: Any
+    ) -> ApprovalAnswer:
+        """Asks about something that is no tool call: `description`, and any of `tool` (or `tool_name`), `args`, `type`,
+        `risk` and the other members of an ApprovalRequest. `{approved, by, reason?, choice?}`, true only if approved.
+
+        What is remembered for the session answers the same request, and no other, from then on.
+        """
+        asked = request if isinstance(request, ApprovalRequest) and not options else _request(request, options)
+        decision = Decision(Verdict.ASK, compute_keys=lambda: (asked.fingerprint, asked.args_key))
+        asked.previously_denied = self.memory.denials(asked.fingerprint)
+
+        def remembered() -> Answer | None:
+            if not self.memory.granted(asked.fingerprint):
+                return None
+            return Answer(approved=True, by=AnsweredBy.MEMORY, cached=True)
+
+        def waiting() -> Waiting:
+            return Waiting(
+                request=asked,
+                check_edit=lambda args: () if args == asked.args else (("", "this request cannot be edited"),),
+                restore=dict,
+                clean=lambda problems: problems,
+                covered=remembered,
+                signal=InterruptSignal(),
+            )
+
+        answer = await self.approve(decision, asked.tool or asked.description, waiting)
+        said = ApprovalAnswer(approved=answer.approved, by=answer.by.value)
+        if answer.choice is not None:
+            said["choice"] = answer.choice.id
+            self.keep(asked.fingerprint, asked.description or asked.tool)
+            self.judge_again()
+        if answer.message:
+            said["reason"] = answer.message
+        if answer.stop:
+            said["stop"] = True
+        return said
+
     def keep(self, fingerprint: str, what: str) -> None:
         """Remembers this exact call for the session."""
         self.memory.grant(fingerprint, what)
@@ -77,3 +129,33 @@ class ApprovalController:
     def judge_again(self) -> None:
         if self._desk:
             self._desk.judge_again()
+
+
+def _mode(named: Any) -> ApprovalMode:
+    try:
+        return ApprovalMode(named)
+    except ValueError:
+        close = nearest(str(named), list(ApprovalMode))
+        hint = f"; did you mean '{close}'?" if close else ""
+        raise ValueError(f"mode {named!r} is none of {', '.join(ApprovalMode)}{hint}") from None
+
+
+_SESSION = Offer(id="request:session", label="this exact request, for the session", scope="session", exact=True)
+_MEMBERS = frozenset(member.name for member in fields(ApprovalRequest)) | {"tool_name"}
+
+
+def _request(given: ApprovalRequest | Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ApprovalRequest:
+    """A whole request of what is known of it. TypeError: an unknown member; ValueError: nothing to decide on."""
+    if isinstance(given, ApprovalRequest):
+        given = {member.name: getattr(given, member.name) for member in fields(given)}
+    members = options_from(given, keywords, known=_MEMBERS, where="request_approval")
+    tool = str(members.pop("tool_name", "") or members.get("tool", ""))
+    description = str(members.get("description") or tool)
+    if not description:
+        raise ValueError("request_approval: say what is to be approved: description=… (and tool=…, args=…)")
+    args = dict(members.get("args") or {})
+    risk = Risk(members.get("risk", Risk.HIGH)).value
+    kind = str(members.get("type", "tool_call"))
+    keys = both_keys(tool=tool, definition=kind, args=args, worker="", targets=() if tool else (description,))
+    made = {"fingerprint": keys[0], "args_key": keys[1], "why": "", "payload": description, "choices": (_SESSION,)}
+    return ApprovalRequest(**{**made, **members, "tool": tool, "args": args, "description": description, "risk": risk})

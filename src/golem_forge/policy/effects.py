@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Final
 
-from golem_forge.core.effects import Effect, Mark, Verb, Walled
+from golem_forge.core.effects import AtMost, Effect, Mark, Verb, Walled
 from golem_forge.core.verdict import Risk, Verdict, highest
 from golem_forge.policy.shell import Opaque, parse_strict
 
@@ -20,9 +20,10 @@ _RISK: Final = {
     Verb.DELETE: Risk.HIGH,
     Verb.EXEC: Risk.HIGH,
     Verb.NET: Risk.HIGH,
-    Verb.SPAWN: Risk.HIGH,
+    Verb.SPAWN: Risk.MEDIUM,
 }
-
+_LIMITED: Final = {AtMost.READS: Risk.LOW, AtMost.WRITES: Risk.MEDIUM}
+_HIGH: Final = frozenset({Mark.OBEYED_PATH, Mark.OPAQUE, Mark.DESTRUCTIVE})
 
 ANY_WALLED: Final = "any command inside the walls"
 """The session grant that covers every effect with `Walled.OFFERED`."""
@@ -47,11 +48,14 @@ def grant_of(effect: Effect) -> str:
 
 
 def risk_of(effect: Effect) -> Risk:
+    """How bad it could be: what is marked, then what limits it, then what such a thing could do at worst."""
     if not _CRITICAL.isdisjoint(effect.marks):
         return Risk.CRITICAL
-    if Mark.OBEYED_PATH in effect.marks:
+    if not _HIGH.isdisjoint(effect.marks):
         return Risk.HIGH
-    return Risk.LOW if effect.proven else _RISK[effect.verb]
+    if effect.proven and effect.verb is Verb.EXEC:
+        return Risk.LOW  # its reads are effects of their own
+    return _RISK[effect.verb] if effect.at_most is None else _LIMITED[effect.at_most]
 
 
 def risk_of_all(effects: tuple[Effect, ...] | None) -> Risk:

@@ -21,6 +21,8 @@ class CommandFacts:
     """None: opaque to the strict parser."""
     world: CommandWorld
     cwd: str
+    reads_only: bool = False
+    """Every segment is proven to only read, if all zones are read-only for it: so must its walls be built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """SandboxWorld: what the shell analysis may know of the machine, answered from a sandbox and the walls' PATH.
 
 `program` finds what a command name would start; `operand` finds where a path would lead. Both resolve links, because
-what is judged must be what is run or read. Neither opens a file for content.
+what is judged must be what is run or read. Of a program the first bytes are read, which tell a script.
 
 Threat: a writable directory on PATH would let anything pose as `ls`, so only directories of root that others cannot
 write count as the system's, and a program inside a zone never does.
@@ -23,6 +23,8 @@ from golem_forge.sandbox.target import Kind
 
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _OTHERS_MAY_WRITE: Final = stat.S_IWOTH
+_BINARIES: Final = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How programs for Linux and for macOS begin."""
 
 
 def is_system_directory(directory: str) -> bool:
@@ -83,10 +85,12 @@ class SandboxWorld:
                     secret=Mark.SECRET_PATH in target.marks,
                     directory=target.kind is Kind.DIRECTORY,
                     outer=target.effect().outer,
+                    exists=target.exists,
                 )
         except SandboxError as error:
             shown = self._sandbox.virtualise(path)
-            return Operand("bad", shown) if error.code == "INVALID_PATH" else Operand("outside", shown)
+            escapes = ".." in path.split("/")  # above the root of zones there is still something in the walls
+            return Operand("bad", shown) if error.code == "INVALID_PATH" and not escapes else Operand("outside", shown)
 
     def _program_at(self, path: str) -> Program | None:
         """An absolute path: of a zone if one addresses it, else of the host. A relative one is never found here."""
@@ -106,11 +110,20 @@ class SandboxWorld:
     def _described(self, found: str, *, system: bool) -> Program:
         real = os.path.realpath(found)
         zone = any(_lies_in(real, zone.host) for zone in self._sandbox.zones.values())
-        return Program(real, system=system and not zone, zone=zone)
+        return Program(real, system=system and not zone, zone=zone, script=_is_script(real))
 
 
 def _is_program(path: str) -> bool:
     return bool(path) and os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _is_script(path: str) -> bool:
+    """Whatever is no binary, with or without `#!`; also what cannot be read, for nobody knows what it is then."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) not in _BINARIES
+    except OSError:
+        return True
 
 
 def _lies_in(path: str, directory: str) -> bool:

@@ -14,12 +14,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.config.program import ApprovalSettings
 from golem_forge.core.canonical import sha256_hex
-from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.effects import AtMost, Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.finished import Finished
 from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
+from golem_forge.core.verdict import Status, Verdict
+from golem_forge.policy.base import ApprovalBlock
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import Mode
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.results import to_result
@@ -29,6 +34,7 @@ from golem_forge.workers.crew import Crew, WorkerRun
 from golem_forge.workers.messages import Attachment
 from golem_forge.workers.models.names import choose_child_model
 from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.workers.toolset_blocks import worker_blocks
 from golem_forge.workers.worker import Worker
 from golem_forge.workers.worker_zones import sandbox_for
 
@@ -56,6 +62,7 @@ def _tool(crew: Crew, caller: WorkerRun, worker: Worker, places: asyncio.Semapho
         gated=False,
         mode="llm",
         code_digest=_digest(worker),
+        always_load=True,  # a worker's file names them to be asked; none of them is one of many
     )
 
 
@@ -87,7 +94,7 @@ def _plan(
     crew: Crew, caller: WorkerRun, worker: Worker, places: asyncio.Semaphore, args: dict[str, Any], ctx: ToolContext
 ) -> Plan:
     _refuse_depth_and_circle(crew, caller, worker)
-    _refuse_wider_zones(crew, caller, worker)
+    limit = _acts_unasked(crew, caller, worker)
     attached = read_zone_attachments(caller.station.sandbox, args.get("attachments") or ())
     check_attachments(attached, worker.attachment_policy)
     text = _as_text(args["input"])
@@ -95,7 +102,7 @@ def _plan(
         raise ForgeError(f"'{worker.name}' takes no empty input", status=Status.INPUT_INVALID)
     task = text.strip().splitlines()[0][:200] if text.strip() else ""
     read = (each.effect for each in attached if each.effect is not None)
-    effects = (Effect(verb=Verb.SPAWN, target=worker.name), *read)
+    effects = (Effect(verb=Verb.SPAWN, target=worker.name, at_most=limit), *read)
 
     async def run() -> Finished:
         async with places:
@@ -108,16 +115,39 @@ def _plan(
     return Plan(run=run, effects=effects, payload=text, close=close)
 
 
-def _refuse_wider_zones(crew: Crew, caller: WorkerRun, worker: Worker) -> None:
-    """Opened and closed again: what the child may reach is settled before anybody is asked about it."""
-    sandbox_for(
-        crew.tree.program,
+def _acts_unasked(crew: Crew, caller: WorkerRun, worker: Worker) -> AtMost:
+    """What it could do without anybody being asked. Its zones are opened and closed again: what the child may reach is
+    settled before anybody is asked about it. Raises ForgeError for zones that the caller lacks."""
+    tree = crew.tree
+    sandbox = sandbox_for(
+        tree.program,
         worker,
-        crew.tree.home,
+        tree.home,
         [],
         parent=caller.station.sandbox,
         parent_name=caller.worker.name,
-    ).close()
+    )
+    try:
+        asks = _asks_before_writing(worker, sandbox) and not _grants(tree.program.approval)
+    finally:
+        sandbox.close()
+    asks = asks and tree.rules.silent() and tree.controller.mode is not ApprovalMode.APPROVE_ALL
+    return AtMost.READS if asks else AtMost.WRITES
+
+
+def _asks_before_writing(worker: Worker, sandbox: Sandbox) -> bool:
+    """Nothing in its file lets it do more than read by itself. Other people's tools decide for themselves."""
+    blocks = worker_blocks(worker)
+    if blocks.code or blocks.workers or blocks.user_tools or blocks.mcp or any(map(_grants, blocks.approval.values())):
+        return False
+    zones = (zone for zone in sandbox.zones.values() if zone.mode is Mode.RW)
+    says = {verdict for zone in zones for verdict in (zone.write, zone.delete)}
+    return Verdict.PRE_APPROVED not in says and f"'{Verdict.PRE_APPROVED}'" not in repr(blocks.native)
+
+
+def _grants(said: ApprovalBlock | ApprovalSettings) -> bool:
+    settings = [*said.tools.values(), *([said.default] if said.default else [])]
+    return any(setting.value is Verdict.PRE_APPROVED for setting in settings)
 
 
 def _refuse_depth_and_circle(crew: Crew, caller: WorkerRun, worker: Worker) -> None:

@@ -6,10 +6,11 @@ import pytest
 from tests import descriptors
 
 from golem_forge.core.effects import Mark, Verb
-from golem_forge.core.verdict import Status, Verdict
+from golem_forge.core.verdict import Risk, Status, Verdict
 from golem_forge.custom.manifest import PathUse
 from golem_forge.custom.running.reach import reach_of
 from golem_forge.custom.running.touching import hosts_of, is_reader, touched
+from golem_forge.policy.effects import risk_of_all
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.levels import Level
 
@@ -36,6 +37,22 @@ def test_the_program_the_zones_and_the_hosts(ground):
     assert described(named) == ["exec probe (probe.sh)", "write /workspace", "net b.test:8443", "net a.test:443"]
     assert named.effects[1].zone_verdict is Verdict.ASK and named.effects[1].real == str(ground.workspace)
     assert described(touch(ground, zones={}, network=True)) == ["exec probe (probe.sh)", "net any host"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "level", "risk"),
+    [
+        ({}, Level.FULL, Risk.LOW),
+        ({"zones": {"workspace": "ro"}}, Level.LANDLOCK, Risk.LOW),
+        ({"zones": {}}, Level.FULL, Risk.LOW),
+        ({"zones": {"workspace": "rw"}}, Level.FULL, Risk.MEDIUM),
+        ({"network": ("a.test",)}, Level.FULL, Risk.HIGH),
+        ({"zones": {}, "network": True}, Level.FULL, Risk.HIGH),
+        ({}, Level.OFF, Risk.CRITICAL),
+    ],
+)
+def test_its_risk_is_what_its_manifest_makes_possible(ground, keys, level, risk):
+    assert risk_of_all(touch(ground, level=level, **keys).effects) is risk
 
 
 def test_no_walls_is_a_mark(ground):

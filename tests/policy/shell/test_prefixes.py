@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.policy.shell import is_banned_prefix, prefix_choices
+from golem_forge.policy.shell import is_banned_prefix, is_offered_prefix, is_saved_prefix, prefix_choices
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,10 @@ from golem_forge.policy.shell import is_banned_prefix, prefix_choices
         "bash -h", "sh -V", "docker run -h", "docker run --rm", "python3 - --help", "node --version", "env --help",
         "sudo -h", "xargs --version", "timeout -h", "npm run --help", "npm -s run", "python3 -W ignore",
         "bash -o pipefail", "bash --rcfile f", "perl -I lib",
+        # programs that run others
+        "vim", "nvim -u", "vi", "emacs -Q", "gdb", "lldb", "R", "ssh -v", "osascript", "less", "man", "tmux", "screen",
+        "tar", "zip", "psql", "sqlite3", "java", "gradle", "just", "ninja", "cmake", "podman", "helm", "ansible",
+        "systemd-run", "at", "crontab", "strace", "perf", "valgrind", "expect", "gcc", "/usr/bin/vim",
     ],
 )  # fmt: skip
 def test_banned(text: str) -> None:
@@ -61,6 +65,28 @@ def test_not_banned(text: str) -> None:
         ("cargo test --all", "cargo test"),
         ("make", None),
         ("make test", "make test"),
+        ("vim a.txt", None),
+        ("gdb -batch ./a.out", None),
+        ("emacs -nw a", None),
+        ("R CMD check .", None),
+        ("ssh host ls", None),
+        ("osascript x.scpt", None),
+        ("tar -cf a.tar b", None),
+        ("sqlite3 a.db .tables", None),
+        ("cmake --build build", None),
+        ("docker run alpine sh", None),
+        ("docker exec c sh", None),
+        ("kubectl exec pod -- sh", None),
+        ("kubectl get pods", "kubectl get"),
+        ("uv run python x.py", None),
+        ("uv tool run black", None),
+        ("npx tsc -p .", "npx tsc"),
+        ("npx node x.js", None),
+        ("bundle exec rspec", "bundle exec rspec"),
+        ("poetry run bash", None),
+        ("git rebase -x y", None),
+        ("git difftool HEAD", None),
+        ("git commit -m x", "git commit"),
         ("gh pr view 3", "gh pr view"),
         ("uv run pytest", "uv run pytest"),
         ("git", None),
@@ -91,6 +117,28 @@ def test_choices(text: str, expected: str | None) -> None:
     choices = prefix_choices(tuple(text.split()))
     assert choices == ([] if expected is None else [tuple(expected.split())])
     assert not any(is_banned_prefix(choice) for choice in choices)
+
+
+@pytest.mark.parametrize(
+    ("text", "offered", "saved"),
+    [
+        ("vim a.txt", False, False),
+        ("gdb ./a.out", False, False),
+        ("ssh host ls", False, False),
+        ("make test", True, False),
+        ("gradle test --info", True, False),
+        ("cargo test", True, True),
+        ("npm run build", True, True),
+        ("python x.py", True, True),
+        ("git log", True, True),
+        ("docker run alpine", False, False),
+        ("uv run python x.py", True, True),
+        ("uv run bash", False, False),
+    ],
+)
+def test_what_a_model_may_suggest(text: str, offered: bool, saved: bool) -> None:
+    prefix = tuple(text.split())
+    assert (is_offered_prefix(prefix), is_saved_prefix(prefix)) == (offered, saved)
 
 
 def test_no_words_no_choice() -> None:

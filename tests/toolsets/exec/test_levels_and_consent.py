@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,24 @@ async def test_the_block_may_let_everything_contained_run(benches: Callable[...,
     assert (await bench.cmd("touch made")).status is Status.SUCCESS
     for asks in ("touch made > f", "rm -rf made", "cat .env"):
         assert (await bench.cmd(asks)).status is Status.APPROVAL_DENIED
+
+
+async def test_an_ordinary_day(benches: Callable[..., Any], workspace: Path) -> None:
+    """Of a hundred commands those ask that change something, and none is red that a person would not call so."""
+    lines = Path(__file__).parents[2].joinpath("policy", "ordinary_day.txt").read_text().splitlines()
+    day = [line.split(" ", 2) for line in lines if line and not line.startswith("#")]
+    for name in ("src/app.py", "tests/test_app.py", "README.md", "CHANGELOG.md", "pyproject.toml"):
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text("import this\n\ndef main(): ...\n")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "1"), ("commit", "-q", "-m", "2")):
+        who = ("-c", "user.name=person", "-c", "user.email=person@example.test")
+        extra = ("--allow-empty",) if words[0] == "commit" else ()
+        subprocess.run(["git", *who, *words, *extra], cwd=workspace, check=True, capture_output=True)
+    bench = benches(ask=lambda request: {"approved": False})
+    found = [(await bench.cmd(command)).decision for *_, command in day]
+    judged = [[each.verdict.value, each.risk.value, command] for each, (*_, command) in zip(found, day, strict=True)]
+    assert judged == day
+    assert len(day) == 100
 
 
 async def test_the_models_words_are_shown_as_such(benches: Callable[..., Any], asked: Any) -> None:

@@ -130,7 +130,7 @@ async def test_a_recursive_read_is_proven_only_where_all_was_looked_at(
         for cmd in ("grep -r TOKEN .", "grep -Rn TOKEN sub", "rg --hidden TOKEN", "diff -r sub flat", "diff sub flat"):
             outcome = await session.call("exec_command", {"cmd": cmd})
             assert outcome.status == "approval_denied", cmd
-            assert person.asked[-1].risk == "high"
+            assert person.asked[-1].risk == "medium"
         for cmd in ("grep -r word flat", "rg TOKEN", "ls -R", "find . -name x", "du", "grep word flat/a Makefile"):
             ended = ("success", "execution_failed", "sandbox_denied")
             assert (await session.call("exec_command", {"cmd": cmd})).status in ended, cmd

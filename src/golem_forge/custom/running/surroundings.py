@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.custom.entry import Entry
@@ -20,6 +20,8 @@ from golem_forge.events.credential_names import IS, credential
 
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
+
+_UNNAMED: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,16 @@ def declared_values(manifest: Manifest, environ: Mapping[str, str], redactor: Re
         _keep_out(declared.name, value, redactor)
         values[declared.name] = value
     return values
+
+
+def learn_values(manifest: Manifest, environ: Mapping[str, str], redactor: Redactor | None) -> None:
+    """When a tool's folder is read: what its manifest declares is a secret from then on, whether or not it ever runs.
+    What is not named like one must be long enough not to be an ordinary word."""
+    for declared in manifest.env:
+        value = environ.get(declared.name, "")
+        long_enough = len(value.strip()) >= _UNNAMED or credential(declared.name) == IS
+        if redactor is not None and long_enough and value not in redactor.secrets:
+            redactor.add_secret(declared.name, value)
 
 
 def environment(entry: Entry, place: Place, declared: Mapping[str, str]) -> dict[str, str]:

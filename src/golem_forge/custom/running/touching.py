@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.verdict import Verdict, strictest
 from golem_forge.custom.entry import Entry
 from golem_forge.custom.manifest import Manifest, PathUse
@@ -79,7 +79,7 @@ def touched(entry: Entry, values: Mapping[str, Any], reach: Reach, level: Level)
         for target in targets:
             target.close()
         raise
-    effects = (_exec(entry, level), *map(_zone, reach.zones), *_net(manifest))
+    effects = (_exec(entry, reach, level), *map(_zone, reach.zones), *_net(manifest))
     if own:  # a path may be named twice, or be a zone itself
         effects = tuple(dict.fromkeys((*effects, *own)))
     return Touched(effects=effects, targets=tuple(targets), paths=paths)
@@ -102,9 +102,11 @@ def declare_zone(zone: str) -> str:
     return f'declare "zones: {{{zone}: rw}}" in tool.yaml'
 
 
-def _exec(entry: Entry, level: Level) -> Effect:
+def _exec(entry: Entry, reach: Reach, level: Level) -> Effect:
     marks = (Mark.NO_WALLS,) if level is Level.OFF else ()
-    return Effect(verb=Verb.EXEC, target=f"{entry.name} ({entry.manifest.entrypoint})", marks=marks)
+    target = f"{entry.name} ({entry.manifest.entrypoint})"
+    limit = None if entry.manifest.network else (AtMost.READS if reach.reads_only else AtMost.WRITES)
+    return Effect(verb=Verb.EXEC, target=target, marks=marks, at_most=limit)
 
 
 def _zone(zone: Zone) -> Effect:

@@ -1,8 +1,8 @@
 """A tool of a server as a Tool of Forge: it enters the one path like every other and is judged like every other.
 
 What a server says of its own tools are hints. From a trusted server, `readOnlyHint` without `destructiveHint` makes a
-call low risk, unasked and a reader; from any server, `destructiveHint` makes it ask. Everything else asks, is high
-risk and waits for its turn as a writer.
+call unasked and a reader; from any server, `destructiveHint` makes it ask. Everything else asks and waits for its turn
+as a writer. How bad a call could be follows from the walls around the server and from a trusted server's hints.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from golem_forge.config.mcp.spec import ServerSpec, Trust
 from golem_forge.core.canonical import digest
-from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.mcp.client.definitions.definition import Familiarity, RemoteTool
+from golem_forge.sandbox.walls.levels import Level
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import Definition, Remote, SourceKind, Tool
@@ -102,13 +103,40 @@ class _Proxied:
             return await self.pool.call(self.tool, args, ctx)
 
         if self._effects is None:
-            self._effects = (server_effect(self.spec, reads=only_reads(self.spec, self.tool), marks=self._marks()),)
+            limit = trusted_limit(self.spec, self.tool) or walled_limit(self.spec, await _has_walls(self.spec, ctx))
+            reads = only_reads(self.spec, self.tool)
+            self._effects = (server_effect(self.spec, reads=reads, marks=self._marks(), at_most=limit),)
         return Plan(run=run, effects=self._effects)
 
     def _marks(self) -> tuple[Mark, ...]:
         return (Mark.DESTRUCTIVE,) if destroys(self.tool) else ()
 
 
-def server_effect(spec: ServerSpec, *, reads: bool, marks: tuple[Mark, ...] = ()) -> Effect:
+def server_effect(
+    spec: ServerSpec, *, reads: bool, marks: tuple[Mark, ...] = (), at_most: AtMost | None = None
+) -> Effect:
     """What a call of a server touches, as far as Forge can know: the server."""
-    return Effect(verb=Verb.NET, target=f"mcp://{spec.name}", proven=reads, marks=marks)
+    return Effect(verb=Verb.NET, target=f"mcp://{spec.name}", proven=reads, marks=marks, at_most=at_most)
+
+
+def trusted_limit(spec: ServerSpec, tool: RemoteTool) -> AtMost | None:
+    """What a trusted server's annotations make possible. Those of others are words, and limit nothing."""
+    hints = tool.annotations
+    if spec.trust is not Trust.TRUSTED or destroys(tool) or hints.get("openWorldHint", False) is not False:
+        return None
+    if hints.get("readOnlyHint") is True:
+        return AtMost.READS
+    return AtMost.WRITES if hints.get("openWorldHint") is False else None
+
+
+def walled_limit(spec: ServerSpec, has_walls: bool) -> AtMost | None:
+    """What the walls around a server make possible, whatever it says of itself."""
+    if spec.is_http or spec.network or not has_walls:
+        return None
+    return AtMost.WRITES if "rw" in spec.zones.values() else AtMost.READS
+
+
+async def _has_walls(spec: ServerSpec, ctx: ToolContext) -> bool:
+    if spec.is_http or ctx.walls is None:
+        return False
+    return (await ctx.walls.report()).level in (Level.FULL, Level.LANDLOCK)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
         matches_exact,
         matches_lenient,
         matches_lenient_exact,
+        matches_prefix,
         matches_strict,
     )
-    from .prefixes import is_banned_prefix, prefix_choices, runs_what_it_is_given
+    from .prefixes import is_banned_prefix, is_offered_prefix, is_saved_prefix, prefix_choices, runs_what_it_is_given
     from .prover import Proof, SegmentProof, prove, segment_places
     from .scope import Redirect
     from .strict import Opaque, Parsed, Segment, canonical_text, parse_strict, quote
@@ -38,9 +39,10 @@ _HOMES = {
         "matches_exact",
         "matches_lenient",
         "matches_lenient_exact",
+        "matches_prefix",
         "matches_strict",
     ),
-    "prefixes": ("is_banned_prefix", "prefix_choices", "runs_what_it_is_given"),
+    "prefixes": ("is_banned_prefix", "is_offered_prefix", "is_saved_prefix", "prefix_choices", "runs_what_it_is_given"),
     "prover": ("Proof", "SegmentProof", "prove", "segment_places"),
     "scope": ("Redirect",),
     "strict": ("Opaque", "Parsed", "Segment", "canonical_text", "parse_strict", "quote"),
@@ -71,9 +73,12 @@ __all__ = [
     "find_commands",
     "find_dangers",
     "is_banned_prefix",
+    "is_offered_prefix",
+    "is_saved_prefix",
     "matches_exact",
     "matches_lenient",
     "matches_lenient_exact",
+    "matches_prefix",
     "matches_strict",
     "parse_strict",
     "prefix_choices",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 
+from .git_prover import read_git
 from .lenient import Found, FoundCommand, program_name
 from .prover import same_program
 from .strict import Segment
@@ -26,6 +27,18 @@ def matches_strict(pattern: Pattern, segment: Segment, world: CommandWorld, plac
     if not any(_is_program(name, segment.words[0], world, places) for name in _choices(pattern[0])):
         return False
     return all(word in _choices(token) for token, word in zip(pattern[1:], segment.words[1:], strict=False))
+
+
+def matches_prefix(pattern: Pattern, segment: Segment, world: CommandWorld, places: tuple[str, ...]) -> bool:
+    """As `matches_strict`, for a rule that lets commands run whose further words nobody has seen.
+
+    Threat: `git log --output=FILE` writes and `git diff --ext-diff` runs what a repository names. Whoever allowed
+    `git log` meant reading, so of git's reading subcommands only the options that are known to read are covered.
+    """
+    if not matches_strict(pattern, segment, world, places):
+        return False
+    is_whole = len(segment.words) == len(pattern)
+    return is_whole or posixpath.basename(segment.words[0]) != "git" or not read_git(segment.words[1:]).option
 
 
 def matches_exact(pattern: Pattern, segment: Segment, world: CommandWorld, places: tuple[str, ...]) -> bool:

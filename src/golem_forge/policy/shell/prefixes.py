@@ -8,40 +8,89 @@ import re
 from .names import names
 from .wrappers import SHELLS, hidden_commands, is_wrapper
 
-_ALONE = names(
-    "git rm mv cp chmod chown dd find xargs awk gawk mawk sed perl ruby node nodejs deno bun php lua pip pip3 npm"
-    " npx yarn pnpm uv uvx cargo go make docker podman kubectl terraform aws gcloud ssh scp rsync curl wget tee"
-    " eval forge"
+# Programs that run other programs or code: what a file, an option, an operand or a key names (`vim f -c '!…'`). No rule
+# for everything that begins with such a name is offered or suggested; subcommands tell some of them apart.
+RUNS_OTHERS = names(
+    # shells' helpers, wrappers, and what watches or repeats commands
+    "xargs parallel find fd fdfind env eval script scriptreplay expect unbuffer watch watchexec entr nodemon time nice"
+    " nohup timeout strace ltrace perf valgrind rr gdb gdbserver lldb bpftrace dtrace systemd-run at batch crontab"
+    " start-stop-daemon run-parts faketime proot fakechroot firejail bwrap flatpak snap tmux screen zellij dtach abduco"
+    # editors, pagers and readers
+    " vim vi nvim view vimdiff rvim gvim ex ed red emacs emacsclient nano pico micro helix hx kak joe mcedit mc ranger"
+    " nnn lf vifm less more most man info pinfo w3m lynx elinks mutt"
+    # languages
+    " awk gawk mawk nawk sed perl ruby irb node nodejs ts-node tsx deno bun php lua luajit R Rscript julia octave"
+    " matlab java jshell groovy scala sbt kotlin clojure clj lein ghci runghc stack cabal ocaml erl elixir iex mix"
+    " racket guile sbcl clisp tclsh wish osascript pwsh powershell ipython jupyter m4 dc"
+    # builds and tasks
+    " make gmake bmake ninja just task rake gradle gradlew mvn mvnw ant bazel bazelisk buck buck2 scons waf meson cmake"
+    " ctest tox nox invoke fab pre-commit lefthook husky act earthly gcc g++ cc c++ clang clang++ ld tcc go cargo"
+    # databases and archives
+    " psql mysql mariadb sqlite3 sqlite duckdb mongo mongosh tar bsdtar zip 7z 7za cpio rpm dpkg"
+    # packages
+    " pip pip3 npm npx yarn pnpm uv uvx pipx poetry hatch pdm conda mamba gem bundle composer brew apt apt-get"
+    # machines and remotes
+    " docker podman nerdctl kubectl helm terraform tofu ansible ansible-playbook vagrant packer salt aws gcloud ssh"
+    " sshpass mosh sftp ftp lftp telnet scp rsync curl wget socat bunx pnpx git git-difftool git-mergetool forge"
 )
+# What follows these is a target of the project's, but more may follow it (`make test SHELL=…`): for the session only.
+_TARGETS = names("make gmake just task rake gradle mvn")
+# Programs that change so much that their name alone says nothing.
+_ALONE = RUNS_OTHERS | names("rm mv cp chmod chown dd tee")
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript)[0-9.]*")
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 
-# Subcommands that run whatever is named after them.
-_RUNNERS: dict[str, frozenset[str]] = {
-    "npm": names("run run-script exec x"),
-    "yarn": names("run exec dlx"),
-    "pnpm": names("run exec dlx"),
-    "bun": names("run x"),
+# Subcommands that run whatever is named after them: a script of the project, a program, or a program somewhere else.
+_SCRIPTS: dict[str, frozenset[str]] = {
+    "npm": names("run run-script"),
+    "yarn": names("run"),
+    "pnpm": names("run"),
+    "bun": names("run"),
     "deno": names("run task"),
-    "uv": names("run tool"),
+    "go": names("run tool"),
+}
+_STARTERS: dict[str, frozenset[str]] = {
+    "npm": names("exec x"),
+    "yarn": names("exec dlx"),
+    "pnpm": names("exec dlx"),
+    "bun": names("x"),
+    "uv": names("run"),
     "poetry": names("run"),
     "hatch": names("run"),
     "pdm": names("run"),
     "pipx": names("run"),
     "bundle": names("exec"),
-    "go": names("run tool"),
+    "conda": names("run"),
+    "mamba": names("run"),
+}
+_ELSEWHERE: dict[str, frozenset[str]] = {
     "docker": names("run exec"),
     "podman": names("run exec"),
-    "kubectl": names("run exec"),
+    "nerdctl": names("run exec"),
+    "kubectl": names("run exec debug"),
+    "git": names(
+        "difftool mergetool bisect rebase filter-branch config submodule send-email instaweb gui citool help hook"
+        " maintenance archive svn p4"
+    ),
+    "terraform": names("console"),
+    "uv": names("tool"),
 }
+_STARTS_NEXT = names("npx uvx bunx pnpx")
+_RUNNERS = {
+    program: _SCRIPTS.get(program, frozenset()) | _STARTERS.get(program, frozenset())
+    for program in (*_SCRIPTS, *_STARTERS)
+} | {"docker": names("run exec"), "podman": names("run exec"), "kubectl": names("run exec"), "uv": names("run tool")}
 _LOADING = re.compile(r"[-+][A-Za-z]*[WXIrodOC]|--(rcfile|init-file|require|import|loader)")
 _INFORMING = names("--version --help -V -h")
 
 # Programs that have subcommands, and the subcommands that have subcommands themselves.
-_ONE_WORD = names(
-    "git hg svn jj npm npx yarn pnpm bun deno pip pip3 pipx uv uvx poetry hatch pdm conda mamba cargo rustup go"
-    " make just task docker podman kubectl helm terraform tofu systemctl brew apt apt-get dnf apk dotnet mvn"
-    " gradle bundle gem rake rails mix composer flutter dart swift zig nix"
+_ONE_WORD = (
+    names(
+        "git hg svn jj npm npx yarn pnpm bun deno pip pip3 pipx uv uvx poetry hatch pdm conda mamba cargo rustup go"
+        " docker podman kubectl helm terraform tofu systemctl brew apt apt-get dnf apk dotnet bundle gem rails mix"
+        " composer flutter dart swift zig nix"
+    )
+    | _TARGETS
 )
 _TWO_WORDS = names("aws gcloud az gh glab")
 _GROUPS: dict[str, frozenset[str]] = {
@@ -102,6 +151,29 @@ def _only_loads(arguments: tuple[str, ...]) -> bool:
     return index >= len(arguments)
 
 
+def is_offered_prefix(prefix: tuple[str, ...]) -> bool:
+    """May a rule for everything that begins with `prefix` be offered, or suggested by a model? Stricter than what a
+    person may write: of programs that run others only a subcommand that does not."""
+    if is_banned_prefix(prefix):
+        return False
+    program = posixpath.basename(prefix[0])
+    if program not in RUNS_OTHERS or _INTERPRETER.fullmatch(program):
+        return True
+    if program not in _ONE_WORD and program not in _TWO_WORDS:
+        return False
+    if program in _STARTS_NEXT:
+        return is_offered_prefix(prefix[1:])
+    named = _subcommand_prefix(program, prefix)
+    if not named or named[1] in _ELSEWHERE.get(program, ()):
+        return False
+    return named[1] not in _STARTERS.get(program, ()) or is_offered_prefix(prefix[2:])
+
+
+def is_saved_prefix(prefix: tuple[str, ...]) -> bool:
+    """May the rule be kept for good, too?"""
+    return is_offered_prefix(prefix) and posixpath.basename(prefix[0]) not in _TARGETS
+
+
 def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:
     """The prefixes worth offering for a command, narrow to wide; none if every one would be too wide."""
     if not words or ("/" in words[0] and not words[0].startswith("/")):
@@ -115,7 +187,7 @@ def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:
         prefix = ()
     else:
         prefix = words[:1]
-    return [prefix] if prefix and not is_banned_prefix(prefix) else []
+    return [prefix] if prefix and is_offered_prefix(prefix) else []
 
 
 def _subcommand_prefix(program: str, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,6 +6,9 @@ Path operands are reported either way, so that policy can judge the ones outside
 Only the operands themselves are judged. What a recursive read (`grep -R`, `rg`, `diff`) meets below a directory, links
 out of the zone and secret files included, is held back by the walls, not by this proof; so it is proven only where the
 walls know all that lies below. Programs that show no more than names (`ls -R`, `find`, `du`) need not wait for that.
+
+Git (`git_prover`) is proven for walls whose zones are all read-only: what settings of a repository make it start finds
+nothing to change there. So it counts only where the whole command is proven, for then the walls are built like that.
 """
 
 from __future__ import annotations
@@ -13,15 +16,19 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .git_prover import GitReading, read_git
 from .names import names
 from .operands import file_words, secret_by_shape, spellings
-from .readonly_table import COLOR_VALUES, FIND_TESTS, FIND_VALUED, TABLE, Row
-from .strict import Parsed, Segment
+from .readonly_table import COLOR_VALUES, FIND_TESTS, FIND_VALUED, HARMLESS_SCRIPTS, TABLE, Row
+from .strict import Opaque, Parsed, Segment, parse_strict
 from .world import CommandWorld, Operand, OperandKind
 
 _PLACE_CHANGERS = names("cd chdir pushd popd builtin command eval exec source .")
+_MOVERS = names("cd chdir pushd popd")
+_HOME = "/home/forge"
+_MAX_PLACES = 32
 
 _DEEP = names("rg diff")  # given a directory, they show the content of files in it
 
@@ -44,6 +51,8 @@ class SegmentProof:
 
     why: str
     operands: tuple[Operand, ...] = ()
+    needs_closed_zones: bool = False
+    """Proven only inside full walls with every zone read-only, and beside nothing that is not proven."""
 
     @property
     def proven(self) -> bool:
@@ -77,12 +86,16 @@ class Proof:
 
 def prove(parsed: Parsed, world: CommandWorld, cwd: str) -> Proof:
     places = segment_places(parsed, world, cwd)
+    possible = _possible_places(parsed, world, cwd)
     proofs: list[SegmentProof] = []
     for index, segment in enumerate(parsed.segments):
-        if segment.words[0] == "cd":
-            proofs.append(_prove_cd(parsed, index, world, cwd))
+        moves = _moves(segment.words)
+        if moves:
+            proofs.append(_prove_move(parsed, index, moves, world, cwd, possible[index]))
         else:
-            proofs.append(_prove_segment(segment, world, places[index]))
+            proof = _prove_segment(segment, world, places[index] or possible[index])
+            why = proof.why if places[index] else (proof.why or "the working directory is not known here")
+            proofs.append(replace(proof, why=why))
     why = next((proof.why for proof in proofs if proof.why), "")
     return Proof(why, tuple(proofs))
 
@@ -111,10 +124,80 @@ def _cd_target(parsed: Parsed, world: CommandWorld, cwd: str) -> Operand | None:
     return _resolve(words[1], world, cwd)
 
 
-def _prove_cd(parsed: Parsed, index: int, world: CommandWorld, cwd: str) -> SegmentProof:
+def _possible_places(parsed: Parsed, world: CommandWorld, cwd: str) -> tuple[tuple[str, ...], ...]:
+    """For each segment every directory that it may run in, outside of zones too: what a `cd` or `pushd` before it led
+    to if it was done, and where it was if that failed or was left out. Wide, for it only finds what leaves the zones.
+    """
+    places: list[tuple[str, ...]] = []
+    done: tuple[str, ...] = (cwd,)  # after what came before, if that ended well
+    failed: tuple[str, ...] = ()
+    for segment in parsed.segments:
+        match segment.joined_by:
+            case "&&":
+                here = done
+            case "||":
+                here = failed
+            case "|":
+                here = places[-1]
+            case _:
+                here = _together(done, failed)
+        places.append(here)
+        left = here
+        for moves in (_moves(segment.words), *_evaluated_moves(segment.words)):
+            if moves:
+                before = places if moves[1:] == ("-",) or moves[0] == "popd" else ()
+                led = (_place_of(to, world, place) for to in moves[1:] if to != "-" for place in left)
+                home = (_HOME,) if moves == ("cd",) else ()
+                left = _together(tuple(led), home, *before)
+        if segment.joined_by == "&&":
+            done, failed = left, _together(failed, here)
+        elif segment.joined_by == "||":
+            done, failed = _together(done, left), here
+        elif segment.joined_by == "|":
+            done = failed = _together(done, failed, here, left)
+        else:
+            done, failed = left, here
+    return tuple(places)
+
+
+def _together(*places: tuple[str, ...]) -> tuple[str, ...]:
+    """Too many to look at: the root stands for those that are left out."""
+    every = tuple(dict.fromkeys(place for each in places for place in each))
+    return every if len(every) <= _MAX_PLACES else (*every[:_MAX_PLACES], "/")
+
+
+def _place_of(path: str, world: CommandWorld, cwd: str) -> str:
+    """The virtual directory that `path` leads to, whether or not a zone has it."""
+    target = _resolve(path, world, cwd)
+    if target.kind == "inside":
+        return target.virtual
+    return posixpath.normpath(posixpath.join(cwd, path))
+
+
+def _moves(words: tuple[str, ...]) -> tuple[str, ...]:
+    """`cd` or `pushd` and where to, if this is what the words do; options are left out."""
+    while words and words[0] in ("command", "builtin"):
+        words = tuple(word for word in words[1:] if not word.startswith("-"))
+    if not words or words[0] not in _MOVERS:
+        return ()
+    return (words[0], *(word for word in words[1:] if word == "-" or word[:1] not in ("-", "+")))
+
+
+def _evaluated_moves(words: tuple[str, ...]) -> list[tuple[str, ...]]:
+    if words[0] != "eval":
+        return []
+    inner = parse_strict(" ".join(words[1:]))
+    return [] if isinstance(inner, Opaque) else [_moves(segment.words) for segment in inner.segments]
+
+
+def _prove_move(
+    parsed: Parsed, index: int, moves: tuple[str, ...], world: CommandWorld, cwd: str, possible: tuple[str, ...]
+) -> SegmentProof:
     target = _cd_target(parsed, world, cwd) if index == 0 else None
     if target is None:
-        return SegmentProof("cd is only proven with one path, as the first segment, joined by &&")
+        led = (_resolve(to, world, place) for to in moves[1:] if to != "-" for place in possible)
+        why = "cd is only proven with one path, as the first segment, joined by &&"
+        return SegmentProof(why, tuple(dict.fromkeys(led)))
     why = (
         _shell_reason(parsed.segments[index], world)
         or _operand_reason(target)
@@ -124,13 +207,14 @@ def _prove_cd(parsed: Parsed, index: int, world: CommandWorld, cwd: str) -> Segm
 
 
 def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...]) -> SegmentProof:
+    """`places`: the directories that it may run in."""
     name = posixpath.basename(segment.words[0])
+    arguments = segment.words[1:]
+    if name == "git":
+        return _prove_git(segment, read_git(arguments), world, places)
     row = TABLE.get(name)
     if row is None:
         return SegmentProof(f"'{segment.words[0]}' is not known to only read")
-    if not places:
-        return SegmentProof("the working directory is not known here")
-    arguments = segment.words[1:]
     why, paths = _read_arguments(name, row, arguments)
     operands: list[Operand] = []
     for place in places:
@@ -150,6 +234,33 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
     return SegmentProof(why, tuple(operands))
 
 
+def _prove_git(segment: Segment, reading: GitReading, world: CommandWorld, places: tuple[str, ...]) -> SegmentProof:
+    entered: list[Operand] = []
+    for directory in reading.directories:
+        entered = [_resolve(directory, world, place) for place in places]
+        if any(operand.kind != "inside" for operand in entered):
+            return SegmentProof("'git -C' leads out of the zones", tuple(entered))
+        places = tuple(operand.virtual for operand in entered)
+    if reading.row is None:
+        return SegmentProof(reading.why, tuple(entered))
+    named = [_resolve(name, world, place) for name in reading.names for place in places]
+    paths = [_resolve(path, world, place) for path in reading.paths for place in places]
+    # A revision is judged as the path that it could be, but it is no file that is read.
+    operands = [*entered, *(op for op in named if op.kind != "inside" or op.exists), *paths]
+    why = (
+        _shell_reason(segment, world)
+        or _program_reason(segment.words[0], "git", world)
+        or reading.why
+        or next((reason for op in operands if (reason := _operand_reason(op))), "")
+        or _secret_reason(segment.words[1:], world, places)
+    )
+    if not why and reading.row.content:
+        roots = {f"/{place.split('/')[1]}" for place in places}
+        zones = [world.operand(root, "/") for root in sorted(roots)]
+        why = next((reason for op in zones if (reason := _depth_reason(op, world, hidden=True))), "")
+    return SegmentProof(why, tuple(dict.fromkeys(operands)), needs_closed_zones=True)
+
+
 def _shell_reason(segment: Segment, world: CommandWorld) -> str:
     for shell in segment.shells:
         program = world.program(shell)
@@ -166,6 +277,8 @@ def _program_reason(word: str, name: str, world: CommandWorld) -> str:
         return f"'{name}' is not the system's"
     if word != name and not same_program(word, name, world):
         return f"'{word}' is not the system's '{name}'"
+    if program.script and name not in HARMLESS_SCRIPTS:
+        return f"'{name}' is a script here"
     return ""
 
 

@@ -7,6 +7,7 @@ a parser that recovers from errors would guess, and a guess here becomes a comma
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass, field, replace
 
@@ -186,7 +187,7 @@ class _Scanner:
             if char in "'\"":
                 parts.append(self.read_quoted(char))
                 quoted = True
-            elif char in UNREADABLE:
+            elif char in UNREADABLE and not self.is_revision(char, start):
                 raise _UnreadableError(self.unreadable(char), self.position)
             else:
                 parts.append(char)
@@ -197,6 +198,13 @@ class _Scanner:
         if not self.words:
             self.check_command_name(word, quoted, start)
         return word
+
+    def is_revision(self, char: str, start: int) -> bool:
+        """`HEAD~1` and `main^`, as words of git: after a letter or digit no shell expands these. Anywhere else they may
+        be a home directory or a pattern (`x=~`, `^x`), and mean nothing that a proof could need."""
+        before = self.text[self.position - 1]
+        is_git = bool(self.words) and posixpath.basename(self.words[0]) == "git"
+        return is_git and char in "~^" and self.position > start and (before.isalnum() or before in "_@~^")
 
     def unreadable(self, char: str) -> str:
         if char in "<>" and _NETWORK_REDIRECTION.match(self.text, self.position):

@@ -20,6 +20,7 @@ class Program:
     system: bool
     zone: bool
     shipped: bool = False  # the ripgrep that Forge brings along
+    script: bool = False  # no binary: what it starts in turn is found by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Operand:
     secret: bool = False
     directory: bool = False
     outer: str = ""  # as the program names it, where the worker's zone begins deeper
+    exists: bool = True
 
 
 class CommandWorld(Protocol):

@@ -2,15 +2,17 @@
 
 `job_environment` puts it together; `exec_environment` is what commands declare; an `EnvBlock` is what a toolset's
 `env` block adds. Refused at load: names that decide what code runs or where a child looks for things. Threat: a secret
-in an argument or a log is a secret lost, so its value is looked up at spawn only, handed to the Redactor before anyone
-else has it, and no error text ever contains it.
+in an argument or a log is a secret lost, so its value is handed to the Redactor at the start of the session and again
+at spawn, before anyone else has it, and no error text ever contains it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.toolchains import Toolchains
 
 _LONGEST_LINE: Final = 64 * 1024
+_WRITTEN_OUT: Final = 8
+"""Below this many characters a value under `set` is found in ordinary words."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -77,6 +81,43 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
         "FORGE_WALLS": level.value,
         "FORGE_NETWORK": "proxy" if hosts and level is Level.FULL else "off",  # no proxy stands at other levels
     }
+
+
+_HARMLESS: Final = re.compile(r"TZ|LANG|LANGUAGE|LC_[A-Z]+|COLUMNS|LINES")
+_GIT_SETTINGS: Final = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.pager": "cat",
+    "core.sshCommand": "false",
+    "log.showSignature": "false",
+    "gpg.program": "false",
+    "gpg.openpgp.program": "false",
+    "gpg.x509.program": "false",
+    "gpg.ssh.program": "false",
+    "status.submoduleSummary": "false",
+    "submodule.recurse": "false",
+    "diff.submodule": "short",
+}
+"""Settings by which a repository makes git start something. Diff drivers have no setting that turns them off: their
+options are on the command line (`git_prover.kept_from_running`)."""
+
+
+def reading_environment(declared: Mapping[str, str]) -> dict[str, str]:
+    """What a command that is proven to only read gets of the block's variables, and what keeps git from more.
+
+    Threat: the proof is about words. `RIPGREP_CONFIG_PATH`, `GREP_OPTIONS`, `POSIXLY_CORRECT`, `CDPATH`, `SHELLOPTS`,
+    `GIT_EXTERNAL_DIFF` and more change what the same words do, so only variables of place and language are handed on.
+    """
+    git = {
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS)),
+    }
+    for index, (key, value) in enumerate(_GIT_SETTINGS.items()):
+        git |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
+    return {name: value for name, value in declared.items() if _HARMLESS.fullmatch(name)} | git
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +181,19 @@ def resolve(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor | No
             raise _unresolved(name, reference, "its value is too short or too long to be kept out of output")
         values[name] = value
     return Resolved(values, tuple(warnings))
+
+
+def learn_values(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor) -> None:
+    """Hides what the block declares before anything is started; what cannot be had now `resolve` tells at the start."""
+    named = {name: environ[name] for name in block.passed if name in environ}
+    named |= {name: value for name, value in block.fixed.items() if len(value) >= _WRITTEN_OUT}
+    values = {name: value for name, value in named.items() if credential(name) == IS}
+    for name, reference in block.secrets.items():
+        with suppress(ToolFailed):
+            values[name] = _value(name, reference, environ, [])
+    for name, value in values.items():
+        if value not in redactor.secrets:
+            redactor.add_secret(name, value)
 
 
 def _value(name: str, reference: str, environ: Mapping[str, str], warnings: list[str]) -> str:

@@ -10,7 +10,7 @@ import signal
 from functools import partial
 from typing import Any, Final
 
-from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.finished import Finished
 from golem_forge.core.verdict import Verdict
@@ -68,7 +68,7 @@ def _unasked(number: int, args: dict[str, Any]) -> Effect:
     sends = args["signal"] or {"\x03": "Ctrl-C", "\x04": "Ctrl-D"}.get(args["chars"], "")
     target = f"{sends} to session {number}" if sends else f"read session {number}"
     said_by = "reading a session, signals, Ctrl-C and Ctrl-D need no approval"
-    return Effect(verb=Verb.EXEC, target=target, said=Verdict.PRE_APPROVED, said_by=said_by)
+    return Effect(verb=Verb.EXEC, target=target, said=Verdict.PRE_APPROVED, said_by=said_by, at_most=AtMost.READS)
 
 
 def _line_effect(number: int, judged: Judged, *, no_walls: bool) -> Effect:

@@ -16,7 +16,7 @@ from golem_forge.policy.rules.hosts import host_and_port
 from golem_forge.policy.shell import canonical_text
 from golem_forge.policy.world import SYSTEM_PATH, is_system_directory
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.environment import exec_environment
+from golem_forge.sandbox.walls.environment import exec_environment, reading_environment
 from golem_forge.sandbox.walls.job import HostGrant, Job, Streams
 from golem_forge.sandbox.walls.levels import Level
 from golem_forge.tools.context import ToolContext
@@ -24,7 +24,7 @@ from golem_forge.tools.plan import Plan
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.edit.command import BARE_PATCH, is_bare_patch
 from golem_forge.toolsets.exec.ground import NOWHERE, Ground, as_host_paths, ground_of, start_directory
-from golem_forge.toolsets.exec.operands import rewritten
+from golem_forge.toolsets.exec.operands import reading_text, rewritten
 from golem_forge.toolsets.exec.running import first_wait
 from golem_forge.toolsets.exec.sessions import ExecSessions, Started
 from golem_forge.toolsets.exec.settings import ExecSettings, declared_env
@@ -105,7 +105,7 @@ def _starter(
     shell: str,
     weighed: Weighed,
 ) -> Callable[[], Awaitable[WalledChild]]:
-    text = args["cmd"]
+    text = reading_text(args["cmd"]) if weighed.reads_only else args["cmd"]
     if weighed.level is not Level.FULL:
         text = rewritten(text, lambda word: as_host_paths(word, cwd, ground.sandbox))
     options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]
@@ -115,10 +115,11 @@ def _starter(
         own = exec_environment(
             tty=args["tty"], level=weighed.level, hosts=hosts, workspace=ground.workspace(weighed.level)
         )
+        declared = declared_env(settings.env, ctx)
         job = Job(
             argv=(shell, *options, text),
             cwd=cwd,
-            env=own | declared_env(settings.env, ctx),
+            env=own | (reading_environment(declared) if weighed.reads_only else declared),
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
             hosts=tuple(_granted(target, ctx) for target in args["network"]),
             lifted=weighed.lifted(ctx.path_rules()),

@@ -35,7 +35,7 @@ class Weighed:
     effects: tuple[Effect, ...]
     level: Level
     reads_only: bool
-    """Every segment is proven to only read."""
+    """Every segment is proven to only read, if all zones are read-only for it."""
 
     def lifted(self, rules: Sequence[PathRule]) -> frozenset[str]:
         """Masked paths that this call's own effects name: once approved, they are visible to it."""
@@ -55,8 +55,11 @@ async def weigh(text: str, ground: Ground, cwd: str, *, hosts: Sequence[str] = (
         raise walls_unavailable(report.cause, report.fix)
     if level is Level.LANDLOCK and hosts:
         raise walls_unavailable(NETWORK_NEEDS_WALLS, report.fix)
-    facts, effects = await run_in_thread(lambda: command_facts(text, ground.world(), cwd, is_secret_name))
-    reads_only = all(effect.proven for effect in effects if effect.verb is Verb.EXEC)
+    full = level is Level.FULL and not hosts
+    facts, effects = await run_in_thread(
+        lambda: command_facts(text, ground.world(), cwd, is_secret_name, full_walls=full)
+    )
+    reads_only = facts.reads_only
     if level is Level.LANDLOCK and not reads_only and ground.writable:
         cause = "this machine has read-only walls, and the command is not proven to only read"
         raise walls_unavailable(f"{cause} ({report.cause})" if report.cause else cause, report.fix)

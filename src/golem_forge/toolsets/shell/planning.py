@@ -15,8 +15,9 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.finished import Finished
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.shell import quote
+from golem_forge.policy.shell.git_prover import kept_from_running
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.environment import exec_environment
+from golem_forge.sandbox.walls.environment import exec_environment, reading_environment
 from golem_forge.sandbox.walls.job import Job, Streams
 from golem_forge.sandbox.walls.levels import Level
 from golem_forge.tools.context import ToolContext
@@ -97,14 +98,15 @@ class _Program:
 
     def job(self, ctx: ToolContext) -> Job:
         level = self.weighed.level
-        argv = self.words
+        argv = kept_from_running(self.words) if self.weighed.reads_only else self.words
         if level is not Level.FULL:
             argv = rewritten_words(argv, lambda word: as_host_paths(word, self.cwd, self.ground.sandbox))
         own = exec_environment(tty=False, level=level, hosts=False, workspace=self.ground.workspace(level))
+        declared = declared_env(self.settings.env, ctx)
         job = Job(
             argv=argv,
             cwd=self.cwd,
-            env=own | declared_env(self.settings.env, ctx),
+            env=own | (reading_environment(declared) if self.weighed.reads_only else declared),
             streams=Streams.APART,
             lifted=self.weighed.lifted(ctx.path_rules()),
             reads_only=self.weighed.reads_only,

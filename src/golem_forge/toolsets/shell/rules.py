@@ -45,7 +45,7 @@ def judge_words(
     cwd: str,
 ) -> Said:
     """`text` is the command as a shell would write it. Raises `policy_denied` for what is blocked or not spoken of."""
-    from golem_forge.policy.shell import Segment, find_commands, matches_lenient, matches_strict
+    from golem_forge.policy.shell import Segment, find_commands, matches_lenient, matches_prefix, matches_strict
 
     found = find_commands(text)
     segment = Segment(words)
@@ -57,7 +57,10 @@ def judge_words(
             raise _denied(f"Command blocked by rule '{rule.pattern.strip()}'.")
     for rule in rules:
         if rule.approval is not Verdict.BLOCKED and matches_strict(rule.words, segment, world, (cwd,)):
-            raised = rule.approval is Verdict.PRE_APPROVED and any(_occurs(each, words) for each in rule.ask_if_args)
+            raised = rule.approval is Verdict.PRE_APPROVED and (
+                any(_occurs(each, words) for each in rule.ask_if_args)
+                or not matches_prefix(rule.words, segment, world, (cwd,))
+            )
             return Said(Verdict.ASK if raised else rule.approval, f"shell rule '{rule.pattern.strip()}'")
     if default is None:
         raise _denied(f"Command not allowed: no rule matches '{words[0]}' and there is no default.")

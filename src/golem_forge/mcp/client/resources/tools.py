@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.config.mcp.spec import Trust
-from golem_forge.core.effects import Effect
+from golem_forge.core.effects import AtMost, Effect
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.visible import visible
 from golem_forge.mcp.client.pool_place import PoolPlace
@@ -147,7 +147,8 @@ def _can_be_asked(pool: Pool, name: str) -> bool:
 
 def _effect(pool: Pool, name: str) -> Effect:
     spec = pool.specs[name]
-    return server_effect(spec, reads=spec.trust is Trust.TRUSTED)
+    reads = spec.trust is Trust.TRUSTED
+    return server_effect(spec, reads=reads, at_most=AtMost.READS if reads else None)
 
 
 async def _one_list(tool: str, pool: Pool, server: str, cursor: str, ctx: ToolContext) -> dict[str, Any]:

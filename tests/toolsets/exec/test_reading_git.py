@@ -1,0 +1,227 @@
+"""Git's reading subcommands run unasked inside full walls, and nothing that a repository sets is changed or started.
+
+The repository names a program in every setting that could start one. It leaves a mark wherever it can write and says
+so on standard error; the zones are compared, byte by byte and with their times, before and after.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.core.verdict import Status
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
+from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.tools.toolset import ToolsetContext
+from golem_forge.toolsets.exec import ExecToolset
+from golem_forge.toolsets.exec.settings import exec_model
+from golem_forge.toolsets.shell import ShellToolset
+
+PROGRAM = """#!/bin/sh
+echo "STAR""TED $1" >&2
+for place in "$PWD" /workspace /scratch {workspace} {scratch} {root}; do touch "$place/mark" 2>/dev/null; done
+case $1 in filter) cat;; textconv) echo converted;; esac
+exit 0
+"""
+
+STARTS = {
+    "core.fsmonitor": "fsmonitor",
+    "core.pager": "pager",
+    "pager.log": "pager",
+    "pager.diff": "pager",
+    "diff.external": "external",
+    "diff.hostile.command": "driver",
+    "diff.hostile.textconv": "textconv",
+    "core.sshCommand": "ssh",
+    "gpg.program": "gpg",
+    "gpg.ssh.program": "gpg",
+    "core.editor": "editor",
+    "core.askPass": "askpass",
+    "credential.helper": "credential",
+    "alias.log": "alias",
+    "alias.st": "alias",
+    "filter.hostile.clean": "filter",
+    "filter.hostile.smudge": "filter",
+}
+
+PROVEN = (
+    "git status", "git status -s", "git status -sb", "git status --porcelain=v2 --branch", "git status -uno -- src",
+    "git log", "git log -5 --oneline", "git log -n 3 --stat", "git log -p", "git log --graph --all --decorate",
+    "git log '--format=%h %s %(trailers)'", "git log -p --follow -- a.txt", "git log -S two", "git log -Gtwo -p",
+    "git log --since=2.weeks --author=person", "git log -L1,1:a.txt", "git log HEAD~1..HEAD", "git --no-pager log -1",
+    "git -C src log -1", "git log | head -3", "cd src && git log --oneline -1",
+    "git diff", "git diff HEAD~1", "git diff HEAD~1 -- src", "git diff --stat HEAD^", "git diff --cached",
+    "git diff --name-only @~1", "git diff --word-diff -U1 a.txt", "git diff HEAD~1 HEAD a.txt",
+    "git show", "git show HEAD:a.txt", "git show --stat HEAD~1", "git show -s --format=%an HEAD",
+    "git blame a.txt", "git blame -L 1,1 -w a.txt", "git shortlog -sn HEAD", "git describe --always --dirty",
+    "git rev-parse HEAD", "git rev-parse --abbrev-ref HEAD", "git rev-parse --show-toplevel",
+    "git rev-list --count HEAD", "git ls-files", "git ls-files -o --exclude-standard", "git ls-tree -r HEAD",
+    "git cat-file -p HEAD", "git cat-file -t HEAD", "git rev-list HEAD | git cat-file --batch-check",
+    "git grep -n two", "git grep -e one HEAD~1 -- a.txt", "git branch", "git branch -avv", "git branch --show-current",
+    "git branch --list 'm*'", "git branch --contains HEAD", "git tag", "git tag -l 'v*'", "git tag -n",
+    "git stash list", "git stash list -p", "git remote", "git remote -v", "git worktree list", "git --version",
+    "git status && git diff --stat; git log -1 | cat",
+)  # fmt: skip
+
+ASKS = (
+    "git log --output=x", "git log --outpu=x", "git diff --output x", "git diff --ext-diff", "git diff --ext",
+    "git log -p --textconv", "git show --textconv", "git diff --no-index a.txt src/b.txt", "git diff -O order",
+    "git grep -O two", "git grep --open-files-in-pager=x two", "git grep --no-index two", "git grep -f a.txt",
+    "git cat-file --textconv HEAD:a.txt", "git cat-file --filters HEAD:a.txt", "git blame --contents a.txt a.txt",
+    "git blame -S a.txt a.txt", "git blame --ignore-revs-file a.txt a.txt", "git log --show-signature",
+    "git log --format=%G?", "git log --pretty=format:%GK", "git log --author -- --output=x", "git log -- --output=x",
+    "git log --grep --output=x", "git status -v", "git status -sv", "git diff --submodule=diff", "git log --submodule",
+    "git branch new", "git branch -v new", "git branch -l new", "git branch --format --list new", "git branch -D main",
+    "git branch --sort=refname new", "git branch --edit-description", "git branch -u origin/main", "git tag v2",
+    "git tag -d v1", "git tag -v v1", "git tag -n new", "git remote add x y", "git remote show origin",
+    "git remote update", "git stash", "git stash push", "git stash show -p", "git stash list drop --output=x",
+    "git worktree add ../x", "git worktree prune", "git config --list", "git config core.pager x", "git fetch",
+    "git ls-remote --upload-pack=x .", "git push", "git commit -m x", "git add a.txt", "git checkout main", "git st",
+    "git rev-parse --parseopt", "git rev-parse --sq-quote x", "git log --help", "git help log", "git -p log",
+    "git --git-dir=/workspace/.git log", "git --work-tree=/ status", "git --exec-path=. log", "git -c x=y log",
+    "git --paginate log", "git reflog expire --all", "git bisect run sh", "git ls-files -X a.txt", "./git log",
+    "git log && touch x", "git log > x", "git status; make",
+)  # fmt: skip
+
+OUTSIDE = (
+    "git diff /etc/passwd a.txt", "git log -- ../../x", "git -C / log", "git -C .. status", "git show ../x",
+    "git blame /etc/passwd", "git diff a.txt ../outside.txt", "git grep two -- /etc", "cd ..; git log -- x",
+)  # fmt: skip
+
+
+@pytest.fixture
+def hostile(workspace: Path, tmp_path: Path, sandbox: Sandbox) -> Path:
+    """The workspace as a repository of two commits, a change in the work tree, and settings that start programs."""
+    program = workspace / "start.sh"
+    places = {"workspace": workspace, "scratch": tmp_path / "host-scratch", "root": tmp_path}
+    program.write_text(PROGRAM.format(**places))
+    program.chmod(0o755)
+
+    def git(*words: str) -> None:
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
+        subprocess.run(["git", *words], cwd=workspace, env=env, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    git("config", "user.name", "person")
+    git("config", "user.email", "person@example.test")
+    (workspace / "src").mkdir()
+    (workspace / "a.txt").write_text("one\n")
+    (workspace / "src" / "b.txt").write_text("b\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    (workspace / "a.txt").write_text("one\ntwo\n")
+    git("stash")
+    git("stash", "apply")
+    git("commit", "-q", "-a", "-m", "second")
+    git("tag", "v1")
+    (workspace / "a.txt").write_text("one\ntwo\nthree\n")
+    (workspace / ".gitattributes").write_text("*.txt diff=hostile filter=hostile\n")
+    for setting, name in STARTS.items():
+        git("config", setting, f"{'!' if setting.startswith('alias') else ''}{program} {name}")
+    git("config", "log.showSignature", "true")
+    git("config", "diff.hostile.cachetextconv", "true")
+    more = tmp_path / "home" / "included"
+    more.write_text(f"[core]\n\tfsmonitor = {program} included\n")
+    git("config", "include.path", str(workspace / "included"))
+    (workspace / "included").write_text(more.read_text())
+    hooks = workspace / ".git" / "hooks"
+    for name in ("post-index-change", "pre-commit", "fsmonitor-watchman", "reference-transaction", "post-checkout"):
+        (hooks / name).write_text(PROGRAM.format(**places).replace("$1", name))
+        (hooks / name).chmod(0o755)
+    os.utime(workspace / "a.txt")  # git must look at its content
+    return workspace
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
+    def below() -> Iterator[Path]:
+        for directory, _, files in os.walk(root):
+            yield Path(directory)
+            yield from (Path(directory, name) for name in files)
+
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in below()}
+
+
+async def test_a14_reading_git_runs_unasked_and_changes_nothing(
+    benches: Callable[..., Any], hostile: Path, tmp_path: Path
+) -> None:
+    places = (hostile, tmp_path / "host-scratch", tmp_path / "host-docs")
+    before = [snapshot(place) for place in places]
+    bench = benches(mode="auto_deny")
+    for cmd in PROVEN:
+        outcome = await bench.cmd(cmd)
+        assert outcome.status is Status.SUCCESS, (cmd, outcome.text)
+        assert outcome.decision.risk == "low", cmd
+        # A filter of the repository may be started, like all that nobody can switch off: it finds nothing to change.
+        assert "STARTED" not in outcome.text.replace("STARTED filter", ""), (cmd, outcome.text)
+    assert [snapshot(place) for place in places] == before
+    assert not (tmp_path / "mark").exists()
+
+
+async def test_reading_git_shows_what_git_shows(benches: Callable[..., Any], hostile: Path) -> None:
+    bench = benches(mode="auto_deny")
+    assert "+two" in (await bench.cmd("git diff HEAD~1 HEAD -- a.txt")).text
+    assert "+three" in (await bench.cmd("git diff")).text
+    assert " M a.txt" in (await bench.cmd("git status -s")).text
+    assert (await bench.cmd("git log --oneline | wc -l")).text.splitlines()[-1].strip() == "2"
+    shell = benches(*ShellToolset().get_tools(ToolsetContext(config=ShellToolset().config.model_validate(
+        {"rules": [{"pattern": "git log", "approval": "preApproved"}]}
+    ))), mode="auto_deny")  # fmt: skip
+    outcome = await shell.call("shell", command="git log -p -1")
+    assert "+two" in outcome.text and "STARTED" not in outcome.text
+    denied = await shell.call("shell", command="git log --output=x")
+    assert denied.status is Status.APPROVAL_DENIED
+
+
+async def test_a28_everything_else_of_git_asks(benches: Callable[..., Any], hostile: Path) -> None:
+    risks: dict[str, str] = {}
+
+    def denied(request: Any) -> dict[str, Any]:
+        risks[request.payload] = request.risk
+        return {"approved": False}
+
+    bench = benches(ask=denied)
+    for cmd in (*ASKS, *OUTSIDE):
+        await bench.cmd(cmd)
+    assert [cmd for cmd in (*ASKS, *OUTSIDE) if cmd not in risks] == []
+    assert [cmd for cmd in OUTSIDE if risks[cmd] != "critical"] == []
+
+
+async def test_below_full_walls_reading_git_asks_and_still_only_reads(
+    benches: Callable[..., Any], hostile: Path, sandbox: Sandbox, tmp_path: Path, asked: Any
+) -> None:
+    ask = asked()
+    tried = (LevelResult(level=Level.FULL, cause="no bwrap here", fix="Install bubblewrap."),)
+    walls = Walls(sandbox, forge_home=tmp_path / "forge_home", report=WallsReport(level=Level.LANDLOCK, tried=tried))
+    before = snapshot(hostile)
+    bench = benches(ask=ask, walls=walls)
+    for cmd in ("git status -s", "git log -5 --oneline", "git diff HEAD~1 -- src"):
+        outcome = await bench.cmd(cmd)
+        assert outcome.status is Status.SUCCESS, outcome.text
+    assert [request.risk for request in ask] == ["high"] * 3
+    assert snapshot(hostile) == before
+
+
+async def test_what_a_block_sets_does_not_reach_what_is_proven(
+    benches: Callable[..., Any], hostile: Path, workspace: Path
+) -> None:
+    start = f"{workspace}/start.sh"
+    (workspace / "rg.conf").write_text(f"--pre={start}\n")
+    block = exec_model().model_validate(
+        {"env": {"set": {
+            "GIT_EXTERNAL_DIFF": f"{start} external", "GIT_PAGER": start, "RIPGREP_CONFIG_PATH": f"{workspace}/rg.conf",
+            "GREP_OPTIONS": "--nothing-like-it", "POSIXLY_CORRECT": "1", "CDPATH": "/etc", "SHELLOPTS": "xtrace",
+            "PS4": f"$({start} ps4)", "TZ": "Etc/GMT-14",
+        }}}
+    )  # fmt: skip
+    bench = benches(*ExecToolset().get_tools(ToolsetContext(config=block)), mode="auto_deny")
+    for cmd in ("git diff", "git log -p -1", "rg two", "grep two a.txt", "cd src && ls", "echo hi"):
+        outcome = await bench.cmd(cmd)
+        said = outcome.text.replace("STARTED filter", "")
+        assert (outcome.status, "STARTED" in said) == (Status.SUCCESS, False), (cmd, said)
+    assert (await bench.cmd("date +%z")).text.splitlines()[-1] == "+1400"
