@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.deadlines import LONG, within
 
-from golem_forge import Tool, ToolCall, tool
+from golem_forge import BlockedError, Tool, ToolCall, open_session, tool
+from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.tools.plan import Plan
 
@@ -166,3 +170,401 @@ async def test_a_plan_that_fails_while_the_call_before_it_ends_is_made_again(mak
     taking = Tool("take", "Takes what was made.", input_schema={"type": "object"}, planner=take, needs_approval=False)
     outcomes = await make_path(make, taking).batch([ToolCall("make", {}), ToolCall("take", {})])
     assert [(outcome.text, outcome.ok) for outcome in outcomes] == [("made", True), ("taken", True)]
+
+
+# ---- refusals are final, and a slow check holds nobody up
+
+
+class _Gone(BaseException):
+    """No Exception: a check may raise this too."""
+
+
+def _refusals() -> dict[str, Any]:
+    async def never(args: dict[str, Any]) -> bool:
+        await asyncio.sleep(LONG)
+        return False
+
+    return {
+        "raises": ValueError("no"),
+        "blocks": BlockedError("not on my watch"),
+        "ends": SystemExit(3),
+        "is_gone": _Gone(),
+        "cancels": asyncio.CancelledError(),
+        "says_nothing": None,
+        "never_answers": never,
+    }
+
+
+@pytest.mark.parametrize("kind", list(_refusals()))
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_what_a_check_refused_is_not_judged_again_at_the_calls_turn(
+    make_path: Any, monkeypatch: pytest.MonkeyPatch, kind: str, is_async: bool
+) -> None:
+    """The second time it would have said yes."""
+    monkeypatch.setattr("golem_forge.policy.base.PREDICATE_SECONDS", 0.2)
+    refusal, asked, ran = _refusals()[kind], [], []
+    refused = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def said(args: dict[str, Any]) -> Any:
+        asked.append(args)
+        loop.call_soon_threadsafe(refused.set)
+        if len(asked) > 1:
+            return False
+        if isinstance(refusal, BaseException):
+            raise refusal
+        return refusal(args) if callable(refusal) else refusal
+
+    async def said_later(args: dict[str, Any]) -> Any:
+        answer = said(args)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    @tool(name="first", needs_approval=False)
+    async def first() -> str:
+        await refused.wait()
+        return "done"
+
+    @tool(name="refused", needs_approval=said_later if is_async else said)
+    async def run() -> str:
+        ran.append(1)
+        return "ran"
+
+    outcomes = await make_path(first, run).batch([ToolCall("first", {}), ToolCall("refused", {})])
+    assert [o.status for o in outcomes] == ["success", "policy_denied"]
+    assert (len(asked), ran) == (1, [])
+    expected = {"blocks": "not on my watch"}.get(kind, "Approval check of 'refused' failed (")
+    assert outcomes[1].error.startswith(expected)
+
+
+async def test_a_planner_that_blocks_is_not_asked_again(make_path: Any) -> None:
+    planned: list[int] = []
+
+    async def plan(args: dict[str, Any], ctx: Any) -> Plan:
+        planned.append(1)
+        if len(planned) == 1:
+            raise BlockedError("never")
+        return Plan(run=lambda: "ran")
+
+    blocking = Tool("blocking", "Blocks.", input_schema={"type": "object"}, planner=plan, needs_approval=False)
+    path = make_path(recording("write", read_only=False), blocking)
+    outcomes = await path.batch([*calls("write:1"), ToolCall("blocking", {})])
+    assert [(o.status, o.executed) for o in outcomes] == [("success", True), ("policy_denied", False)]
+    assert len(planned) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_a_slow_check_holds_up_neither_readers_nor_prompts(make_path: Any, asked: Any, is_async: bool) -> None:
+    """The check of the first call answers only when the others have been asked about and have run."""
+    others, loop = asyncio.Event(), asyncio.get_running_loop()
+    quick = [0]
+
+    def slow(args: dict[str, Any]) -> bool:
+        asyncio.run_coroutine_threadsafe(others.wait(), loop).result(LONG)
+        return False
+
+    async def slow_async(args: dict[str, Any]) -> bool:
+        await others.wait()
+        return False
+
+    @tool(name="slow", needs_approval=slow_async if is_async else slow, read_only=True)
+    async def slow_tool() -> str:
+        return "slow"
+
+    def body() -> str:
+        quick[0] += 1
+        if quick[0] == 3:
+            others.set()
+        return "quick"
+
+    reader = tool(name="reader", needs_approval=False, read_only=True, inline=True)(body)
+    prompted = tool(name="prompted", read_only=True, inline=True)(body)
+    path = make_path(slow_tool, reader, prompted, ask=asked({"approved": True}))
+    names = ("slow", "reader", "prompted", "reader")
+    outcomes = await path.batch([ToolCall(name, {}) for name in names])
+    assert [o.text for o in outcomes] == ["slow", "quick", "quick", "quick"]
+
+
+async def test_a_writer_whose_check_does_not_answer_gives_up_its_place(
+    make_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", 0.05)
+    others, ran = asyncio.Event(), []
+
+    async def slow(args: dict[str, Any]) -> bool:
+        await others.wait()
+        return False
+
+    @tool(name="slow", needs_approval=slow)
+    async def slow_tool() -> str:
+        ran.append("slow")
+        return "slow"
+
+    @tool(name="quick", needs_approval=False)
+    async def quick() -> str:
+        ran.append("quick")
+        others.set()
+        return "quick"
+
+    outcomes = await make_path(slow_tool, quick).batch([ToolCall("slow", {}), ToolCall("quick", {})])
+    assert ran == ["quick", "slow"] and all(o.ok for o in outcomes)
+    assert "ran first" in outcomes[0].notes[0] and not outcomes[1].notes
+
+
+async def test_what_touches_the_same_waits_for_a_slow_check_all_the_same(
+    make_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", 0.01)
+    ran: list[str] = []
+
+    async def slow(args: dict[str, Any]) -> bool:
+        await asyncio.sleep(0.3)
+        return False
+
+    def writer(name: str, path: str, check: Any = False) -> Tool:
+        async def run() -> str:
+            ran.append(name)
+            return name
+
+        async def plan(args: dict[str, Any], ctx: Any) -> Plan:
+            return Plan(run=run, effects=(Effect(verb=Verb.WRITE, target=path, real=path),))
+
+        return Tool(name, "Writes.", input_schema={"type": "object"}, planner=plan, needs_approval=check)
+
+    tools = (writer("slow", "/a/x", slow), writer("same", "/a/x/y"), writer("other", "/b"))
+    path = make_path(*tools, mode="approve_all")
+    await path.batch([ToolCall("slow", {}), ToolCall("same", {})])
+    assert ran == ["slow", "same"]
+    ran.clear()
+    await path.batch([ToolCall("slow", {}), ToolCall("other", {})])
+    assert ran == ["other", "slow"]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_an_interrupt_ends_a_check_that_never_returns(make_path: Any, is_async: bool) -> None:
+    asking, loop = asyncio.Event(), asyncio.get_running_loop()
+    over = threading.Event()
+
+    def stuck(args: dict[str, Any]) -> bool:
+        loop.call_soon_threadsafe(asking.set)
+        over.wait(LONG)
+        return False
+
+    async def deaf(args: dict[str, Any]) -> bool:
+        asking.set()
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+        return False
+
+    @tool(name="stuck", needs_approval=deaf if is_async else stuck)
+    async def run() -> str:
+        return "ran"
+
+    path = make_path(run, recording("write", read_only=False))
+    batch = asyncio.ensure_future(path.batch([ToolCall("stuck", {}), *calls("write:1")]))
+    await asking.wait()
+    path.signal.interrupt()
+    with within(1.2):
+        outcomes = await batch
+    over.set()
+    assert [(o.status, o.executed) for o in outcomes] == [("interrupted", False)] * 2
+
+
+async def test_a_check_that_ignores_being_cancelled_is_refused_in_time(
+    make_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("golem_forge.policy.base.PREDICATE_SECONDS", 0.1)
+    over = asyncio.Event()
+
+    async def deaf(args: dict[str, Any]) -> bool:
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+        return False
+
+    @tool(name="stuck", needs_approval=deaf)
+    async def run() -> str:
+        return "ran"
+
+    with within(3):
+        outcome = await make_path(run).call(ToolCall("stuck", {}))
+    over.set()
+    assert (outcome.status, outcome.executed) == ("policy_denied", False)
+    assert "(TimeoutError)" in outcome.error
+
+
+# ---- a call that depends on what one before it writes
+
+
+async def test_a_plan_and_its_card_are_made_after_the_call_that_writes_what_it_reads(tmp_path: Path) -> None:
+    """`apply_patch` after `write_file`, and one write after another: no card shows what is about to be replaced."""
+    (tmp_path / "a.txt").write_text("old\n")
+    (tmp_path / "b.txt").write_text("old\n")
+    shown: list[tuple[str, str]] = []
+
+    def ask(request: Any) -> dict[str, Any]:
+        lines = (line for line in request.diff.splitlines() if line.startswith("-") and "---" not in line)
+        shown.append((request.tool, next(lines, "")))
+        return {"approved": True}
+
+    patch = "*** Begin Patch\n*** Update File: /workspace/a.txt\n@@\n-new\n+newer\n*** End Patch"
+    wanted = [
+        ToolCall("write_file", {"path": "/workspace/a.txt", "content": "new\n"}),
+        ToolCall("apply_patch", {"input": patch}),
+        ToolCall("write_file", {"path": "/workspace/a.txt", "content": "newest\n"}),
+        ToolCall("read_file", {"path": "/workspace/a.txt"}),
+        ToolCall("write_file", {"path": "/workspace/b.txt", "content": "new\n"}),
+        ToolCall("delete_file", {"path": "/workspace/a.txt"}),
+    ]
+    async with open_session(tmp_path, approval_callback=ask) as session:
+        outcomes = await session.path.batch(wanted)
+    assert [o.status for o in outcomes] == ["success"] * 6, [o.error for o in outcomes]
+    assert "newest" in outcomes[3].text and not (tmp_path / "a.txt").exists()
+    assert len(shown) == 5  # each was asked about once
+    assert sorted(line for _, line in shown) == ["", "-new", "-newer", "-old", "-old"]  # none for what is deleted
+
+
+async def test_calls_that_have_nothing_to_do_with_each_other_are_asked_about_together(tmp_path: Path) -> None:
+    waiting: list[str] = []
+    all_four = asyncio.Event()
+
+    async def ask(request: Any) -> dict[str, Any]:
+        waiting.append(request.payload)
+        if len(waiting) == 4:
+            all_four.set()
+        await all_four.wait()
+        return {"approved": True}
+
+    wanted = [ToolCall("write_file", {"path": f"/workspace/{n}", "content": n}) for n in "ab"]
+    wanted += [ToolCall("exec_command", {"cmd": f"touch {n}"}) for n in "cd"]
+    async with open_session(tmp_path, approval_callback=ask) as session:
+        outcomes = await session.path.batch(wanted)
+    assert [o.status for o in outcomes] == ["success"] * 4, [o.error for o in outcomes]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "b", "c", "d"]
+
+
+async def test_a_program_that_the_call_before_writes_is_the_one_that_is_shown_and_run(tmp_path: Path) -> None:
+    program = tmp_path / "run.sh"
+    program.write_text("#!/bin/sh\necho old\n")
+    program.chmod(0o755)
+    cards: list[tuple[str, str]] = []
+
+    def ask(request: Any) -> dict[str, Any]:
+        cards.append((request.tool, program.read_text()))
+        return {"approved": True}
+
+    new = "#!/bin/sh\necho new\n"
+    writes = ToolCall("write_file", {"path": "/workspace/run.sh", "content": new})
+    async with open_session(tmp_path, approval_callback=ask) as session:
+        outcomes = await session.path.batch([writes, ToolCall("exec_command", {"cmd": "./run.sh"})])
+    assert [o.status for o in outcomes] == ["success"] * 2, [o.error for o in outcomes]
+    assert "new" in outcomes[1].text
+    assert [name for name, _ in cards] == ["write_file", "exec_command"] and cards[1][1] == new
+
+
+_MANIFEST = "name: greet\ndescription: greets\nversion: 1.0.0\nentrypoint: greet.sh\n"
+_TESTED = "tests: [{expect: {stdout_contains: ''}}]\n"
+_TESTED_WITH_A_NAME = "tests: [{arguments: {who: me}, expect: {stdout_contains: me}}]\n"
+_TAKES_A_NAME = "parameters: [{name: who, type: string, description: whom, required: true}]\n"
+
+
+@pytest.mark.parametrize("by", ["run_custom_tool", "greet"])
+@pytest.mark.parametrize("edited", ["write_file", "apply_patch", "says_nothing_of_it"])
+async def test_a_user_tool_that_the_call_before_changes_runs_as_changed(tmp_path: Path, by: str, edited: str) -> None:
+    """Whatever writes it and by whichever name it is called: never the old one, and never unseen."""
+    folder = tmp_path / "home" / "tools" / "greet"
+    folder.mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    (folder / "tool.yaml").write_text(_MANIFEST + _TESTED)
+    (folder / "greet.sh").write_text("echo old\n")
+    cards: list[Any] = []
+
+    def ask(request: Any) -> dict[str, Any]:
+        cards.append(request)
+        return {"approved": True}
+
+    @tool(needs_approval=True)
+    async def says_nothing_of_it() -> str:
+        (folder / "greet.sh").write_text("echo new\n")
+        return "done"
+
+    toolsets = {"coding": {}, "filesystem": {}, "user_tools": {}}
+    target = "/user_tools/greet/greet.sh"
+    patch = f"*** Begin Patch\n*** Update File: {target}\n@@\n-echo old\n+echo new\n*** End Patch"
+    change = {
+        "write_file": {"path": target, "content": "echo new\n"},
+        "apply_patch": {"input": patch},
+        "says_nothing_of_it": {},
+    }[edited]
+    call = ToolCall(by, {"tool_name": "greet"} if by == "run_custom_tool" else {})
+    async with open_session(
+        tmp_path / "work",
+        home=tmp_path / "home",
+        tools=[says_nothing_of_it],
+        toolsets=toolsets,
+        approval_callback=ask,
+    ) as session:
+        assert (await session.call("run_custom_tool", {"tool_name": "greet"})).text == "old\n"
+        session.refresh()
+        cards.clear()
+        outcomes = await session.path.batch([ToolCall(edited, change), call])
+    assert [o.status for o in outcomes] == ["success"] * 2, [o.error for o in outcomes]
+    assert outcomes[1].text == "new\n"
+    assert [card.tool for card in cards] == [edited, "greet"]
+    assert "+echo new" in cards[1].changed
+
+
+async def test_a_tool_is_made_and_run_in_one_batch_with_what_it_takes_now(tmp_path: Path) -> None:
+    """It is not there when the batch begins, its arguments are checked as it is when it runs, and one that the batch
+    takes away does not run."""
+    (tmp_path / "work").mkdir()
+    files = {"tool.yaml": _MANIFEST + _TESTED, "greet.sh": "echo hello\n"}
+    made = [ToolCall("write_file", {"path": f"/user_tools/greet/{n}", "content": text}) for n, text in files.items()]
+    more = {"tool.yaml": _MANIFEST + _TAKES_A_NAME + _TESTED_WITH_A_NAME, "greet.sh": 'echo "hello $1"\n'}
+    again = [ToolCall("write_file", {"path": f"/user_tools/greet/{n}", "content": text}) for n, text in more.items()]
+    toolsets = {"filesystem": {}, "user_tools": {}}
+    async with open_session(
+        tmp_path / "work", home=tmp_path / "home", toolsets=toolsets, approval="approve_all"
+    ) as session:
+        batch = session.path.batch
+        outcomes = await batch([*made, ToolCall("run_custom_tool", {"tool_name": "greet"})])
+        assert (outcomes[-1].status, outcomes[-1].text) == ("success", "hello\n"), outcomes[-1].error
+        named = {"tool_name": "greet", "arguments": {"who": "you"}}
+        outcomes = await batch([*again, ToolCall("run_custom_tool", named)])
+        assert (outcomes[-1].status, outcomes[-1].text) == ("success", "hello --who=you\n"), outcomes[-1].error
+        gone = ToolCall("delete_file", {"path": "/user_tools/greet/tool.yaml"})
+        outcomes = await batch([gone, ToolCall("run_custom_tool", named)])
+        assert [(o.status, o.executed) for o in outcomes] == [("success", True), ("tool_not_found", False)]
+
+
+async def test_a_check_that_waits_holds_up_no_card_of_a_call_that_touches_files(tmp_path: Path) -> None:
+    """The check of an undeclared writer answers once the person was asked about the file."""
+    asked = asyncio.Event()
+
+    async def slow(args: dict[str, Any]) -> bool:
+        await asked.wait()
+        return False
+
+    @tool(needs_approval=slow)
+    async def undeclared() -> str:
+        return "ran"
+
+    async def ask(request: Any) -> dict[str, Any]:
+        asked.set()
+        return {"approved": True}
+
+    async with open_session(tmp_path, tools=[undeclared], approval_callback=ask) as session:
+        wanted = [ToolCall("undeclared", {}), ToolCall("write_file", {"path": "/workspace/a", "content": "a"})]
+        outcomes = await session.path.batch(wanted)
+    assert [o.status for o in outcomes] == ["success"] * 2, [o.error for o in outcomes]
+
+
+async def test_an_interrupt_ends_the_wait_for_a_tool_that_is_not_there_yet(make_path: Any) -> None:
+    path = make_path(recording("write", read_only=False, seconds=LONG))
+    batch = asyncio.ensure_future(path.batch([*calls("write:1"), ToolCall("not_yet", {})]))
+    while not events:
+        await asyncio.sleep(0.01)
+    path.signal.interrupt()
+    with within(1.2):
+        outcomes = await batch
+    assert [(o.status, o.executed) for o in outcomes] == [("interrupted", True), ("interrupted", False)]

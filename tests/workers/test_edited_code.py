@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.conftest import calls
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.trust import TrustStore
@@ -131,3 +132,29 @@ async def test_a_module_that_is_gone_is_said_once(chat: Chat) -> None:
     await chat.command("/tools")
     told = [each.wire["diagnostics"] for each in chat.played.seen("catalogChanged")]
     assert [len(each) for each in told] == [1, 1] and "file not found" in told[1][0]
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+async def test_a_module_that_the_call_before_changes_does_not_run_as_it_was(
+    play: Any, tmp_path: Path, agrees: bool
+) -> None:
+    """A write and a call in one response: the person is asked about the new code first, and the old is over."""
+    root, home = tmp_path / "program", tmp_path / "home"
+    root.mkdir()
+    (root / "forge.yaml").write_text("sandbox: {zones: {code: {path: ., mode: rw, approval: {write: preApproved}}}}\n")
+    (root / "tools.py").write_text(CODE.format("old"))
+    toolsets = "{filesystem: {}, custom: {module: ./tools.py, tools: [word]}}"
+    zones = "sandbox: {zones: [{name: code, mode: rw}]}"
+    (root / "main.worker").write_text(f"---\nname: main\ntoolsets: {toolsets}\n{zones}\n---\nHi\n")
+    trust_store(ForgeHome(home)).give(root)
+    write = ("write_file", {"path": "/code/tools.py", "content": CODE.format("new")})
+    turns = [calls(write, ("word", {})), "done"]
+    played = await play(turns, worker="main", directory=root, home=home, approval="interactive")
+    made = Chat(played, root, trust_store(ForgeHome(home)))
+    made.answer = agrees
+    await asyncio.wait_for(played.runtime.run("go"), 40)
+    written, called = played.script.results()
+    await made.commands.aclose()
+    assert written[0] == "success" and len(made.cards) == 1 and "+    return 'new'" in made.cards[0]
+    assert "old" not in called[1]
+    assert (called[0], "\nnew\n" in called[1]) == (("success", True) if agrees else ("tool_not_found", False))

@@ -32,11 +32,13 @@ class Wired:
         self.folder = program(place / "a-real-directory-name", main=f"{FILES}{ZONE}")
         self.server = WireServer(turns)
         self.events: list[Any] = []
+        self.more_models = ""
 
     async def run(self, text: str) -> RunResult:
         with self.server as server:
             models = (
-                f"models: {{{self.provider}: {{base_url: '{server.base_url(self.provider)}', key_env: MY_LOGIN}}}}\n"
+                f"models: {{{self.provider}: {{base_url: '{server.base_url(self.provider)}', key_env: MY_LOGIN}}"
+                f"{self.more_models}}}\n"
             )
             file = self.folder / "forge.yaml"
             file.write_text(file.read_text() + models)
@@ -151,3 +153,121 @@ async def test_an_answer_that_holds_a_secret_is_given_without_it(play: Any) -> N
     played = await play([f"It is {CANARY}."])
     result = await played.runtime.run("what is it?")
     assert result.response == "It is [secret DEPLOY_TOKEN]."
+
+
+# ---- what blocks declare is secret from the start, not from the first process on
+
+VARIABLES = (
+    "FOR_EXEC",
+    "FOR_SHELL",
+    "OF_A_HELPER",
+    "OF_A_MODULE",
+    "IN_SERVER_ENV",
+    "IN_A_HEADER",
+    "AS_BEARER",
+    "AS_ARGUMENT",
+    "HANDED_ON",
+    "OF_OWN_TOOL",
+    "ANOTHER_MODEL",
+)
+"""Named like no credential: nothing but the declaration says that their values are secret."""
+SERVERS = """\
+mcp:
+  servers:
+    local:
+      command: sh
+      args: ["-c", "${AS_ARGUMENT}"]
+      env: {LOGIN: "${IN_SERVER_ENV}", UNSET: "${NOBODY_SET_THIS}"}
+      pass_env: [HANDED_ON]
+    remote: {url: "https://mcp.example.com/", headers: {X-Thing: "${IN_A_HEADER}", X-Api-Key: written-out-123456}}
+    other: {url: "https://other.example.com/", auth: {bearer_env: AS_BEARER}}
+"""
+
+
+def _declaring(wired: Wired, place: Path) -> dict[str, str]:
+    """Every kind of declaration, some of a worker that is never called. Gives what declares it → its value."""
+    key = place / "key.txt"
+    key.write_text("value-of-a-file-0123456789\nsecond line\n")
+    secrets = f"{{E: 'env:FOR_EXEC', F: 'file:{key}', M: 'env:NOBODY_SET_THIS'}}"
+    env = f"{{secrets: {secrets}, set: {{MY_TOKEN: written-out-654321}}}}"
+    module = "custom: {module: tools.py, tools: [nothing], env: {secrets: {C: 'env:OF_A_MODULE'}}}"
+    commands = "exec: {env: {secrets: {H: 'env:OF_A_HELPER'}}}, shell: {env: {secrets: {S: 'env:FOR_SHELL'}}}"
+    program(
+        wired.folder,
+        forge=SERVERS,
+        main=f"toolsets: {{exec: {{env: {env}}}, workers: {{allow: [helper]}}}}\n{ZONE}",
+        helper=f"description: Helps.\ntoolsets: {{{commands}, {module}, user_tools: {{}}}}\n{ZONE}",
+    )
+    (wired.folder / "workers" / "tools.py").write_text("def nothing() -> str:\n    'Nothing.'\n    return ''\n")
+    wired.more_models = ", google: {key_env: ANOTHER_MODEL}"
+    own = wired.home / "tools" / "own"
+    own.mkdir(parents=True)
+    (own / "tool.yaml").write_text(
+        "name: own\ndescription: d\nversion: 1.0.0\nentrypoint: own.sh\nenv: [OF_OWN_TOOL, NOBODY_SET_THIS]\n"
+    )
+    (own / "own.sh").write_text("echo\n")
+    written = {"file": "value-of-a-file-0123456789", "header": "written-out-123456", "set": "written-out-654321"}
+    return {name: f"value-of-{name.lower()}-0123456789" for name in VARIABLES} | written
+
+
+async def test_declared_secrets_are_known_before_the_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first message holds every one of them, and no process was started: they are in no request, no event and no
+    journal. Also those of a worker that only could be called."""
+    wired = Wired(tmp_path, "anthropic", [WireTurn(say="done")])
+    declared = _declaring(wired, tmp_path)
+    for name in VARIABLES:
+        monkeypatch.setenv(name, declared[name])
+    result = await wired.run("\n".join(f"<{name}: {value}>" for name, value in declared.items()))
+    assert result.response == "done" and len(wired.server.requests) == 1
+    written = [path.read_text("utf-8", "replace") for path in (wired.home / "sessions").rglob("*") if path.is_file()]
+    for told in (wired.requests, *(json.dumps(event.wire) for event in wired.events), *written):
+        leaked = [name for name, value in declared.items() if value in told]
+        assert not leaked
+    for told in (wired.requests, "".join(written)):
+        assert all(f"<{name}: [secret " in told for name in declared)
+
+
+async def test_a_server_or_tool_that_comes_later_is_learned_when_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server and a tool of one's own that are added while the session runs: a later message may hold their values."""
+    for name in ("IN_SERVER_ENV", "OF_OWN_TOOL"):
+        monkeypatch.setenv(name, f"value-of-{name.lower()}-0123456789")
+    values = [f"value-of-{name}-0123456789" for name in ("in_server_env", "of_own_tool")]
+    home, events = tmp_path / "home", []
+    folder = program(tmp_path / "p", main=f"toolsets: {{mcp: {{servers: ['*']}}, user_tools: {{}}}}\n{ZONE}")
+    trust = trust_store(ForgeHome(home))
+    trust.give(folder, trust.snapshot(folder))
+    requests: list[Request] = []
+
+    def turn(request: Request) -> Turn | str:
+        requests.append(request)
+        return "done"
+
+    runtime = WorkerRuntime(
+        "main",
+        directory=folder,
+        model=FunctionScript(turn),
+        approval_mode="approve_all",
+        home=home,
+        on_event=events.append,
+    )
+    async with runtime:
+        await runtime.run("first")
+        (home / "config.yaml").write_text(
+            "mcp: {servers: {late: {command: 'no-such-program', env: {LOGIN: '${IN_SERVER_ENV}'}}}}\n"
+        )
+        own = home / "tools" / "own"
+        own.mkdir(parents=True)
+        (own / "tool.yaml").write_text(
+            "name: own\ndescription: d\nversion: 1.0.0\nentrypoint: own.sh\nenv: [OF_OWN_TOOL]\n"
+        )
+        (own / "own.sh").write_text("echo\n")
+        await runtime.run("second")
+        await runtime.run(" and ".join(values))
+    kept = "\n".join(path.read_text("utf-8", "replace") for path in (home / "sessions").rglob("*") if path.is_file())
+    told = "\n".join([kept, *(json.dumps(event.wire) for event in events), *map(repr, requests)])
+    assert not [value for value in values if value in told]
+    assert "[secret late] and [secret OF_OWN_TOOL]" in told

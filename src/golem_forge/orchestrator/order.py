@@ -1,22 +1,45 @@
 """The order inside one parallel batch: a writer runs after the calls before it and before those after it.
 
 Asking a person happens for all calls at once; only running keeps the order. A call whose place is not known yet
-(it is still being planned) counts as a writer.
+(it is still being planned) counts as a writer. A call that depends on what one before it writes waits for that one
+before it is planned: `writes_of` and `reads_of` say from the effects who writes what, and what a plan was made from.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum, auto
+from typing import Final
 
+from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.signal import InterruptSignal
+from golem_forge.orchestrator.travel import Travel
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import Mode
+
+KEEPS_PLACE: Final = 2.0
+"""Seconds that a tool's own check holds up the calls after it. Longer ones let them pass."""
+ANYWHERE: Final = ("/",)
+_CONTENT: Final = re.compile(r" (?:sha256:[0-9a-f]{64}|[0-9a-f]{32})$")
+"""What follows the path of a program inside a zone (`policy.commands`)."""
+_PATHS: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
+_CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 
 
 class _Place(Enum):
     UNKNOWN = auto()
+    SLOW = auto()
+    """Its check takes so long that only what is known to touch the same still waits for it."""
     READER = auto()
     WRITER = auto()
     DONE = auto()
+
+
+_BESIDE_READER: Final = frozenset({_Place.DONE, _Place.READER})
+_BESIDE_WRITER: Final = frozenset({_Place.DONE})
 
 
 class BatchOrder:
@@ -29,6 +52,16 @@ class BatchOrder:
         self._places = [_Place.UNKNOWN] * size
         self._first_open = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._writes: dict[int, tuple[str, ...]] = {}
+        """Index → real paths, once they are known."""
+        self._reads: dict[int, tuple[str, ...]] = {}
+        self._may_write = dict.fromkeys(range(size))
+        """The calls that have not ended and are about to write something, or may be for all that is known."""
+        self._checked: set[int] = set()
+        """Whose own check is being asked."""
+        self._slow: set[int] = set()
+        self._settling: list[asyncio.Future[None]] = []
+        self._overtaken: set[int] = set()
 
     async def my_turn(self, index: int, read_only: bool) -> None:
         self._places[index] = _Place.READER if read_only else _Place.WRITER
@@ -38,12 +71,70 @@ class BatchOrder:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((index, turn))
             await turn
+        if self._slow:
+            self._overtaken.update(at for at in self._slow if at < index)
+
+    def announce(self, index: int, writes: tuple[str, ...], reads: tuple[str, ...] = ()) -> None:
+        """What this call is about to write, and what its plan was made from: real paths."""
+        self._writes[index] = writes
+        if reads:
+            self._reads[index] = reads
+        if not writes:
+            self._may_write.pop(index, None)
+        elif self._places[index] is not _Place.DONE:
+            self._may_write[index] = None
+        if self._settling:
+            self._wake_settling()
+
+    def only_reads(self, index: int) -> None:
+        """It is a reader, whatever becomes of its plan and its check: other readers need not wait for those."""
+        if self._places[index] is _Place.UNKNOWN:
+            self._places[index] = _Place.READER
+            self.announce(index, ())
+            self._wake()
+
+    async def settled(self, index: int, reads: Sequence[str]) -> bool:
+        """Waits until nothing before this call is about to write what it reads. True: it had to wait for that."""
+        waited = False
+        while (blocked := self._unsettled(index, reads)) is not None:
+            waited = waited or blocked
+            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._settling.append(news)
+            await news
+        return waited
+
+    @contextmanager
+    def checking(self, index: int) -> Iterator[None]:
+        """While the tool's own check is asked. Nobody is asked later because of it, unless it is known to write what
+        they read; one that is slow gives up the call's place too."""
+        late = asyncio.get_running_loop().call_later(KEEPS_PLACE, self._give_way, index)
+        self._checked.add(index)
+        self._wake_settling()
+        try:
+            yield
+        finally:
+            late.cancel()
+            self._checked.discard(index)
+            self._slow.discard(index)
+            if self._places[index] is _Place.SLOW:
+                self._places[index] = _Place.UNKNOWN
+
+    def overtaken(self, index: int) -> bool:
+        """Whether a call after this one ran first, because its check was slow."""
+        return index in self._overtaken
+
+    def writer_before(self, index: int) -> bool:
+        """Whether a call before this one may still change something."""
+        return any(place not in _BESIDE_READER for place in self._places[self._first_open : index])
 
     def done(self, index: int) -> None:
         self._places[index] = _Place.DONE
+        self._may_write.pop(index, None)
         while self._first_open < len(self._places) and self._places[self._first_open] is _Place.DONE:
             self._first_open += 1
         self._wake()
+        if self._settling:
+            self._wake_settling()
 
     def is_next(self, index: int) -> bool:
         """Whether every call before this one is done: nothing can change any more before it runs."""
@@ -58,8 +149,41 @@ class BatchOrder:
         self._forget()
 
     def _may_run(self, index: int) -> bool:
-        harmless = {_Place.DONE, _Place.READER} if self._places[index] is _Place.READER else {_Place.DONE}
-        return all(place in harmless for place in self._places[self._first_open : index])
+        harmless = _BESIDE_READER if self._places[index] is _Place.READER else _BESIDE_WRITER
+        first = self._first_open
+        return all(
+            place in harmless or (place is _Place.SLOW and not self._known_to_touch(at, index))
+            for at, place in enumerate(self._places[first:index], first)
+        )
+
+    def _known_to_touch(self, before: int, index: int) -> bool:
+        touched = (*self._reads.get(index, ()), *self._writes.get(index, ()))
+        return overlap(_named(self._writes.get(before, ())), _named(touched))
+
+    def _give_way(self, index: int) -> None:
+        if self._places[index] is _Place.UNKNOWN:
+            self._places[index] = _Place.SLOW
+            self._slow.add(index)
+            self._wake()
+
+    def _unsettled(self, index: int, reads: Sequence[str]) -> bool | None:
+        """None: nothing to wait for. True: for the end of a call that writes what this one reads; False: for a plan."""
+        planned = True
+        for at in self._may_write:
+            if at >= index:
+                continue
+            writes = self._writes.get(at)
+            if writes is None:
+                planned = False
+            elif overlap(_named(writes) if at in self._checked else writes, reads):
+                return True
+        return None if planned else False
+
+    def _wake_settling(self) -> None:
+        settling, self._settling = self._settling, []
+        for news in settling:
+            if not news.done():
+                news.set_result(None)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -70,3 +194,63 @@ class BatchOrder:
                 turn.set_result(None)
             else:
                 self._waiting.append((index, turn))
+
+
+def writes_of(travel: Travel, sandbox: Sandbox | None) -> tuple[str, ...]:
+    """The real paths that a call is about to change, as far as its effects name them.
+
+    A process that is not held to the paths of its effects may write wherever its walls let it: every rw zone.
+    Undeclared effects may be anywhere.
+    """
+    tool, plan = travel.tool, travel.plan
+    effects = tool.effects if plan is None else plan.effects
+    if effects == () or travel.read_only or not tool.gated:
+        return ()
+    if effects is None:
+        return ANYWHERE
+    found: list[str] = []
+    starts = Verb.EXEC if tool.remote is None else Verb.NET  # a server is a process too
+    for effect in effects:
+        if effect.verb in _CHANGES:
+            found.append(effect.real or effect.target)
+        elif Mark.NO_WALLS in effect.marks:
+            found += ANYWHERE
+        elif effect.verb is starts and not effect.proven and not tool.made_from:
+            found += _writable(sandbox)  # the zones of a user tool are effects of its own
+    return tuple(found)
+
+
+def reads_of(travel: Travel, sandbox: Sandbox | None) -> tuple[str, ...]:
+    """The real paths that a call's plan was made from: files it names, a program in a zone, the tool's own files.
+
+    A whole zone is what a process may reach, not what was read for the plan.
+    """
+    plan = travel.plan
+    zones = {zone.host for zone in sandbox.zones.values()} if sandbox is not None else set()
+    found = list(travel.tool.made_from)
+    for effect in (plan.effects if plan is not None else None) or ():
+        if effect.verb in _PATHS and (effect.real or effect.target) not in zones:
+            found.append(effect.real or effect.target)
+        elif effect.verb is Verb.EXEC and effect.real:
+            program = _CONTENT.sub("", effect.real)
+            found += [program] if any(_is_within(program, zone) for zone in zones) else ()
+    return tuple(found)
+
+
+def overlap(some: Iterable[str], others: Sequence[str]) -> bool:
+    """Whether one of them is one of the others, above it or below it."""
+    return any(_is_within(one, other) or _is_within(other, one) for one in some for other in others)
+
+
+def _named(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if path not in ANYWHERE]
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _writable(sandbox: Sandbox | None) -> tuple[str, ...]:
+    if sandbox is None:
+        return ANYWHERE
+    return tuple(zone.host for zone in sandbox.zones.values() if zone.mode is Mode.RW)

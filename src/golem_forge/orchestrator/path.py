@@ -28,10 +28,10 @@ from golem_forge.events.journal_errors import JournalError
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.approve import Approval, DescribePath, OnKept, worker_path
 from golem_forge.orchestrator.batch import BatchMode, OnFailure, run_batch
-from golem_forge.orchestrator.driver import Ended, Watch, drive
+from golem_forge.orchestrator.driver import Ended, Watch, drive, drive_within
 from golem_forge.orchestrator.failure import failure_text
 from golem_forge.orchestrator.gate import Gate
-from golem_forge.orchestrator.order import BatchOrder
+from golem_forge.orchestrator.order import BatchOrder, reads_of, writes_of
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan, still_as_judged
 from golem_forge.orchestrator.present import Presenter
@@ -61,6 +61,7 @@ MAX_DEPTH: Final = 5
 """Tools that call each other, the first one included."""
 OnEffects = Callable[[ToolCall, tuple[Effect, ...]], None]
 MAX_REPLANS: Final = 3
+OVERTAKEN: Final = "The approval check of this call was slow, so calls that came after it ran first."
 
 
 class Orchestrator:
@@ -109,6 +110,8 @@ class Orchestrator:
         self.sandbox = sandbox
         self.look_for: Callable[[str], Awaitable[bool]] = _not_to_come
         """Asked about a name that means nothing: true once that may have changed (its server was asked)."""
+        self.look_again: Callable[[], Coroutine[Any, Any, None]] = _nothing_new
+        """Puts tools that changed on disk in force, when a call of a batch may have changed them for one after it."""
         self.redactor = redactor or Redactor()
         self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
         self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones, ceilings, grants)
@@ -207,20 +210,24 @@ class Orchestrator:
         if travel.waiting.reason is not None:
             return travel.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
         try:
-            tool, args, handed = resolve(travel.call, self.catalog, self._said_of_handover)
+            if order is None:
+                self._find(travel)
+            else:
+                await self._find_in_order(travel, order, index)
         except ToolNotFound:
             if not await self._may_come(travel.call):
                 raise
-            tool, args, handed = resolve(travel.call, self.catalog, self._said_of_handover)
-        travel.tool = tool
-        if handed:
-            travel.handed = handed
-        travel.arguments = validate(tool, args)
-        if tool.wants_context:
-            travel.ctx = self._context(travel)
+            self._find(travel)
         for _ in range(MAX_REPLANS):
-            if tool.planner is not None or handed or not self._decide_at_once(travel):
+            tool = travel.tool
+            if order is not None:
+                if tool.read_only or not tool.gated:
+                    order.only_reads(index)
+                elif tool.planner is None:
+                    order.announce(index, writes_of(travel, self.sandbox))
+            if tool.planner is not None or travel.handed or not self._decide_at_once(travel):
                 await self._plan_in_order(travel, order, index)
+                tool = travel.tool
             if travel.judged is not None and travel.judged.decision.verdict is not Verdict.PRE_APPROVED:
                 self._recorder.before_waiting(travel)
                 await self._approval.approve(travel, partial(self._plan_and_judge, travel))
@@ -234,8 +241,10 @@ class Orchestrator:
                 travel.share_slot()
             elif order is not None:
                 await self._turn(travel, True, order, index)
+            if order is not None and order.overtaken(index) and OVERTAKEN not in travel.notes:
+                travel.notes = (*travel.notes, OVERTAKEN)
             try:
-                if travel.plan is None or await still_as_judged(travel, self._context_of(travel), self._gate):
+                if await self._is_as_judged(travel):
                     self._about_to_run(travel)
                     return self._ran(travel, await run(travel))
             finally:
@@ -247,16 +256,88 @@ class Orchestrator:
         """Whether the catalog is worth a second look. A model does not wait for a tool that it was not offered."""
         return call.caller is not Caller.LLM and isinstance(call.name, str) and await self.look_for(call.name)
 
-    async def _plan_in_order(self, travel: Travel, order: BatchOrder | None, index: int) -> None:
-        """A plan may need what a call before it in the batch is about to make: if it fails, it is tried at its turn."""
-        alone = order is None or order.is_next(index)  # asked first: the call before may end while this one is planned
+    def _find(self, travel: Travel) -> None:
+        """resolve and validate."""
+        tool, args, handed = resolve(travel.call, self.catalog, self._said_of_handover)
+        travel.tool = tool
+        if handed:
+            travel.handed = handed
+        if tool.made_from:
+            travel.found_at = self._gate.generation
+        travel.arguments = validate(tool, args)
+        if tool.wants_context and travel.ctx is None:
+            travel.ctx = self._context(travel)
+
+    async def _find_in_order(self, travel: Travel, order: BatchOrder, index: int) -> None:
+        """A tool may be made from what a call before it in the batch is about to write: it is looked up after that."""
+        alone = order.is_next(index)
         try:
-            await self._plan_and_judge(travel)
-        except ForgeError:
-            if alone or order is None:
+            self._find(travel)
+        except ForgeError as error:
+            if alone or travel.call.problem or not _may_be_other_later(travel, error) or not order.writer_before(index):
                 raise
-            await self._turn(travel, travel.tool.read_only or not travel.tool.gated, order, index)
+            await self._turn(travel, False, order, index)
+        else:
+            made_from = travel.tool.made_from
+            if alone or not made_from:
+                return
+            waited = await self._waited(travel, order, index, made_from)
+            if not waited and travel.found_at == self._gate.generation:
+                return
+        await drive(self.look_again(), Watch.over_a_wait(travel.waiting))
+        self._find(travel)
+
+    async def _waited(self, travel: Travel, order: BatchOrder, index: int, reads: tuple[str, ...]) -> bool:
+        """Waits for the calls before this one that write what it reads; false if there was none."""
+        waited: bool = await drive(order.settled(index, reads), Watch.over_a_wait(travel.waiting))
+        return waited
+
+    async def _plan_in_order(self, travel: Travel, order: BatchOrder | None, index: int) -> None:
+        """A plan may need what a call before it in the batch is about to make. Then, and if it fails, it is made after
+        that one has ended. What refuses the call is not asked again: not a check, not a rule."""
+        if order is None:
             await self._plan_and_judge(travel)
+            return
+        alone = order.is_next(index)  # asked first: the call before may end while this one is planned
+        if travel.tool.planner is not None:
+            again = False
+            try:
+                await self._plan(travel)
+            except ForgeError as error:
+                if alone or error.status is Status.POLICY_DENIED:
+                    raise
+                await self._turn(travel, travel.tool.read_only or not travel.tool.gated, order, index)
+                again = True
+            else:
+                self._announce(travel, order, index)
+                if not alone:
+                    waited = await self._waited(travel, order, index, reads_of(travel, self.sandbox))
+                    again = waited or travel.planned_at != self._gate.generation
+            if again:
+                if travel.tool.made_from:
+                    self._find(travel)
+                await self._plan(travel)
+                self._announce(travel, order, index)
+        if not callable(travel.tool.needs_approval):
+            await self._judge(travel)
+            return
+        with order.checking(index):
+            await self._judge(travel)
+
+    def _announce(self, travel: Travel, order: BatchOrder, index: int) -> None:
+        order.announce(index, writes_of(travel, self.sandbox), reads_of(travel, self.sandbox))
+
+    async def _is_as_judged(self, travel: Travel) -> bool:
+        """False: judge and perhaps ask again. Its turn has come, and what was judged may be no more."""
+        tool, generation = travel.tool, self._gate.generation
+        if tool.made_from and travel.found_at != generation:
+            now, _, handed = resolve(travel.call, self.catalog, self._said_of_handover)
+            travel.found_at = generation
+            if now.definition_digest != tool.definition_digest:
+                travel.tool, travel.handed, travel.approved_as = now, handed, ""
+                travel.arguments = validate(now, travel.arguments.given or travel.arguments.plain)
+                return False
+        return travel.plan is None or await still_as_judged(travel, self._context_of(travel), self._gate)
 
     def _decide_at_once(self, travel: Travel) -> bool:
         keys = partial(call_keys, travel.tool, travel.arguments, None, self.worker)
@@ -264,13 +345,19 @@ class Orchestrator:
         return travel.decision is not None
 
     async def _plan_and_judge(self, travel: Travel) -> None:
-        tool, arguments = travel.tool, travel.arguments
-        if tool.planner is not None:
-            travel.close()
-            travel.plan = await make_plan(travel, self._context_of(travel), self._gate)
+        if travel.tool.planner is not None:
+            await self._plan(travel)
+        await self._judge(travel)
+
+    async def _plan(self, travel: Travel) -> None:
+        travel.close()
+        travel.plan = await make_plan(travel, self._context_of(travel), self._gate)
+
+    async def _judge(self, travel: Travel) -> None:
+        tool, arguments, ctx = travel.tool, travel.arguments, self._context_of(travel)
         keys = partial(call_keys, tool, arguments, travel.plan, self.worker)
-        ctx = self._context_of(travel)
-        travel.judged = await self.judge.judge(tool, arguments, travel.plan, ctx, keys, travel.handed)
+        judging = self.judge.judge(tool, arguments, travel.plan, ctx, keys, travel.handed)
+        travel.judged = await drive_within(judging, travel.waiting, None)  # a check must not outlive an interrupt
         travel.decision = travel.judged.decision
 
     async def _enter(self, travel: Travel, read_only: bool, order: BatchOrder | None, index: int) -> None:
@@ -368,6 +455,14 @@ class Orchestrator:
         return await self.step(travel)
 
 
+def _may_be_other_later(travel: Travel, error: ForgeError) -> bool:
+    """Whether a lookup that failed may succeed once the calls before it have ended: there was no such tool, or the
+    arguments do not fit the files it is made from."""
+    if travel.tool:
+        return bool(travel.tool.made_from)
+    return error.status is Status.TOOL_NOT_FOUND
+
+
 def _typed(travel: Travel) -> bool:
     """Whether a person wrote the arguments, or changed what somebody else wrote."""
     return travel.call.caller is Caller.HUMAN or (travel.decision is not None and travel.decision.edited)
@@ -375,6 +470,10 @@ def _typed(travel: Travel) -> bool:
 
 async def _not_to_come(name: str) -> bool:
     return False
+
+
+async def _nothing_new() -> None:
+    return None
 
 
 def _with_own_id(call: ToolCall) -> ToolCall:

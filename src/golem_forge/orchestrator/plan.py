@@ -11,6 +11,7 @@ import asyncio
 import inspect
 from typing import Any, cast
 
+from golem_forge.core.copying import own_copy
 from golem_forge.core.coroutine_functions import is_coroutine_function
 from golem_forge.core.errors import ForgeError
 from golem_forge.orchestrator.driver import Watch, drive, drive_within
@@ -26,7 +27,7 @@ async def make_plan(travel: Travel, ctx: ToolContext, gate: Gate) -> Plan:
     planner = travel.tool.planner
     assert planner is not None
     travel.planned_at = gate.generation
-    values = travel.arguments.values
+    values = own_copy(travel.arguments.values)  # the plan may be made again, from what was judged
     if is_coroutine_function(planner):
         work: Any = planner(values, ctx)
         plan: Plan = await drive_within(work, travel.waiting, travel.tool.timeout)

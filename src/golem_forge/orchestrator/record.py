@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from golem_forge.core.call import Outcome
+from golem_forge.core.copying import own_copy
 from golem_forge.core.result import ToolResult
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
@@ -145,7 +146,8 @@ class Recorder:
         data = {
             "toolCallId": call.id,
             "toolName": travel.tool.name,
-            "args": self._redactor.value(travel.tool.without_secrets(travel.arguments.plain)),
+            # a copy: whoever hears of it before it runs must not be able to change it
+            "args": own_copy(self._redactor.value(travel.tool.without_secrets(travel.arguments.plain))),
             "caller": call.caller.value,
             "workerId": self._shown_as,
         }

@@ -91,7 +91,8 @@ def ended_text(travel: Travel, ended: Ended) -> str:
     elif travel.executed:
         text = f"'{tool.name}' was interrupted while it ran."
     else:
-        return f"'{tool.name}' was interrupted before it ran."
+        name = tool.name if tool else str(travel.call.name)[:200]  # it may wait before there is a tool of that name
+        return f"'{name}' was interrupted before it ran."
     if ended.abandoned:
         return f"{text} It ignored being cancelled and was left behind."
     if travel.executed and travel.plan is None and not tool.is_async:

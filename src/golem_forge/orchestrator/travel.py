@@ -32,6 +32,8 @@ class Travel:
     plan: Plan | None = None
     planned_at = 0
     """The gate's generation when the plan was made: a writer that passed since may have made it stale."""
+    found_at = 0
+    """The gate's generation when the tool was looked up; only of a tool that is made from files."""
     judged: Judged | None = None
     """None for a call that was decided at once."""
     decision: Decision | None = None

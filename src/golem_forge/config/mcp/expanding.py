@@ -95,6 +95,25 @@ def expand_spec(spec: ServerSpec, environ: Mapping[str, str], zone: Callable[[st
     return Expanded(args=args, env=env, url=url, headers=headers, secrets=tuple(dict.fromkeys(hidden)))
 
 
+def declared_secrets(spec: ServerSpec, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What `expand_spec` would call secret as far as it is set, and credentials that are written out. Never raises."""
+    texts = (*spec.args, *spec.env.values(), spec.url, *spec.headers.values())
+    named = [match["name"] for text in texts for match in _REFERENCE.finditer(text) if match["name"]]
+    if spec.auth.kind is Login.BEARER:
+        named.append(spec.auth.variable)
+    found = [environ[name] for name in named if len(environ.get(name, "").strip()) >= _SECRET]
+    found += [
+        environ[name]
+        for name in spec.pass_env
+        if len(environ.get(name, "").strip()) >= (_COPIED_SECRET if credential(name) == NOT else _SECRET)
+    ]
+    for name, value in (*spec.env.items(), *spec.headers.items()):
+        written = value.strip().rpartition(" ")[2]  # `Bearer …`
+        if credential(name) != NOT and "${" not in value and len(written) >= _COPIED_SECRET:
+            found.append(written)
+    return tuple(dict.fromkeys(found))
+
+
 class _Expansion:
     """Puts values in, and remembers which ones came from the environment."""
 

@@ -22,7 +22,7 @@ from golem_forge.mcp.client.asking.elicited_url import checked_url
 from golem_forge.mcp.client.asking.request_errors import Refused
 from golem_forge.mcp.client.oauth.callback import CallbackListener
 from golem_forge.mcp.client.oauth.stored import StoredLogin, read_model
-from golem_forge.mcp.client.oauth.vault import Record, Vault, resource_of
+from golem_forge.mcp.client.oauth.vault import Record, Vault, resource_of, secrets_of
 
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
@@ -68,10 +68,9 @@ class _Login(sdk.OAuthClientProvider):
         return {**known, "authServer": context.auth_server_url, "expiresAt": context.token_expiry_time}
 
     def _keep_secret(self, record: Record) -> None:
-        tokens, client = record.get("tokens") or {}, record.get("client") or {}
         redactor = self._redactor
-        for value in (tokens.get("access_token"), tokens.get("refresh_token"), client.get("client_secret")):
-            if redactor is not None and isinstance(value, str) and value and value not in redactor.secrets:
+        for value in secrets_of(record):
+            if redactor is not None and value not in redactor.secrets:
                 redactor.add_secret("OAUTH_TOKEN", value)
 
     def _checked(self, request: sdk.httpx2.Request) -> sdk.httpx2.Request:

@@ -32,6 +32,14 @@ def resource_of(url: str) -> str:
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
 
 
+def secrets_of(record: Record) -> Iterator[str]:
+    """The values in it that nobody else may see."""
+    tokens, client = record.get("tokens") or {}, record.get("client") or {}
+    for value in (tokens.get("access_token"), tokens.get("refresh_token"), client.get("client_secret")):
+        if isinstance(value, str) and value:
+            yield value
+
+
 class Vault:
     def __init__(self, home: ForgeHome) -> None:
         self._home = home
