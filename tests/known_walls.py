@@ -40,7 +40,10 @@ def told(known: Path, replace: Callable[[Any, str, Any], None] = setattr) -> Non
 
     def kept_or_known(file: Path, key: list[Any]) -> Any:
         found = kept(file, key)
-        if found is None and not os.path.lexists(file) and (found := kept(known, key)) is not None:
+        if found is not None or os.path.lexists(file):
+            return found
+        found = kept(known, key)
+        if found is not None and file.parent.parent.is_dir():  # whoever only looks makes no home
             keep(file, key, found)
         return found
 

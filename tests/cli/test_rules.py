@@ -33,6 +33,9 @@ ALLOW_STATUS = "{command: [git, [status, log]], verdict: preApproved}"
         pytest.param(["rm", "-rf", "/"], 4, id="A30-argv"),
         pytest.param(["rm -rf /"], 4, id="A30-text"),
         pytest.param(["echo", "rm -rf /"], 0, id="A30-quoted-word"),
+        pytest.param(["grep", "-rn", "x", "."], 0, id="a-tree"),
+        pytest.param(["diff", "a", "b"], 0, id="two-files"),
+        pytest.param(["rg", "foo"], 0, id="forges-own-rg"),
     ],
 )
 def test_explain_exit_code_is_the_verdict(shell, words, code):
@@ -157,6 +160,74 @@ def test_nothing_steers_the_terminal(shell):
     assert "\x1b" not in ended.out and r"\x1b[2J" in ended.out
 
 
+PROGRAM = """\
+---
+name: main
+toolsets:
+  filesystem: {}
+  custom: {module: own.py, tools: [count_words, shout], approval: {tools: {shout: blocked}}}
+  workers: {allow: [helper]}
+sandbox: {zones: [{name: workspace, mode: rw}]}
+---
+Work.
+"""
+MODULE = """\
+from golem_forge import tool
+open("imported", "a").close()
+
+@tool(mode="both")
+def count_words(text: str) -> int:
+    \"\"\"Counts the words of a text.\"\"\"
+    return len(text.split())
+
+def shout(text: str) -> str:
+    \"\"\"Says it louder.\"\"\"
+    return text.upper()
+"""
+
+
+@pytest.fixture
+def program(shell):
+    """A program with code of its own and a worker to hand work to; nobody trusts it yet."""
+    shell.write("main.worker", PROGRAM)
+    shell.write("helper.worker", "---\nname: helper\ntoolsets: {exec: {}}\n---\nHelp.\n")
+    shell.write("own.py", MODULE.replace('"imported"', repr(str(shell.project / "imported"))))
+    return shell
+
+
+def test_tools_of_a_programs_own_code_are_explained_and_shown_as_a_session_has_them(program):
+    shell = program
+    assert shell("trust", "--yes").code == 0
+    asks = shell(*EXPLAIN, "count_words", '{"text": "a b"}', "--json")
+    assert (asks.code, asks.json["worker"]) == (3, "main")
+    assert shell(*EXPLAIN, "count_words", '{"txt": "a b"}').code == 2
+    assert shell(*EXPLAIN, "shout", '{"text": "a"}').code == 4
+    assert shell(*EXPLAIN, "helper", '{"input": "go"}').code == 3
+    for words in (("tools", "show", "count_words"), ("call", "count_words", "--help")):
+        shown = shell(*words)
+        assert shown.code == 0 and "Counts the words" in shown.out and "text  string  required" in shown.out
+    assert "Counts the words" in shell("call", "-p", str(shell.project), "count_words", "--help", cwd=shell.home).out
+    assert "count_words  custom" in shell("tools", "list").out
+    assert not (shell.forge_home / "sessions").exists(), "nothing of it is recorded"
+    assert (shell.project / "imported").exists()
+    missing = shell("call", "count_words")
+    assert missing.code == 2 and "text" in missing.err and "forge tools show count_words" in missing.err
+    no_commands = shell(*EXPLAIN, "--", "ls")
+    assert no_commands.code == 2 and "runs no commands" in no_commands.err, (
+        "the call would say that there is no such tool"
+    )
+    assert shell(*EXPLAIN, "--worker", "main/helper", "--", "make").code == 3
+
+
+def test_code_that_nobody_trusts_is_not_started_to_explain_anything(program):
+    shell = program
+    for words in ((*EXPLAIN, "count_words", "{}"), ("tools", "show", "count_words"), ("call", "count_words", "--help")):
+        ended = shell(*words)
+        assert ended.code in (2, 4) and "its code is not started" in ended.err, words
+    assert shell(*EXPLAIN, "read_file", '{"path": "own.py"}').code == 0
+    assert not (shell.project / "imported").exists()
+
+
 # check
 
 
@@ -215,13 +286,14 @@ def test_check_cases(shell):
 
 
 def test_check_cases_try_files_that_are_not_in_force(shell):
-    shell.write("candidate.yaml", rules(ALLOW_STATUS))
-    shell.write("cases.yaml", "- {call: git log, verdict: preApproved}\n")
+    allow = "{command: [cargo, [check, clippy]], verdict: preApproved}"
+    shell.write("candidate.yaml", rules(allow))
+    shell.write("cases.yaml", "- {call: cargo check, verdict: preApproved}\n")
     assert shell("rules", "check", "--cases", "cases.yaml").code == 1
     assert shell("rules", "check", "candidate.yaml", "--cases", "cases.yaml").code == 0
-    shell.write(".forge/rules.yaml", rules(ALLOW_STATUS))
+    shell.write(".forge/rules.yaml", rules(allow))
     assert shell("rules", "check", "--cases", "cases.yaml").code == 0, "an untrusted project's file can be checked too"
-    assert shell(*EXPLAIN, "--", "git log").code == 3, "and still does not act"
+    assert shell(*EXPLAIN, "--", "cargo check").code == 3, "and still does not act"
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from golem_forge.workers.surroundings import approval_blocks
 from golem_forge.workers.trust_cover import trust_store
 
 
-def approval_note(tool: Tool, said: Mapping[str, ApprovalBlock] | None = None) -> str:
+def approval_note(tool: Tool, said: Mapping[str, ApprovalBlock] | None = None, directory: Path | str = ".") -> str:
     """`said`: by tool, what the block or server that brings it says."""
     home = forge_home()
-    program = load_program(Path.cwd(), home, trusted=trust_store(home).trusted)
+    program = load_program(Path(directory).absolute(), home, trusted=trust_store(home).trusted)
     blocks = approval_blocks(program, {tool.name: tool}, [])
     return who_decides(tool, ApprovalBlocks(program=blocks.program, blocks={**blocks.blocks, **(said or {})}))

@@ -60,9 +60,9 @@ def run(words: list[str]) -> int:
     try:
         command = parse(words)
         if command.help and command.name:
-            from golem_forge.cli.tools import run as run_tools
+            from golem_forge.cli.tools.showing import show
 
-            return run_tools(["show", command.name])
+            return show(command.name, command.program)
         if command.help or not command.name:
             print(HELP)
             return 0 if command.help else 2

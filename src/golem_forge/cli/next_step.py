@@ -31,7 +31,7 @@ def next_step(outcome: Outcome, session: Session) -> str:
 
 
 def _where_tools_are(outcome: Outcome, session: Session) -> str:
-    from golem_forge.workers.entry_session import has_entry
+    from golem_forge.workers.session_plan import has_entry
 
     name = outcome.call.name
     if "run: forge mcp" in outcome.error:  # a server's tool that changed

@@ -98,3 +98,8 @@ class WorkerBlocks:
     mcp: McpBlock | None = None
     approval: Mapping[str, ApprovalBlock] = field(default_factory=dict)
     """Key of a block (`coding`, `custom[0]`) → its `approval`, where it says anything."""
+
+    @property
+    def code(self) -> tuple[CustomBlock | ExternalBlock, ...]:
+        """Those whose tools are code of the program or of a package."""
+        return (*self.custom, *self.external)

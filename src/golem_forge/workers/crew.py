@@ -17,8 +17,9 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.attachments import AttachmentStore
-from golem_forge.workers.blocks import McpBlock, WorkerBlocks
+from golem_forge.workers.blocks import McpBlock
 from golem_forge.workers.budget import Budget, check_priced
+from golem_forge.workers.declared_secrets import has_logins, learn_declared, learn_logins
 from golem_forge.workers.dialogue import Dialogue
 from golem_forge.workers.history import History
 from golem_forge.workers.interrupting import unless_interrupted
@@ -31,14 +32,14 @@ from golem_forge.workers.models.usage import ASSUMED_CONTEXT_WINDOW, Meter
 from golem_forge.workers.native_toolsets import TOOLSETS
 from golem_forge.workers.prompting import PromptState, system_prompt
 from golem_forge.workers.roster import Roster
+from golem_forge.workers.session_plan import WorkerPlan, plan_worker
 from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
 from golem_forge.workers.suggesting import suggesting_in
-from golem_forge.workers.toolset_blocks import approval_now, approval_of, native_tools, worker_blocks
+from golem_forge.workers.toolset_blocks import approval_now, approval_of, native_tools
 from golem_forge.workers.tree import SessionTree
 from golem_forge.workers.trusting import ask_for_trust
-from golem_forge.workers.user_tools import noting_writes, opening_notices, told, user_tools_for, with_zone
+from golem_forge.workers.user_tools import noting_writes, opening_notices, told, user_tools_for, with_zone, workshop_of
 from golem_forge.workers.worker import Worker
-from golem_forge.workers.worker_zones import sandbox_for
 
 if TYPE_CHECKING:
     from golem_forge.custom.offering import UserTools
@@ -56,6 +57,7 @@ class WorkerRun:
     """One worker at its station. Without a model it still has its tools."""
 
     station: Station
+    plan: WorkerPlan
     budget: Budget
     history: History
     model_name: str = ""
@@ -118,45 +120,12 @@ class Crew:
     ) -> WorkerRun:
         """`model`: empty means without one; tools can be called all the same. `model_later`: it is opened beside, since
         importing a provider's library takes longer than a person wants to wait for a prompt."""
-        tree, program = self.tree, self.tree.program
-        notices: list[str] = []
-        blocks = worker_blocks(worker)
-        parent = caller.station if caller is not None else None
-        sandbox = sandbox_for(
-            program,
-            worker,
-            tree.home,
-            notices,
-            parent=parent.sandbox if parent else None,
-            parent_name=parent.worker.name if parent else "",
-        )
-        if blocks.user_tools is not None:
-            sandbox = with_zone(sandbox, blocks.user_tools, tree)
         if caller is None:
-            notices += mend_edits(tree, sandbox)
-        station = open_station(
-            tree,
-            worker,
-            sandbox,
-            tools=more_tools,
-            toolsets=blocks.native,
-            parent=parent,
-            task=task,
-            worker_id=worker_id,
-            on_effects=noting_writes(tree, lambda: station.path.worker) if blocks.user_tools is not None else None,
-        )
-        limits = worker.budget
-        run = WorkerRun(
-            station=station,
-            budget=(caller.budget if caller else self.budget).child(limits),
-            history=history or History(tree.journal, station.id),
-            model_name=model,
-            meter=(caller.meter if caller else self.meter).child(),
-            caller=caller,
-            notices=notices,
-        )
+            await self._learn_secrets()
+        run = self._stand(worker, caller, more_tools, task=task, worker_id=worker_id, history=history)
+        run.model_name = model
         try:
-            await self._equip(run, blocks)
+            await self._equip(run)
             if model:
                 self._check_model(worker, model)
                 run.opening = run_in_thread(partial(self._opened, worker, model))
@@ -165,8 +134,77 @@ class Crew:
         except BaseException:
             await self._end(run)
             raise
-        self.runs[station.id] = run
+        self.runs[run.station.id] = run
         return run
+
+    def place_for_look(self, worker: Worker, caller: WorkerRun | None = None) -> WorkerRun:
+        """On a dry tree: the same place, with what is there without starting anything. What would start code, servers
+        or the book of own tools is left to whoever looks (`explaining.sources`)."""
+        run = self._stand(worker, caller)
+        blocks, station = run.plan.blocks, run.station
+        try:
+            tools = self._near_tools(run)
+            run.notices += station.admit(tools, approval_of(run.worker, run.exposed))
+            if blocks.mcp is not None and (blocks.mcp != McpBlock() or self.tree.program.mcp.servers):
+                run.servers = servers_for(station, blocks.mcp)
+            check_program_block(station, [])  # names of tools that are not placed yet mean nothing here
+        except BaseException:
+            station.close()
+            raise
+        return run
+
+    def _stand(
+        self,
+        worker: Worker,
+        caller: WorkerRun | None,
+        more_tools: Iterable[Tool | Callable[..., Any]] = (),
+        *,
+        task: str = "",
+        worker_id: str = "",
+        history: History | None = None,
+    ) -> WorkerRun:
+        """A worker at its station, with its native tools."""
+        tree = self.tree
+        notices: list[str] = []
+        plan = plan_worker(tree.program, tree.home, worker)
+        parent = caller.station if caller is not None else None
+        zones = plan.open_zones(notices, parent.sandbox if parent else None, parent.worker.name if parent else "")
+        own = plan.blocks.user_tools
+        sandbox = with_zone(zones, own, tree)
+        if caller is None:
+            notices += mend_edits(tree, sandbox)
+        station = open_station(
+            tree,
+            worker,
+            sandbox,
+            tools=more_tools,
+            toolsets=plan.native,
+            parent=parent,
+            task=task,
+            worker_id=worker_id,
+            on_effects=noting_writes(tree, lambda: station.path.worker) if own is not None else None,
+        )
+        run = WorkerRun(
+            station=station,
+            plan=plan,
+            budget=(caller.budget if caller else self.budget).child(worker.budget),
+            history=history or History(tree.journal, station.id),
+            meter=(caller.meter if caller else self.meter).child(),
+            caller=caller,
+            notices=notices,
+        )
+        station.path.look_again = partial(self.refresh, run)
+        return run
+
+    async def _learn_secrets(self) -> None:
+        """What any worker of the session declares; one that may be called is named before it starts."""
+        tree, workers = self.tree, self.roster.workers
+        learn_declared(tree, (worker.toolsets for worker in workers))
+        servers = tree.program.mcp.servers.values()
+        if has_logins(servers):
+            await run_in_thread(lambda: learn_logins(servers, tree.home, tree.redactor))
+        if not tree.dry and any("user_tools" in worker.toolsets for worker in workers):
+            workshop_of(tree).registry.refresh()
 
     async def dismiss(self, run: WorkerRun) -> None:
         self.runs.pop(run.station.id, None)
@@ -240,30 +278,12 @@ class Crew:
             run.models.append(model)
         run.loop = self._loop(run, model)
 
-    async def _equip(self, run: WorkerRun, blocks: WorkerBlocks) -> None:
+    async def _equip(self, run: WorkerRun) -> None:
         """Tools of modules and sub-workers, and what the worker's blocks say about all of them."""
-        tree, station = self.tree, run.station
-        exposed = run.exposed
-        exposed |= {key: [tool.name for tool in tools] for key, tools in native_tools(blocks, TOOLSETS).items()}
-        tools: list[Tool] = []
-        if blocks.custom or blocks.external:
-            from golem_forge.workers.modules.module_tools import ModuleTools
-
-            run.modules = ModuleTools(
-                worker=run.worker,
-                program=tree.program,
-                home=tree.home,
-                walls=station.walls,
-                redactor=tree.redactor,
-                trusted=partial(_trusted_with, tree),
-            )
-            tools += await run.modules.load()
-            exposed |= run.modules.exposed()
-        if blocks.workers is not None:
-            delegations = list(self.delegations(self, run))
-            tools += delegations
-            exposed["workers"] = [tool.name for tool in delegations]
-        run.notices += station.admit(tools, approval_of(run.worker, exposed))
+        tree, station, blocks = self.tree, run.station, run.plan.blocks
+        loaded = await self._load_modules(run) if run.plan.has_modules else []
+        tools = [*loaded, *self._near_tools(run)]
+        run.notices += station.admit(tools, approval_of(run.worker, run.exposed))
         if blocks.user_tools is not None:
             run.user_tools = user_tools_for(station, blocks.user_tools)
             run.notices += opening_notices(run.user_tools)
@@ -271,6 +291,37 @@ class Crew:
         if blocks.mcp is not None:
             await self._connect(run, blocks.mcp)
         check_program_block(station, run.notices)
+
+    def _near_tools(self, run: WorkerRun) -> list[Tool]:
+        """Those of its sub-workers. Notes which block exposes them, and the native ones."""
+        built = native_tools(run.plan.blocks, TOOLSETS)
+        run.exposed |= {key: [tool.name for tool in tools] for key, tools in built.items()}
+        if run.plan.blocks.workers is None:
+            return []
+        delegations = list(self.delegations(self, run))
+        run.exposed["workers"] = [tool.name for tool in delegations]
+        return delegations
+
+    async def admit_modules(self, run: WorkerRun) -> None:
+        """For a look that needs a tool of theirs: what a start does with modules and packages. Raises ConfigError."""
+        tools = await self._load_modules(run)
+        run.notices += run.station.admit(tools, approval_of(run.worker, run.exposed))
+
+    async def _load_modules(self, run: WorkerRun) -> list[Tool]:
+        from golem_forge.workers.modules.module_tools import ModuleTools
+
+        tree = self.tree
+        run.modules = ModuleTools(
+            worker=run.worker,
+            program=tree.program,
+            home=tree.home,
+            walls=run.station.walls,
+            redactor=tree.redactor,
+            trusted=partial(_trusted_with, tree),
+        )
+        tools = await run.modules.load()
+        run.exposed |= run.modules.exposed()
+        return tools
 
     async def _connect(self, run: WorkerRun, block: McpBlock) -> None:
         """Only a server that is `required` delays the first turn."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode
@@ -23,24 +23,21 @@ from golem_forge.orchestrator import Orchestrator
 from golem_forge.policy.asking import ApprovalCallback
 from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.tool_search import TOOL_SEARCH
-from golem_forge.workers.blocks import McpBlock, UserToolsBlock
-from golem_forge.workers.default_worker import BUILT_IN
+from golem_forge.workers.blocks import McpBlock
+from golem_forge.workers.declared_secrets import learn_declared, learn_logins
 from golem_forge.workers.mcp.told import ask_its_server, in_step_with_servers, look_at_servers, servers_for
-from golem_forge.workers.native_toolsets import TOOLSETS
+from golem_forge.workers.session_plan import SessionPlan, plan_embedded
+from golem_forge.workers.slash.manual import SessionActions
 from golem_forge.workers.station import Station, check_program_block, mend_edits, open_station
-from golem_forge.workers.surroundings import DEFAULT_WORKER, worker_sandbox
-from golem_forge.workers.toolset_blocks import blocks_from_python, mcp_from_python, user_tools_from_python
+from golem_forge.workers.surroundings import DEFAULT_WORKER
 from golem_forge.workers.tree import SessionTree, TreeOptions, open_tree
 from golem_forge.workers.user_tools import noting_writes, opening_notices, told, user_tools_for, with_zone
 
 if TYPE_CHECKING:
     from golem_forge.workers.mcp.servers import SessionServers
-
-MCP: Final = "mcp"
 
 
 @dataclass(slots=True)
@@ -164,44 +161,40 @@ def open_session(
     Without a callback the session never asks: it is `auto_deny`.
     """
     options = TreeOptions(home=home, approval=approval, approval_callback=approval_callback, journal=journal)
-    tree = open_tree(directory, options)
+    session = session_of(plan_embedded(directory, options.wanted, toolsets), options, tools)
+    session.tree.parts.get(SessionActions, lambda: SessionActions(session))
+    return session
+
+
+def session_of(plan: SessionPlan, options: TreeOptions, tools: Iterable[Tool | Callable[..., Any]] = ()) -> Session:
+    """Opens a plan of the built-in worker. On a dry tree the person's own tools and MCP servers are left to whoever
+    looks (`explaining.evaluator`)."""
+    tree, place = open_tree(plan, options), plan.root
     try:
+        learn_declared(tree, (place.native,))
+        learn_logins(tree.program.mcp.servers.values(), tree.home, tree.redactor)
         notices = list(tree.notices)
-        native, block, mcp = _split(toolsets)
-        sandbox = with_zone(worker_sandbox(tree.program, tree.home, notices), block, tree)
+        own, mcp = place.blocks.user_tools, place.blocks.mcp
+        sandbox = with_zone(place.open_zones(notices), own, tree)
         station = open_station(
             tree,
-            BUILT_IN,
+            place.worker,
             sandbox,
             tools=tools,
-            toolsets=native,
+            toolsets=place.native,
             worker_id=DEFAULT_WORKER,
-            on_effects=noting_writes(tree, lambda: DEFAULT_WORKER) if block is not None else None,
+            on_effects=noting_writes(tree, lambda: DEFAULT_WORKER) if own is not None else None,
         )
-        said = blocks_from_python(native, TOOLSETS)[1] if native is not None else {}
-        notices += station.admit((), said)
-        servers = None
+        notices += station.admit((), place.approval)
+        servers = users = None
         if mcp is not None and (mcp != McpBlock() or tree.program.mcp.servers):  # "all" of none needs nothing loaded
             servers = servers_for(station, mcp)
-        users = user_tools_for(station, block) if block is not None else None
-        notices += opening_notices(users) if users is not None else []
-        check_program_block(station, notices)
+        if own is not None and not tree.dry:
+            users = user_tools_for(station, own)
+            notices += opening_notices(users)
+        check_program_block(station, notices if not tree.dry else [])
         notices += mend_edits(tree, sandbox)
     except BaseException:
         tree.abandon()
         raise
     return Session(tree, station, tuple(notices), users, servers)
-
-
-_Split = tuple[Mapping[str, Any] | None, UserToolsBlock | None, McpBlock | None]
-
-
-def _split(toolsets: Any) -> _Split:
-    """The native blocks, the one of the person's own tools and the one of MCP servers; the built-in worker has all."""
-    if toolsets is None:
-        return None, UserToolsBlock(), McpBlock()
-    if not isinstance(toolsets, Mapping):
-        return toolsets, None, None  # what is wrong with it is said where native blocks are read
-    native = {name: block for name, block in toolsets.items() if name not in (USER_TOOLS, MCP)}
-    users = user_tools_from_python(toolsets[USER_TOOLS]) if USER_TOOLS in toolsets else None
-    return native, users, mcp_from_python(toolsets[MCP]) if MCP in toolsets else None

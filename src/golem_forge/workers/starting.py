@@ -35,10 +35,11 @@ from golem_forge.workers.history import History
 from golem_forge.workers.models.layer import Model, ModelError
 from golem_forge.workers.models.names import choose_model, missing_key, no_model
 from golem_forge.workers.models.usage import Meter
+from golem_forge.workers.references import PATH_SUFFIXES
 from golem_forge.workers.resuming import Resumed, native_definition, resume
-from golem_forge.workers.roster import Roster, load_roster
 from golem_forge.workers.session_facts import note_run
-from golem_forge.workers.tree import SessionTree, TreeOptions, Voice, approval_mode, open_tree, read_program
+from golem_forge.workers.session_plan import SessionPlan, plan_again, plan_session
+from golem_forge.workers.tree import SessionTree, TreeOptions, Voice, open_tree
 from golem_forge.workers.trusting import NotTrusted, ask_for_trust
 from golem_forge.workers.worker import Worker
 
@@ -61,6 +62,10 @@ class Start:
     needs_model: bool = True
     """False: without a model it starts all the same, and tools can be called by hand; one that is named is opened
     while the person types."""
+    expects_ui: bool = False
+    """A UI that answers may attach later: what asks is not denied by the mode, but as long as nobody is there."""
+    depth: int = 0
+    """Of this worker, where it is started below another one."""
 
     @property
     def given_model(self) -> Model | None:
@@ -71,7 +76,7 @@ class Start:
     def start_directory(self) -> Path:
         if self.directory is not None:
             return Path(self.directory)
-        if isinstance(self.worker, Path) or (isinstance(self.worker, str) and self.worker.endswith(".worker")):
+        if isinstance(self.worker, Path) or (isinstance(self.worker, str) and self.worker.endswith(PATH_SUFFIXES)):
             return Path(self.worker).absolute().parent
         return Path.cwd()
 
@@ -105,20 +110,30 @@ async def start(asked: Start, voice: Voice, ui: RuntimeUI) -> Started:
         home=asked.home,
         approval=asked.approval,
         approval_callback=asked.callback,
-        asks_uis=asked.callback is None and ui.attached,
+        asks_uis=asked.callback is None and (ui.attached or asked.expects_ui),
+        depth=asked.depth,
         journal=asked.journal,
         overrides=asked.overrides,
         signal=asked.signal,
     )
+    wanted = asked.worker
+    if resumed is not None and not isinstance(wanted, Worker):
+        wanted = resumed.worker_reference
     try:
-        tree = open_tree(directory, options, voice=voice, reopened=resumed.journal if resumed else None)
+        plan = plan_session(directory, options.wanted, wanted)
+        tree = open_tree(plan, options, voice=voice, reopened=resumed.journal if resumed else None)
     except BaseException:
         if resumed is not None:
             resumed.journal.close()
         raise
     try:
-        roster = await _trusted_roster(asked, tree, options, directory, resumed)
-        return await _in_place(asked, tree, roster, resumed)
+        if await _trusted_now(plan, tree):
+            plan = plan_again(plan, directory, options.wanted, wanted)
+            tree.program = plan.program
+            tree.controller.mode = plan.mode.value
+        if plan.waits_for_trust:
+            raise NotTrusted(plan.program.root)
+        return await _in_place(asked, tree, plan, resumed)
     except BaseException:
         tree.abandon()
         raise
@@ -129,30 +144,22 @@ def _resumed(asked: Start, voice: Voice) -> Resumed:
     return resume(asked.home.path, asked.resume, root=root, redact=voice.redactor.value)
 
 
-async def _trusted_roster(
-    asked: Start, tree: SessionTree, options: TreeOptions, directory: Path, resumed: Resumed | None
-) -> Roster:
-    """The workers, as far as the program is trusted; a person who is there is asked once."""
-    wanted = asked.worker
-    if resumed is not None and not isinstance(wanted, Worker):
-        wanted = resumed.worker_reference
-    roster = load_roster(tree.program, wanted, trusted_with=tree.trust.trusted_with)
-    if not roster.trusted:
-        check_before_trust(tree.program, roster, asked.home)
-    something = tree.program.unused or roster.unused or roster.needs_code
-    if not roster.trusted and something and tree.ui.attached and await ask_for_trust(tree.ui, tree.trust, tree.program):
-        tree.program = read_program(directory, asked.home, tree.trust, asked.overrides)
-        tree.controller.mode = approval_mode(tree.program, options)
-        roster = load_roster(tree.program, wanted, trusted_with=tree.trust.trusted_with)
-    if not roster.trusted and roster.needs_code:
-        raise NotTrusted(tree.program.root)
-    return roster
+async def _trusted_now(plan: SessionPlan, tree: SessionTree) -> bool:
+    """Asks the person, if one is there, to trust what trust would change anything for. Raises ConfigError first for
+    what is wrong with it."""
+    roster = plan.roster
+    assert roster is not None
+    if roster.trusted:
+        return False
+    check_before_trust(plan.program, roster, plan.home)
+    something = plan.program.unused or roster.unused or roster.needs_code
+    return bool(something and tree.ui.attached and await ask_for_trust(tree.ui, plan.trust, plan.program))
 
 
-async def _in_place(asked: Start, tree: SessionTree, roster: Roster, resumed: Resumed | None) -> Started:
+async def _in_place(asked: Start, tree: SessionTree, plan: SessionPlan, resumed: Resumed | None) -> Started:
+    roster = plan.roster
+    assert roster is not None
     notices: list[str] = []
-    if notice := tree.program.notice_with(roster.unused):
-        notices.append(notice)
     given = asked.given_model
     crew = Crew(
         tree=tree,
@@ -182,7 +189,9 @@ async def _in_place(asked: Start, tree: SessionTree, roster: Roster, resumed: Re
         run.station.deferring.restore(resumed.loaded)
         notices += [resumed.warning] if resumed.warning else []
     note_run(tree, run, roster)
-    return Started(tree=tree, crew=crew, run=run, resumed=resumed, notices=[*notices, *roster.warnings, *run.notices])
+    unused = [notice] if (notice := plan.program.notice_with(roster.unused)) else []
+    told = [*unused, *notices, *roster.warnings, *run.notices]
+    return Started(tree=tree, crew=crew, run=run, resumed=resumed, notices=told)
 
 
 def _go_on(resumed: Resumed, crew: Crew) -> None:

@@ -21,7 +21,7 @@ from golem_forge.policy.ceilings import Ceiling
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.walled_child import Aftermath
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, tried_for_a_look
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.edit.recovery import recover
@@ -119,7 +119,7 @@ def open_station(
     """`toolsets`: its native blocks; None: every native tool (the built-in worker). Takes over the sandbox."""
     signal = InterruptSignal() if parent is not None else tree.signal
     above = parent.lineage if parent is not None else ()
-    link = Link(id=worker_id or new_id(), name=worker.name, depth=len(above), task=task)
+    link = Link(id=worker_id or new_id(), name=worker.name, depth=tree.depth + len(above), task=task)
     lineage = (*above, link)
     catalog = build_catalog(tools, toolsets)
     program = tree.program
@@ -131,6 +131,7 @@ def open_station(
         forge_home=tree.home.path,
         redactor=tree.redactor,
         rules=lambda: path.path_rules(),
+        tried=tried_for_a_look if tree.dry else None,
     )
     path = _path(
         tree,
@@ -236,7 +237,7 @@ def check_program_block(station: Station, notices: list[str]) -> None:
 
 def mend_edits(tree: SessionTree, sandbox: Sandbox) -> list[str]:
     """Patches that a crash cut in two are finished or taken back before anything else is done."""
-    return recover(tree.home.path, sandbox)
+    return [] if tree.dry else recover(tree.home.path, sandbox)
 
 
 def _tell_left_behind(tree: SessionTree, worker_id: str, after: Aftermath) -> None:

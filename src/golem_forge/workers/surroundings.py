@@ -1,6 +1,6 @@
 """What a directory means for a worker: its zones and what its files say about approval. Nothing is run or recorded.
 
-`open_session` builds on this, and so do `forge rules explain` and `forge doctor`, which must see what a session would.
+`session_plan` builds on this, and so does `forge doctor`, which must see what a session would.
 """
 
 from __future__ import annotations
@@ -49,13 +49,6 @@ def worker_sandbox(program: Program, home: ForgeHome, notices: list[str]) -> San
         notices.append(NO_ZONE_HERE)
         return Sandbox(has_block=False, builtin_worker=True)
     return opened_zones(program, home, zone_specs(program), builtin_worker=True)
-
-
-def with_tools_zone(sandbox: Sandbox, home: ForgeHome) -> Sandbox:
-    """With `/user_tools`, as a session of a worker that may make tools has it. For a look: nothing is made, and without
-    the folder there is nothing to say about it yet."""
-    folder = home.path / "tools"
-    return sandbox.with_user_tools(folder) if folder.is_dir() else sandbox
 
 
 def opened_zones(

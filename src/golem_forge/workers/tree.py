@@ -1,7 +1,7 @@
 """SessionTree: what all workers of one session share. One bus, one journal, one memory of approvals, one gate.
 
-`open_tree` reads the program around a directory and opens the journal; workers take their places in it one by one
-(`workers.station`). Refuses (ConfigError) a configuration with any problem.
+`open_tree` opens a SessionPlan and its journal; workers take their places in it one by one (`workers.station`). Opened
+`dry` it is for a look: nothing is recorded or made on disk. Refuses (ConfigError) a configuration with any problem.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from golem_forge.config.home import ForgeHome, forge_home
+from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode
-from golem_forge.config.program import Program, load_program
+from golem_forge.config.program import Program
 from golem_forge.config.trust import TrustStore
-from golem_forge.core.errors import ConfigError
 from golem_forge.core.ids import new_id
-from golem_forge.core.nearest import nearest
 from golem_forge.core.signal import InterruptSignal
-from golem_forge.core.visible import visible
 from golem_forge.events.anchors import anchor_path
 from golem_forge.events.bus import EventBus
 from golem_forge.events.credential_names import credential
@@ -32,15 +29,25 @@ from golem_forge.orchestrator.gate import Gate
 from golem_forge.policy.asking import ui_asker
 from golem_forge.policy.controller import ApprovalCallback, ApprovalController
 from golem_forge.policy.rules import RuleBook
-from golem_forge.sandbox.host import keep_out
 from golem_forge.tools.session_parts import SessionParts
 from golem_forge.workers.session_facts import kept_recorder
-from golem_forge.workers.trust_cover import trust_store
+from golem_forge.workers.session_plan import SessionPlan, Wanted, home_of, named_mode, plan_embedded, read_program
+
+__all__ = [
+    "SessionTree",
+    "TreeOptions",
+    "Voice",
+    "home_of",
+    "known_secrets",
+    "named_mode",
+    "new_voice",
+    "open_tree",
+    "read_program",
+]
 
 _SECRET_LENGTH = 8
 """Shorter values would be found in ordinary words."""
 _NO_SECRETS = frozenset({"PWD", "OLDPWD"})  # named like passwords, and on every machine
-_ASKS = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,10 +75,32 @@ class SessionTree:
     """What the person should know at the start, one text each."""
     overrides: Sequence[str] = ()
     """`--set` words it was started with."""
+    dry: bool = False
+    """For a look: nothing is recorded, made on disk, mended or started before a call needs it."""
+    stand_in: bool = False
+    """For a look at a home without tools: whether an empty directory stands in for `/user_tools`."""
+    depth: int = 0
+    """Of its first worker."""
     _closed: bool = False
+    _made: Path | None = None
 
     def interrupt(self, reason: str = "interrupted") -> None:
         self.signal.interrupt(reason)
+
+    def tools_folder(self) -> Path | None:
+        """Where the person's own tools are, made if it is missing. None: there is nothing to look at yet."""
+        if not self.dry:
+            return self.home.ensure("tools")
+        if (folder := self.home.path / "tools").is_dir():
+            return folder
+        if not self.stand_in:
+            return None
+        from tempfile import mkdtemp
+
+        self._made = self._made or Path(mkdtemp(prefix="forge-look-"))
+        instead = self._made.joinpath(*folder.parts[1:])  # policy knows some names of the home's path
+        instead.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return instead
 
     async def aclose(self) -> None:
         """Ends whatever still runs for this session, then closes it."""
@@ -93,6 +122,10 @@ class SessionTree:
             self._closed = True
             if self.journal is not None:
                 self.journal.close()
+            if self._made is not None:
+                from shutil import rmtree
+
+                rmtree(self._made, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +141,15 @@ class TreeOptions:
     overrides: Sequence[str] = ()
     """`--set` words, `approval.mode=strict`."""
     signal: InterruptSignal | None = None
+    depth: int = 0
+    dry: bool = False
+    stand_in: bool = False
+
+    @property
+    def wanted(self) -> Wanted:
+        """What of it a plan is made from."""
+        answers = self.approval_callback is not None or self.asks_uis
+        return Wanted(home=self.home, approval=self.approval, answers=answers, overrides=self.overrides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +160,25 @@ class Voice:
     redactor: Redactor
 
 
-def new_voice(home: ForgeHome, session_id: str = "") -> Voice:
+def new_voice(home: ForgeHome, bus: EventBus | None = None) -> Voice:
+    """`bus`: one that UIs hold already; the session's secrets stand before it from `serve` on."""
     redactor = known_secrets(home)
-    return Voice(EventBus(session_id or new_id(), redact=redactor.value), redactor)
+    return Voice(EventBus(new_id(), redact=redactor.value) if bus is None else bus, redactor)
 
 
 def open_tree(
-    directory: Path | str = ".",
+    at: SessionPlan | Path | str = ".",
     options: TreeOptions | None = None,
     *,
     voice: Voice | None = None,
     reopened: Journal | None = None,
 ) -> SessionTree:
-    """`reopened`: the journal of an earlier session that goes on; its lock is held."""
+    """`at`: a plan, or a directory, which means the built-in worker there. `reopened`: the journal of an earlier
+    session that goes on; its lock is held."""
     options = options or TreeOptions()
-    home = home_of(options.home)
-    trust = trust_store(home)
-    program = read_program(directory, home, trust, options.overrides)
-    mode, timeout = approval_mode(program, options), program.approval.timeout
+    plan = at if isinstance(at, SessionPlan) else plan_embedded(at, options.wanted)
+    home, program, trust = plan.home, plan.program, plan.trust
+    mode, timeout = plan.mode.value, program.approval.timeout
     rules = RuleBook(
         home,
         project_root=program.root,
@@ -144,10 +187,11 @@ def open_tree(
     )
     voice = voice or new_voice(home)
     bus, redactor = voice.bus, voice.redactor
-    home.ensure("sessions")
-    home.ensure("output")
+    if not options.dry:
+        home.ensure("sessions")
+        home.ensure("output")
     book = reopened
-    if book is None and options.journal:
+    if book is None and options.journal and not options.dry:
         book = Journal.create(home.path, bus.session_id, redact=redactor.value)
     if book is not None:
         bus.session_id = book.session_id
@@ -169,41 +213,11 @@ def open_tree(
         signal=InterruptSignal() if options.signal is None else options.signal,
         on_kept=kept_recorder(book),
         notices=[program.notice] if program.notice else [],
-        overrides=options.overrides,
+        overrides=plan.overrides,
+        dry=options.dry,
+        stand_in=options.stand_in,
+        depth=options.depth,
     )
-
-
-def home_of(given: ForgeHome | Path | str | None) -> ForgeHome:
-    return given if isinstance(given, ForgeHome) else ForgeHome(Path(given).absolute()) if given else forge_home()
-
-
-def read_program(directory: Path | str, home: ForgeHome, trust: TrustStore, overrides: Sequence[str] = ()) -> Program:
-    """From here on this process finds no module or program in the program's zones, wherever it was started."""
-    if not os.path.isdir(directory):
-        raise ConfigError(f"no such directory: {visible(os.path.abspath(directory))}")
-    if not os.access(directory, os.R_OK | os.X_OK):
-        raise ConfigError(f"{visible(os.path.abspath(directory))} cannot be read: permission denied")
-    program = load_program(
-        Path(directory), home, trusted=trust.trusted, trusted_with=trust.trusted_with, overrides=overrides
-    )
-    keep_out([os.fspath(program.root), *(os.fspath(zone.path) for zone in program.zones)])
-    return program
-
-
-def approval_mode(program: Program, options: TreeOptions) -> ApprovalMode:
-    """The mode in force; where nobody can answer, what would ask is denied."""
-    mode = program.mode(named_mode(options.approval) if options.approval else None).value
-    somebody = options.approval_callback is not None or options.asks_uis
-    return ApprovalMode.AUTO_DENY if mode in _ASKS and not somebody else mode
-
-
-def named_mode(given: ApprovalMode | str) -> ApprovalMode:
-    try:
-        return ApprovalMode(given)
-    except ValueError:
-        close = nearest(str(given), list(ApprovalMode))
-        hint = f"; did you mean '{close}'?" if close else ""
-        raise ConfigError(f"approval must be one of {', '.join(ApprovalMode)}, not {given!r}{hint}") from None
 
 
 def known_secrets(home: ForgeHome) -> Redactor:

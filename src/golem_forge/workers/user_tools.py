@@ -17,11 +17,13 @@ from golem_forge.core.verdict import Verdict
 from golem_forge.custom.offering import Offer, Refreshed, UserTools
 from golem_forge.custom.workshop import Workshop, open_workshop
 from golem_forge.policy.base import ApprovalBlock
+from golem_forge.policy.ruled_reach import hosts_in
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.workers.blocks import UserToolsBlock
 from golem_forge.workers.native_toolsets import TOOL_LIST
+from golem_forge.workers.surroundings import DEFAULT_WORKER
 from golem_forge.workers.tree import SessionTree
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def _opened(tree: SessionTree) -> Workshop:
         settings=tree.program.walls,
         run_on=run_on,
         zones=[os.path.realpath(path) for path in (tree.program.root, *(zone.path for zone in tree.program.zones))],
+        host_rule=hosts_in(tree.rules, str(tree.program.root), DEFAULT_WORKER),
     )
 
 
@@ -58,7 +61,8 @@ def with_zone(sandbox: Sandbox, block: UserToolsBlock | None, tree: SessionTree)
     """The sandbox of a worker that may make tools. Raises ConfigError."""
     if block is None or not block.create:
         return sandbox
-    return sandbox.with_user_tools(tree.home.ensure("tools"))
+    folder = tree.tools_folder()
+    return sandbox if folder is None else sandbox.with_user_tools(folder)
 
 
 def user_tools_for(station: Station, block: UserToolsBlock) -> UserTools:

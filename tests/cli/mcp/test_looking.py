@@ -141,3 +141,25 @@ def test_the_doctor_names_every_server(walled):
     assert "must be approved again" in look("doctor").stdout
     listed = walled("list")
     assert "must be approved again" in listed.err and "echo    pending" in listed.out
+
+
+def test_a_tool_whose_server_was_never_listed_is_shown_and_explained_by_asking_the_server(walled):
+    assert walled.add("echo", "--yes").code == 0
+    manifests = walled.shell.forge_home / "cache" / "mcp"
+    for file in manifests.iterdir():
+        file.unlink()
+    for words in (("tools", "show", "echo__echo"), ("call", "echo__echo", "--help")):
+        shown = walled.shell(*words)
+        assert shown.code == 0 and "Says it back." in shown.out
+    said = walled.shell("rules", "explain", "echo__echo", '{"text": "x"}', "--json")
+    assert (said.code, said.json["effects"][0]["effect"]) == (3, "net mcp://echo")
+    assert list(manifests.iterdir()) == [], "a look keeps nothing"
+
+
+def test_a_server_that_nobody_agreed_to_is_not_started_for_a_look(servers):
+    log = servers.project / "log"
+    servers.add("echo", "--env", f"ECHO_LOG={log}")
+    for words in (("tools", "show", "echo__echo"), ("rules", "explain", "echo__echo", "{}")):
+        ended = servers.shell(*words)
+        assert ended.code in (2, 4) and "forge mcp approve echo" in ended.out + ended.err
+    assert not log.exists()

@@ -16,7 +16,7 @@ from golem_forge.config.shape import unknown_key
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.verdict import Verdict
-from golem_forge.workers.explaining.bench import Bench, Explained
+from golem_forge.workers.explaining.evaluator import DryEvaluator, Explained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,9 @@ def _case(value: Any, place: str, problems: list[str]) -> Case | None:
     return Case(place=place, command=command, tool=tool or "", args=args, verdict=Verdict(verdict))
 
 
-async def failure_of(case: Case, bench: Bench) -> str:
+async def failure_of(case: Case, dry: DryEvaluator) -> str:
     """Empty: the case holds."""
-    explained = await (bench.command(case.command) if case.command else bench.tool_call(case.tool, case.args))
+    explained = await (dry.command(case.command) if case.command else dry.tool_call(case.tool, case.args))
     if explained.verdict is case.verdict:
         return ""
     return f"{case.place}: {case.shown}: expected {case.verdict.value}, got {_got(explained)}"

@@ -67,20 +67,17 @@ def _origin(path: Path, home: ForgeHome) -> Origin:
 
 def _check_cases(path: Path, name: str, extra: tuple[Rule, ...]) -> list[str]:
     from golem_forge.cli.rules.cases import failure_of, read_cases
-    from golem_forge.workers.explaining.bench import open_bench
+    from golem_forge.workers.explaining.evaluator import open_evaluator, plan_for_a_look
+
+    async def judge_all() -> list[str]:
+        about = " ".join(case.shown for case in cases)
+        async with open_evaluator(plan_for_a_look(forge_home(), Path.cwd()), extra=extra, about=about) as dry:
+            return [failure for case in cases if (failure := await failure_of(case, dry))]
 
     try:
         cases = read_cases(path, name)
-        bench = open_bench(forge_home(), Path.cwd(), extra=extra)
+        failures = asyncio.run(judge_all())
     except ConfigError as error:
         return list(error.problems)
-
-    async def judge_all() -> list[str]:
-        return [failure for case in cases if (failure := await failure_of(case, bench))]
-
-    try:
-        failures = asyncio.run(judge_all())
-    finally:
-        bench.close()
     print(f"{visible(homely(name))}: {len(cases) - len(failures)} of {len(cases)} cases hold")
     return failures

@@ -16,9 +16,14 @@ from golem_forge.core.decision import Source
 from golem_forge.core.verdict import Verdict
 from golem_forge.core.visible import visible
 from golem_forge.policy.shell import quote
-from golem_forge.workers.explaining.bench import COMMAND_TOOL, Bench, Explained, open_bench
+from golem_forge.workers.explaining.evaluator import (
+    COMMAND_TOOL,
+    DryEvaluator,
+    Explained,
+    open_evaluator,
+    plan_for_a_look,
+)
 from golem_forge.workers.explaining.told import as_json, effects_of, segments_of, then
-from golem_forge.workers.surroundings import DEFAULT_WORKER
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -34,17 +39,20 @@ def run_explain(words: list[str]) -> int:
     if (text is None) == (asked.tool is None) or text == "":
         complain("rules explain", "give either TOOL and its arguments as JSON, or a command's words after `--`.")
         return 2
+    return asyncio.run(_explain(asked, text))
+
+
+async def _explain(asked: Namespace, text: str | None) -> int:
     mode = ApprovalMode(asked.mode) if asked.mode else None
-    bench = open_bench(forge_home(), Path.cwd(), worker=asked.worker, mode=mode)
-    try:
-        explained = asyncio.run(bench.command(text) if text is not None else bench.tool_call(asked.tool, asked.args))
-    finally:
-        bench.close()
-    if asked.json:
-        print_json(as_json(explained, bench))
-    else:
-        _print(explained, bench)
-    return EXIT[explained.verdict]
+    root = asked.worker.partition("/")[0]
+    plan = plan_for_a_look(forge_home(), Path.cwd(), mode=mode, root=root)
+    async with open_evaluator(plan, workers=asked.worker, about=text or asked.args) as dry:
+        explained = await (dry.command(text) if text is not None else dry.tool_call(asked.tool, asked.args))
+        if asked.json:
+            print_json(as_json(explained, dry))
+        else:
+            _print(explained, dry)
+        return EXIT[explained.verdict]
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
@@ -58,14 +66,14 @@ def _parse(words: list[str]) -> Namespace:
     reader = parser("rules explain", HELP)
     reader.add_argument("tool", nargs="?")
     reader.add_argument("args", nargs="?", default="{}")
-    reader.add_argument("--worker", default=DEFAULT_WORKER)
+    reader.add_argument("--worker", default="")
     reader.add_argument("--mode", choices=[mode.value for mode in ApprovalMode])
     reader.add_argument("--json", action="store_true")
     return reader.parse_args(words)
 
 
-def _print(explained: Explained, bench: Bench) -> None:
-    for notice in bench.notices:
+def _print(explained: Explained, dry: DryEvaluator) -> None:
+    for notice in dry.notices:
         complain("rules explain", notice)
     subject = (
         explained.args["cmd"] if explained.tool == COMMAND_TOOL else json.dumps(explained.args, ensure_ascii=False)
@@ -84,7 +92,7 @@ def _print(explained: Explained, bench: Bench) -> None:
     by = decision.decided_by
     print(f"verdict     {decision.verdict.value}, risk {decision.risk.value}")
     print(f"decided by  {visible(by.describe()) if by else 'nobody'}")
-    print(f"then        {then(explained, bench)}")
+    print(f"then        {then(explained, dry)}")
     if effects := explained.judged.facts.effects:
         print("effects")
         print(
@@ -106,7 +114,9 @@ def _print(explained: Explained, bench: Bench) -> None:
 def _next_step(name: str) -> str:
     if " " in name or which(name):
         return f"for a command write: forge rules explain -- {visible(name)} …"
-    return "tools of a program's module and of MCP servers are known to a session; forge run --dry-run lists them."
+    if name == COMMAND_TOOL:
+        return "the worker here runs no commands: its file names neither the toolset `exec` nor `coding`."
+    return "forge tools list shows what there is; tools of a program's worker: forge run --dry-run lists them."
 
 
 def _why(source: Source) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.cli.log.states import local_time
-from golem_forge.cli.plain import columns, complain, parser, print_json
+from golem_forge.cli.plain import complain, parser, print_columns, print_json_list
 from golem_forge.cli.rules import HELP
 from golem_forge.config.home import forge_home
 from golem_forge.policy.rules import RuleLine
@@ -24,11 +25,10 @@ def run_list(words: list[str]) -> int:
     home = forge_home()
     book = open_book(home, Path.cwd())
     used = rule_usage(home.path)
-    lines = [(line, used.get(line.rule.id, _NEVER)) for line in book.list()]
     if asked.json:
-        print_json([_as_json(line, usage) for line, usage in lines])
+        print_json_list(_as_json(line, used.get(line.rule.id, _NEVER)) for line in book.lines())
         return 0
-    print(columns([_HEAD, *(_row(line, usage) for line, usage in lines)]))
+    print_columns(lambda: chain([_HEAD], (_row(line, used.get(line.rule.id, _NEVER)) for line in book.lines())))
     for notice in book.notices:
         complain("rules", notice)
     return 0

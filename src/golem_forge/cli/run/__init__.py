@@ -7,9 +7,9 @@ from typing import Final
 
 HELP: Final = """usage: forge [run] [DIR|FILE|NAME] [INPUT…]
 
-Starts the worker of a program: its directory, a .worker file, or the name of one of its workers; without any, the
-program around this directory, or the built-in worker where there is none. With INPUT it answers once; on a terminal
-without one it is a conversation.
+Starts the worker of a program: its directory, a .worker or .yaml file, or the name of one of its workers; without any,
+the program around this directory, or the built-in worker where there is none. With INPUT it answers once; on a
+terminal without one it is a conversation.
 
   -m, --model PROVIDER:NAME   the root worker's model (also FORGE_MODEL)
   -a, --approval MODE         interactive, strict, approve_all or auto_deny

@@ -1,7 +1,8 @@
-"""What a session would have to work with, as plain data: read, checked and judged, but nothing opened or run.
+"""What a session would have to work with, as plain data: the SessionPlan that a run would open, opened for a look.
 
-`look` takes the words of the command line and reads the program and its workers as a session would. Code of modules is
-not imported: their tools are known by name. Refuses (ConfigError) whatever a session would refuse to start with.
+`look` takes the words of the command line. Code of modules is not imported: their tools are known by name. Servers are
+not connected to: their tools are those of cached lists. Refuses (ConfigError) whatever a session would refuse to start
+with.
 """
 
 from __future__ import annotations
@@ -9,29 +10,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Final
 
 from golem_forge.cli.plain import homely
 from golem_forge.cli.run.foresight import Foreseen, foresee, foresee_unloaded
 from golem_forge.cli.run.words import Asked
-from golem_forge.cli.tools.seen import add_own_tools
-from golem_forge.config.home import ForgeHome, forge_home
-from golem_forge.config.modes import ApprovalMode
+from golem_forge.config.home import forge_home
+from golem_forge.config.modes import ApprovalMode, Setting
 from golem_forge.config.program import Program, program_root
 from golem_forge.config.run_settings import BudgetLimits
 from golem_forge.core.errors import ForgeError
 from golem_forge.events.finding import find_session
-from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
+from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.judge import Judge
-from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import Mode, Zone
-from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import SourceKind, Tool
-from golem_forge.workers.blocks import EVERY_SERVER, WorkerBlocks
 from golem_forge.workers.budget import check_priced
-from golem_forge.workers.catalog import build_catalog
+from golem_forge.workers.explaining.evaluator import CODE_NOT_STARTED, DryEvaluator, look_at
 from golem_forge.workers.foreknown import check_before_trust
 from golem_forge.workers.models.layer import ModelError
 from golem_forge.workers.models.names import (
@@ -43,12 +39,11 @@ from golem_forge.workers.models.names import (
     split_model,
 )
 from golem_forge.workers.roster import Roster, load_roster
-from golem_forge.workers.surroundings import approval_blocks, with_tools_zone
-from golem_forge.workers.toolset_blocks import approval_of, native_names, worker_blocks
-from golem_forge.workers.tree import TreeOptions, approval_mode, read_program
+from golem_forge.workers.session_plan import SessionPlan, Wanted, plan_session, plan_worker, read_program
+from golem_forge.workers.surroundings import approval_blocks
+from golem_forge.workers.toolset_blocks import approval_now, native_names
 from golem_forge.workers.trust_cover import trust_store
 from golem_forge.workers.worker import Worker
-from golem_forge.workers.worker_zones import sandbox_for
 
 _ALWAYS: Final = "always there"
 """Where a tool comes from that every worker has."""
@@ -73,112 +68,111 @@ def check_start(asked: Asked) -> None:
 
 
 def look(asked: Asked) -> dict[str, Any]:
-    home = forge_home()
-    trust = trust_store(home)
-    program = read_program(asked.directory, home, trust, asked.overrides)
-    roster = load_roster(program, asked.worker, trusted_with=trust.trusted_with)
-    check_before_trust(program, roster, home)
-    root = roster.root
-    untrusted = program.notice_with(roster.unused)
-    notices = [*([untrusted] if untrusted else []), *roster.warnings]
-    model = _model(asked, program, root)
-    mode = approval_mode(program, TreeOptions(approval=asked.approval, asks_uis=not asked.headless))
-    rules = RuleBook(home, project_root=program.root, project_trusted=partial(trust.trusted, program.root))
-    sandbox, blocks = sandbox_for(program, root, home, notices), worker_blocks(root)
-    if blocks.user_tools is not None and blocks.user_tools.create:
-        sandbox = with_tools_zone(sandbox, home)
+    wanted = Wanted(home=forge_home(), approval=asked.approval, answers=not asked.headless, overrides=asked.overrides)
+    plan = plan_session(asked.directory, wanted, asked.worker)
+    assert plan.roster is not None
+    check_before_trust(plan.program, plan.roster, plan.home)
+    model = _model(asked, plan.program, plan.worker)
+    dry = look_at(plan)
     try:
-        ground = _Ground(program=program, home=home, roster=roster, blocks=blocks, sandbox=sandbox)
-        catalog = ground.catalog()
-        judge = ground.judge(rules, mode, catalog, ground.put_servers_tools(catalog, notices))
-        return {
-            "worker": {"name": root.name, "file": root.shown_path, "mode": _mode_of(asked, root)},
-            "program": _program(asked, program, roster),
-            "model": model,
-            "approval": _approval(asked, program, mode),
-            "budget": {"session": _limits(program.run.budget), "worker": _limits(root.budget)},
-            "zones": [_zone(zone, sandbox) for zone in sandbox.zones.values()],
-            "tools": [*ground.known_tools(catalog, judge, notices), *ground.module_tools(judge)],
-            "workers": list(ground.workers(judge, model["name"])),
-            "rules": len(rules.current().rules),
-            "notices": notices,
-        }
+        return _facts(asked, plan, plan.roster, model, dry)
     finally:
-        sandbox.close()
+        dry.sources.close()
+
+
+def _facts(asked: Asked, plan: SessionPlan, roster: Roster, model: dict[str, Any], dry: DryEvaluator) -> dict[str, Any]:
+    program, root = plan.program, plan.worker
+    sandbox = dry.path.sandbox
+    assert sandbox is not None
+    dry.sources.show_own_tools()
+    notices = [*(each for each in dry.notices if each != CODE_NOT_STARTED), *_servers_not_known(plan)]
+    seen = _Seen(plan=plan, roster=roster, dry=dry, sandbox=sandbox)
+    seen.speak_of_modules()
+    return {
+        "worker": {"name": root.name, "file": root.shown_path, "mode": _mode_of(asked, root)},
+        "program": _program(asked, program, roster),
+        "model": model,
+        "approval": _approval(plan.mode),
+        "budget": {"session": _limits(program.run.budget), "worker": _limits(root.budget)},
+        "zones": [_zone(zone, sandbox) for zone in sandbox.zones.values()],
+        "tools": [*seen.known_tools(notices), *seen.module_tools()],
+        "workers": list(seen.workers(model["name"])),
+        "rules": len(rules.current().rules) if (rules := dry.path.judge.rules) is not None else 0,
+        "notices": notices,
+    }
+
+
+def _servers_not_known(plan: SessionPlan) -> Iterator[str]:
+    """A notice for each server of the worker whose tools nobody has listed yet."""
+    block = plan.root.blocks.mcp
+    if block is None or not plan.program.mcp.servers:
+        return
+    from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+    from golem_forge.mcp.client.trust.trust_book import TrustBook
+    from golem_forge.workers.mcp.known import Place
+
+    place = Place(home=plan.home, program=plan.program, book=TrustBook(plan.home), cache=ManifestCache(plan.home))
+    for known in place.all():
+        name, state = known.spec.name, known.state.value
+        if block.sees(name) and known.spec.enabled and known.listing is None:
+            yield f"the tools of the MCP server '{name}' are not known here: {state}; {known.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ground:
-    program: Program
-    home: ForgeHome
+class _Seen:
+    plan: SessionPlan
     roster: Roster
-    blocks: WorkerBlocks
-    """The root worker's."""
+    dry: DryEvaluator
     sandbox: Sandbox
 
-    def catalog(self) -> Catalog:
-        """Native tools, and the person's own if its block shows them."""
-        catalog, own = build_catalog(toolsets=self.blocks.native), self.blocks.user_tools
-        if own is not None:
-            add_own_tools(catalog, self.home, own.tools, create=own.create)
-        return catalog
+    @property
+    def _judge(self) -> Judge:
+        return self.dry.path.judge
 
-    def put_servers_tools(self, catalog: Catalog, notices: list[str]) -> dict[str, ApprovalBlock]:
-        """As far as they are known. Gives what the servers' configs say about them, by name."""
-        block = self.blocks.mcp
-        if block is None or (EVERY_SERVER in block.servers and not self.program.mcp.servers):
-            return {}
-        from golem_forge.cli.run.servers import put_tools_of_servers
+    def speak_of_modules(self) -> None:
+        """What the file says about tools that are known by name only."""
+        said, _ = approval_now(
+            self.plan.worker, {block.key: block.tools for block in self.plan.root.blocks.code if block.tools}
+        )
+        blocks = self._judge.blocks
+        self._judge.speak(ApprovalBlocks(program=blocks.program, blocks={**said, **blocks.blocks}))
 
-        return put_tools_of_servers(block, self.program, self.home, catalog, notices)
-
-    def judge(self, rules: RuleBook, mode: ApprovalMode, catalog: Catalog, servers: dict[str, ApprovalBlock]) -> Judge:
-        """`servers`: what the configs of MCP servers say of their tools."""
-        said = self.program.approval
-        exposed = native_names(self.blocks)
-        exposed |= {block.key: list(block.tools) for block in self._code() if block.tools}
-        if self.blocks.workers:
-            exposed["workers"] = [each.name for each in self.roster.delegates(self.roster.root)]
-        whole = ApprovalBlock(default=said.default, tools=said.tools)
-        blocks = approval_of(self.roster.root, exposed)
-        if self.blocks.user_tools is not None:  # it may name tools that are not there yet
-            own = [tool.name for tool in catalog if tool.source is SourceKind.CUSTOM]
-            blocks |= dict.fromkeys(own, self.blocks.user_tools.approval)
-        return Judge(ApprovalBlocks(program=whole, blocks=blocks | servers), rules, mode, str(self.program.root))
-
-    def known_tools(self, catalog: Catalog, judge: Judge, notices: list[str]) -> Iterator[dict[str, Any]]:
-        tools = {tool.name: tool for tool in catalog}
+    def known_tools(self, notices: list[str]) -> Iterator[dict[str, Any]]:
+        tools = {tool.name: tool for tool in self.dry.catalog}
         unknown: list[str] = []
-        approval_blocks(self.program, tools, unknown)
-        notices += unknown if not self._code() else ()  # it may be a tool of a module
+        approval_blocks(self.plan.program, tools, unknown)
+        notices += unknown if not self.plan.root.blocks.code else ()  # it may be a tool of a module
         origins: dict[str, list[str]] = {}
-        for key, names in native_names(self.blocks).items():
+        for key, names in native_names(self.plan.root.blocks).items():
             for name in names:
                 origins.setdefault(name, []).append(key)
+        workers = {each.name for each in self.roster.delegates(self.roster.root)}
         for name, tool in tools.items():
-            yield _said(name, _come_from(tool, origins), foresee(judge, tool, self.roster.root.name, self.sandbox))
+            if name not in workers:
+                yield _said(name, _come_from(tool, origins), self._foreseen(tool))
 
-    def module_tools(self, judge: Judge) -> Iterator[dict[str, Any]]:
-        for block in self._code():
+    def module_tools(self) -> Iterator[dict[str, Any]]:
+        for block in self.plan.root.blocks.code:
             for name in block.tools or ("*",):  # a package that is not asked for names gives all it has
-                yield _said(name, [block.key], foresee_unloaded(judge, name))
+                yield _said(name, [block.key], foresee_unloaded(self._judge, name))
 
-    def workers(self, judge: Judge, model: str) -> Iterator[dict[str, Any]]:
+    def workers(self, model: str) -> Iterator[dict[str, Any]]:
         """Those the root worker may hand work to; one that would reach further than it comes with the refusal."""
-        root = self.roster.root
-        for each in self.roster.delegates(root):
-            foreseen = foresee(judge, Tool(each.name, "", input_schema={}, execute=_never), root.name, self.sandbox)
+        for each in self.roster.delegates(self.roster.root):
+            tool = self.dry.catalog.get(each.name)
+            assert tool is not None
+            foreseen = self._foreseen(tool)
             zones = [zone.name for zone in each.sandbox.zones] if each.sandbox else []
             own = {"file": each.shown_path, "model": each.model or model, "zones": zones}
             yield {**_said(each.name, ["workers"], foreseen), **own, "refused": self._refusal(each)}
 
-    def _code(self) -> tuple[Any, ...]:
-        return (*self.blocks.custom, *self.blocks.external)
+    def _foreseen(self, tool: Tool) -> Foreseen:
+        return foresee(self._judge, tool, self.roster.root.name, self.sandbox)
 
     def _refusal(self, worker: Worker) -> str:
-        above = self.roster.root.name
+        place = plan_worker(self.plan.program, self.plan.home, worker)
         try:
-            sandbox_for(self.program, worker, self.home, [], parent=self.sandbox, parent_name=above).close()
+            place.open_zones([], self.sandbox, self.roster.root.name).close()
         except ForgeError as error:
             return error.message
         return ""
@@ -226,10 +220,8 @@ def _model(asked: Asked, program: Program, worker: Worker) -> dict[str, Any]:
     }
 
 
-def _approval(asked: Asked, program: Program, mode: ApprovalMode) -> dict[str, Any]:
-    configured = program.mode(ApprovalMode(asked.approval) if asked.approval else None)
-    origin = configured.origin if configured.value is mode else f"{configured.value}, but nobody can be asked"
-    return {"mode": mode.value, "from": origin}
+def _approval(mode: Setting[ApprovalMode]) -> dict[str, Any]:
+    return {"mode": mode.value.value, "from": mode.origin}
 
 
 def _program(asked: Asked, program: Program, roster: Roster) -> dict[str, Any]:
@@ -266,7 +258,3 @@ def _zone(zone: Zone, sandbox: Sandbox) -> dict[str, Any]:
     consent = {"write": zone.write.value, "delete": zone.delete.value} if zone.mode is Mode.RW else {}
     facts = {"name": zone.name, "mode": zone.mode.value, "directory": homely(zone.host)}
     return {**facts, **consent, "default": zone.name == sandbox.default_zone}
-
-
-def _never(args: dict[str, Any]) -> None:
-    raise RuntimeError("a tool of a dry run never runs")

@@ -1,7 +1,7 @@
 """The words after `forge run`, read: which worker, which input, how. Refuses (UsageError) what contradicts itself.
 
-A first word names a worker if it is a directory, a `.worker` file or the name of one of the program's workers; a word
-that is almost such a name is an error with the right one, anything else is the beginning of the input.
+A first word names a worker if it is a directory, a `.worker` or `.yaml` file or the name of one of the program's
+workers; a word that is almost such a name is an error with the right one, anything else is the beginning of the input.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _target(program: str | None, words: list[str]) -> tuple[Path, str | None, li
     if not words:
         return base, None, []
     first = words[0]
-    if first.endswith(".worker") or os.sep in first:
+    if first.endswith((".worker", ".yaml", ".yml")) or os.sep in first:
         path = base / first
         if path.is_dir() and not program:
             return path, None, words[1:]

@@ -1,35 +1,31 @@
-"""`forge sandbox explain PATH | -- CMD`: what zones and walls would allow. Starts nothing, not even a probe.
+"""`forge sandbox explain PATH | -- CMD`: what zones and walls would allow. Nothing of it is started.
 
 A path is shown with its zone, its marks, and what a tool and a child process may do there. A command is shown as the
-analysers see it: each part, the program it would start, and where its operands lead.
+session's own tool that runs commands sees it: each part, the program it would start, where its operands lead, and the
+verdict, which is that of `forge rules explain`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import asyncio
 from typing import Any, Final
 
 from golem_forge.cli.plain import columns, complain, one_line, print_json
 from golem_forge.cli.sandbox.words import ShortCommand, read_words
 from golem_forge.config.home import forge_home
-from golem_forge.config.program import load_program
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
-from golem_forge.policy.command_plan import command_plan
-from golem_forge.policy.effects import base_verdict, floors_of
-from golem_forge.policy.rules import RuleBook
-from golem_forge.policy.rules.path_rules import path_rules
-from golem_forge.policy.shell import quote
-from golem_forge.policy.world import SandboxWorld
+from golem_forge.core.verdict import Verdict
+from golem_forge.policy.effects import floors_of
+from golem_forge.policy.shell import CommandWorld, quote
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.plan import Refusal
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, Mode
-from golem_forge.workers.surroundings import DEFAULT_WORKER, with_tools_zone, worker_sandbox
-from golem_forge.workers.trust_cover import trust_store
+from golem_forge.workers.explaining.evaluator import DryEvaluator, Explained, open_evaluator, plan_for_a_look
 
-_TOOLS: Final = {"read": Verb.READ, "write": Verb.WRITE, "delete": Verb.DELETE}
+_TOOLS: Final = {Verb.READ: "read_file", Verb.WRITE: "write_file", Verb.DELETE: "delete_file"}
+"""What is asked for as an example of everything that does the same to a path."""
 
 
 def run(words: list[str]) -> int:
@@ -39,11 +35,7 @@ def run(words: list[str]) -> int:
     if bool(asked.path) == bool(asked.command):
         complain("sandbox explain", "name one path, or a command after --")
         return 2
-    ground = _open(asked)
-    try:
-        said = _about_path(ground, asked.path) if asked.path else _about_command(ground, asked.command)
-    finally:
-        ground.sandbox.close()
+    said = asyncio.run(_explained(asked))
     if asked.json:
         print_json(said)
     else:
@@ -51,35 +43,25 @@ def run(words: list[str]) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Ground:
-    sandbox: Sandbox
-    walls: Walls
+async def _explained(asked: ShortCommand) -> dict[str, Any]:
+    about = " ".join((asked.path, *asked.command))
+    async with open_evaluator(plan_for_a_look(forge_home(), asked.program), about=about) as dry:
+        for notice in dry.notices:
+            complain("sandbox explain", notice)
+        sandbox, walls = dry.path.sandbox, dry.path.walls
+        assert sandbox is not None
+        assert walls is not None
+        if asked.path:
+            return await _about_path(dry, sandbox, walls, asked.path)
+        return await _about_command(dry, sandbox, asked.command)
 
 
-def _open(asked: ShortCommand) -> _Ground:
-    home = forge_home()
-    trust = trust_store(home)
-    program = load_program(Path(asked.program), home, trusted=trust.trusted, trusted_with=trust.trusted_with)
-    notices: list[str] = []
-    sandbox = worker_sandbox(program, home, notices)
-    for notice in notices:
-        complain("sandbox explain", notice)
-    book = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
-
-    def rules() -> Any:
-        return path_rules(book.current(), DEFAULT_WORKER, str(program.root))
-
-    walls = Walls(sandbox, program.walls, forge_home=home.path, rules=rules)
-    return _Ground(with_tools_zone(sandbox, home), walls)
-
-
-def _about_path(ground: _Ground, path: str) -> dict[str, Any]:
+async def _about_path(dry: DryEvaluator, sandbox: Sandbox, walls: Walls, path: str) -> dict[str, Any]:
     said: dict[str, Any] = {"path": path, "virtual": "", "zone": "", "tools": {}, "walls": {}}
-    for name, verb in _TOOLS.items():
-        said["tools"][name] = _tool_says(ground.sandbox, path, verb, said)
+    for verb in _TOOLS:
+        said["tools"][verb.value] = await _tool_says(dry, sandbox, path, verb, said)
     try:
-        inside = ground.walls.explain(path)
+        inside = walls.explain(path)
     except ForgeError as error:
         said["walls"] = {"read": error.message, "write": error.message}
         return said
@@ -89,17 +71,19 @@ def _about_path(ground: _Ground, path: str) -> dict[str, Any]:
     return said
 
 
-def _tool_says(sandbox: Sandbox, path: str, verb: Verb, said: dict[str, Any]) -> str:
+async def _tool_says(dry: DryEvaluator, sandbox: Sandbox, path: str, verb: Verb, said: dict[str, Any]) -> str:
     try:
         with sandbox.target(path, verb) as target:
             said["virtual"] = target.virtual
             said["zone"] = target.zone.label if target.zone else "the list of zones"
             effect = target.effect()
-            floors = [why for _, why in floors_of(effect)]
-            verdict = base_verdict(effect).value
-            return f"ask: {'; '.join(floors)}" if floors else verdict
+            judged = await dry.touching(_TOOLS[verb], path, effect)
     except ForgeError as error:
         return error.message
+    verdict, by = judged.decision.verdict.value, judged.decision.decided_by
+    if floors := [why for _, why in floors_of(effect)] if verdict == Verdict.ASK else []:
+        return f"{verdict}: {'; '.join(floors)}"
+    return f"{verdict}: {by.describe()}" if by is not None and by.source == "rules" else verdict
 
 
 def _refused(refusal: Refusal | None) -> str:
@@ -109,13 +93,13 @@ def _refused(refusal: Refusal | None) -> str:
     return f"refused ({refusal.why.value}{where})"
 
 
-def _about_command(ground: _Ground, command: list[str]) -> dict[str, Any]:
+async def _about_command(dry: DryEvaluator, sandbox: Sandbox, command: list[str]) -> dict[str, Any]:
     text = command[0] if len(command) == 1 else " ".join(quote(word) for word in command)
-    zone = ground.sandbox.default_zone
-    world = SandboxWorld(ground.sandbox, ground.walls.search_path())
-    plan = command_plan(text, ground.sandbox, f"/{zone}" if zone else "/", lambda: None)
-    effects = plan.effects or ()
+    explained = await dry.command(text)
+    facts = explained.judged.facts if explained.judged is not None else None
+    effects = facts.effects or () if facts is not None else ()
     execs = [effect for effect in effects if effect.verb is Verb.EXEC]
+    world = facts.command.world if facts is not None and facts.command is not None else None
     return {
         "command": text,
         "parts": [_part(effect, world) for effect in execs],
@@ -123,15 +107,23 @@ def _about_command(ground: _Ground, command: list[str]) -> dict[str, Any]:
         "network": "off; exec_command names hosts in `network`",
         "writes": sorted(
             f"/{each.name}"
-            for each in ground.sandbox.zones.values()
+            for each in sandbox.zones.values()
             if each.mode is Mode.RW and each.name != USER_TOOLS  # which stands in no walls
         ),
-        "verdict": "forge rules explain -- … says whether it would be asked about",
+        "verdict": explained.verdict.value if explained.verdict else "none",
+        "why": _why(explained),
     }
 
 
-def _part(effect: Effect, world: SandboxWorld) -> dict[str, Any]:
-    if Mark.OPAQUE in effect.marks:
+def _why(explained: Explained) -> str:
+    if explained.judged is None:
+        return explained.refusal.message if explained.refusal is not None else ""
+    by = explained.judged.decision.decided_by
+    return by.describe() if by else ""
+
+
+def _part(effect: Effect, world: CommandWorld | None) -> dict[str, Any]:
+    if Mark.OPAQUE in effect.marks or world is None:
         return {"text": effect.target, "program": "", "is": "not readable without running it"}
     found = world.program(effect.words[0])
     kind = "proven read-only" if effect.proven else "runs in the walls"
@@ -145,6 +137,8 @@ def _part(effect: Effect, world: SandboxWorld) -> dict[str, Any]:
 def _where(found: Any) -> str:
     if found is None:
         return "not found on the walls' PATH"
+    if found.shipped:
+        return "Forge's own"
     return "of the system" if found.system else "in a zone" if found.zone else "of a toolchain"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import ask_line, can_ask, complain
+from golem_forge.cli.plain import ask_yes, can_ask, complain
 from golem_forge.core.visible import visible
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _nobody_here(verb: str, name: str) -> None:
 
 def _yes(question: str) -> bool:
     with _interruptible():
-        return (ask_line(visible(question)) or "").strip().lower() in ("y", "yes")
+        return ask_yes(visible(question))
 
 
 @contextlib.contextmanager

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 LIST_HELP: Final = """usage: forge tools list [--source native|custom|mcp] [--mode llm|manual|both] [--json]
 
 Name, source, mode (who may call it) and first line of every tool; then your tool folders that are skipped, each with
-the reason. Tools of MCP servers are those that the servers had when they were last asked.
+the reason. Tools of MCP servers are those that the servers had when they were last asked; those of a program's own code
+are told by name, as its worker file has them.
 
   --json    for programs
 
@@ -62,6 +63,7 @@ def run_list(words: list[str]) -> int:
                 "quarantined": [
                     {"name": each.name, "source": str(each.source), "reason": each.reason} for each in quarantined
                 ],
+                "program": [each._asdict() for each in seen.of_program],
             }
         )
         return 0
@@ -69,6 +71,9 @@ def run_list(words: list[str]) -> int:
         print(_table(tools))
     elif not skipped and not quarantined:
         complain("tools", "no tool fits. `forge tools list` without options lists all of them.")
+    if seen.of_program and asked.source in (None, _CUSTOM):
+        print("\nof this program's worker (`forge tools show NAME` says more):")
+        print(columns(seen.of_program, indent="  "))
     if quarantined:
         print("\nnot offered:" if any(each.source == _MCP for each in quarantined) else "\nnot offered until repaired:")
         print(columns(((each.name, str(each.source), each.reason) for each in quarantined), indent="  "))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import ask_line, can_ask, complain, parser
+from golem_forge.cli.plain import ask_yes, can_ask, complain, parser
 from golem_forge.cli.tools.consent import DENIED
 from golem_forge.cli.tools.shop import NO_SUCH_TOOL, entry_of, open_shop
 from golem_forge.core.visible import visible
@@ -44,8 +44,7 @@ def _agreed(shop: Workshop, name: str) -> bool:
     if not can_ask():
         complain(f"tools {_VERB}", f"nobody can be asked here; `forge tools remove {name} --yes` removes {folder}.")
         return False
-    answer = ask_line(visible(f"Remove {folder}? `forge tools undo {name}` brings it back. [y/N] "))
-    if (answer or "").strip().lower() in ("y", "yes"):
+    if ask_yes(visible(f"Remove {folder}? `forge tools undo {name}` brings it back. [y/N] ")):
         return True
     complain(f"tools {_VERB}", f"'{name}' was left as it is.")
     return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.plain import columns, complain, one_line, parser, print_json
@@ -22,9 +24,11 @@ digest, provenance, permissions, tests and ratings.
   --json    for programs: also the definition with its schemas, in MCP's shape
   --shape   that definition in the shape of a model provider
 
-Nothing is run and no session is opened.
+In a program it is what `forge call` there has. Nothing is run and no session is opened; where nothing else has the
+name, code of a trusted program, or a server that you agreed to, is started to be asked, and ended again.
 Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 
+Tell = Callable[["Seen", "Tool", "Entry | None"], None]
 _SHAPES: Final = ("mcp", "anthropic", "openai")
 _CALLERS: Final = {"llm": "for models", "manual": "for people", "both": "for models and people"}
 
@@ -35,20 +39,34 @@ def run_show(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     reader.add_argument("--shape", choices=_SHAPES)
     asked = reader.parse_args(words)
-    from golem_forge.cli.tools.seen import look_around
+    if asked.json or asked.shape:
+        return show(asked.name, ".", partial(_print_json, shape=asked.shape or "mcp"))
+    return show(asked.name)
 
-    seen = look_around()
-    name = seen.catalog.aliases().get(asked.name, asked.name) if asked.name not in seen.catalog else asked.name
-    own, tool = _own(seen, asked.name), seen.catalog.get(name)
+
+def show(name: str, directory: str = ".", tell: Tell | None = None) -> int:
+    """Of the worker that `forge call` there is made as; else of all there are. Gives the exit code."""
+    import asyncio
+
+    from golem_forge.cli.tools.seen import find_here, look_around
+
+    tell = tell or _print
+    here = asyncio.run(find_here(name, directory))
+    if here is not None and here.tool is not None:
+        tell(here.seen, here.tool, _own(here.seen, here.tool.name) if here.tool.source == "custom" else None)
+        return 0
+    seen = look_around(directory)
+    found = seen.catalog.aliases().get(name, name) if name not in seen.catalog else name
+    own, tool = _own(seen, name), seen.catalog.get(found)
     if tool is None and own is not None:
         tool = _as_tool(seen, own)
     if tool is None:
         complain_unread(seen)
-        return _not_found(seen, asked.name)
-    if asked.json or asked.shape:
-        _print_json(seen, tool, own, asked.shape or "mcp")
-    else:
-        _print(seen, tool, own)
+        return _not_found(seen, name, here.why_not if here is not None else "")
+    if seen.has_entry:
+        not_there = f"'{tool.name}' is not among the tools of this program's worker"
+        complain("tools", f"{not_there}; `forge run --dry-run` shows those.")
+    tell(seen, tool, own)
     return 0
 
 
@@ -69,7 +87,7 @@ def _print_json(seen: Seen, tool: Tool, own: Entry | None, shape: str) -> None:
     from golem_forge.tools.tool import SourceKind
 
     told = facts(seen.catalog, tool) | {
-        "approval": approval_note(tool, seen.approval),
+        "approval": approval_note(tool, seen.approval, seen.directory),
         "definition": definition(tool, Shape(shape)),
     }
     if own is not None:
@@ -86,7 +104,7 @@ def _print(seen: Seen, tool: Tool, own: Entry | None) -> None:
 
     print(f"{tool.name}  ({', '.join(_traits(seen.catalog, tool))})\n")
     print("\n".join(f"  {line}".rstrip() for line in visible(tool.description).splitlines()))
-    print(f"\napproval: {visible(approval_note(tool, seen.approval))}")
+    print(f"\napproval: {visible(approval_note(tool, seen.approval, seen.directory))}")
     if own is not None:
         from golem_forge.custom.about import about as about_tool
 
@@ -116,7 +134,8 @@ def _print_about(about: dict[str, Any]) -> None:
         print(one_line(f"{label}: {words}"))
 
 
-def _not_found(seen: Seen, name: str) -> int:
+def _not_found(seen: Seen, name: str, why: str) -> int:
+    """`why`: what the program's session knows of a name that means nothing now."""
     from golem_forge.core.nearest import nearest
 
     fault = next((each for each in seen.skipped if each.tool == name), None)
@@ -128,10 +147,12 @@ def _not_found(seen: Seen, name: str) -> int:
     if reason is not None:
         complain("tools", f"'{name}' is not offered until it is repaired: {reason}")
         return 4
-    close = nearest(name, seen.catalog.names())
+    close = nearest(name, [*seen.catalog.names(), *(each.name for each in seen.of_program)])
     hint = f" (did you mean '{close}'?)" if close else ""
     more = f" But {OF_THE_WORKER}" if seen.has_entry else ""
     complain("tools", f"no tool '{name}'{hint}. `forge tools list` shows them.{more}")
+    if why:
+        complain("tools", why)
     return 4
 
 

@@ -10,7 +10,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import ask_line, can_ask, complain, homely, one_line, parser
+from golem_forge.cli.plain import ask_yes, can_ask, complain, homely, one_line, parser
 from golem_forge.cli.tools.telling import DENIED, FAILED, NO_SUCH_TOOL, look_at_shop, refused, standing_line, wrong_use
 from golem_forge.core.errors import ForgeError
 
@@ -118,8 +118,7 @@ def _agreed(update: Update) -> bool:
             f"`forge tools update {exactly} --yes`.",
         )
         return False
-    answer = ask_line(f"Replace the files of '{name}' by these? [y/N] ")
-    if (answer or "").strip().lower() in ("y", "yes"):
+    if ask_yes(f"Replace the files of '{name}' by these? [y/N] "):
         return True
     print("Nothing was changed.")
     return False

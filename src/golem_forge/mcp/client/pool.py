@@ -112,6 +112,11 @@ class Pool:
         for owner in self._owners.values():
             owner.begin()
 
+    def recall(self) -> None:
+        """For a look, in place of `begin`: what cached manifests tell. Nothing is connected to and nobody is asked."""
+        for owner in self._owners.values():
+            owner.recall()
+
     async def required_ready(self) -> None:
         """Raises ForgeError for the first required server that cannot be used; waits `connect_timeout` at most."""
         required = [owner for owner in self._owners.values() if owner.spec.required and owner.spec.enabled]

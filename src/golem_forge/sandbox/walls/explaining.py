@@ -33,6 +33,8 @@ def explain(path: str, sandbox: Sandbox, planner: Planner) -> Explanation:
         if not path.startswith("/"):
             raise
         return _explain_outside(os.path.normpath("/" + path.lstrip("/")), planner)
+    if place.zone is not None and place.zone.name not in {zone.name for zone in planner.zones}:
+        return _explain_outside(place.virtual, planner)  # a zone of the tools alone, as `/user_tools`
     base = planner.stands_at(place.zone) if place.zone else "/"
     inner = os.path.join(base, *place.parts)
     plan = planner.planned(Job(argv=())).plan

@@ -67,6 +67,11 @@ async def probe(*, cache: Path | None, within: float = WITHIN_S) -> WallsReport:
     return report
 
 
+def kept_report(cache: Path) -> WallsReport | None:
+    """What an earlier try found, if it still holds. Nothing is tried."""
+    return _kept(cache / CACHE_FILE, _key(find_bwrap()))
+
+
 async def probe_patiently(*, cache: Path | None) -> WallsReport:
     """Once more, with more time, where a busy machine was too slow or had no room for another process: walls that are
     there must not count as missing."""

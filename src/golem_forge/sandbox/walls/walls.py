@@ -61,9 +61,12 @@ class Walls:
         home: Path | None = None,
         bwrap: str = "",
         wider: Walls | None = None,
+        tried: Callable[[Path], Awaitable[WallsReport]] | None = None,
     ) -> None:
         """`environ`, `home`: the person's own, if not those of this process; `bwrap`: another backend than the
-        system's; `wider`: see `narrowed`."""
+        system's; `wider`: see `narrowed`; `tried`: how the machine is tried, if not by a try whose result is kept in
+        the directory it is given."""
+        self._tried = tried or _tried_and_kept
         self._wider = wider
         self._sandbox = sandbox
         self._settings = settings or WallSettings()
@@ -112,11 +115,9 @@ class Walls:
         if self._report is None and self._settings.off:
             self._report = WallsReport(level=Level.OFF)
         if self._report is None:
-            from golem_forge.sandbox.walls.probe import probe_patiently
-
             self._probing = self._probing or asyncio.Lock()
             async with self._probing:
-                self._report = self._report or await probe_patiently(cache=self._forge_home / "cache")
+                self._report = self._report or await self._tried(self._forge_home / "cache")
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener(self._report)
@@ -243,9 +244,9 @@ class Walls:
         before_go = None
         if job.hosts:
             from golem_forge.sandbox.network.namespace import open_listener
-            from golem_forge.sandbox.network.proxy import HostProxy
+            from golem_forge.sandbox.network.proxy import HostProxy, person_proxy
 
-            proxy = HostProxy(job.hosts)
+            proxy = HostProxy(job.hosts, upstream=person_proxy(person_environ()))
 
             async def before_go(pid: int) -> None:
                 assert proxy is not None
@@ -398,6 +399,19 @@ class Walls:
         if self._output is None or self._output[0] != known:
             self._output = (known, output_redactor(self._planner.zones, self._redactor))
         return self._output[1]
+
+
+async def tried_for_a_look(cache: Path) -> WallsReport:
+    """For `Walls` that nothing is started in: what is kept is read, and a new try is not kept."""
+    from golem_forge.sandbox.walls.probe import kept_report, probe_patiently
+
+    return kept_report(cache) or await probe_patiently(cache=None)
+
+
+async def _tried_and_kept(cache: Path) -> WallsReport:
+    from golem_forge.sandbox.walls.probe import probe_patiently
+
+    return await probe_patiently(cache=cache)
 
 
 def _network(job: Job) -> Network:

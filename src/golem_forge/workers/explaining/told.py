@@ -9,7 +9,7 @@ from golem_forge.core.effects import Effect
 from golem_forge.core.verdict import Verdict, strictest
 from golem_forge.policy.effects import floors_of, risk_of
 from golem_forge.policy.rules import RuleOutcome
-from golem_forge.workers.explaining.bench import COMMAND_TOOL, Bench, Explained
+from golem_forge.workers.explaining.evaluator import DryEvaluator, Explained
 
 _THEN: Final = {
     (Verdict.ASK, ApprovalMode.APPROVE_ALL): "it would run: the mode approves what asks",
@@ -17,14 +17,14 @@ _THEN: Final = {
 }
 
 
-def then(explained: Explained, bench: Bench) -> str:
+def then(explained: Explained, dry: DryEvaluator) -> str:
     """What becomes of the call, for the one who reads only one line."""
-    verdict, mode = explained.verdict, bench.mode
+    verdict, mode = explained.verdict, dry.mode
     if verdict is Verdict.BLOCKED:
         return "it would be refused, in every mode, for every caller"
     if verdict is Verdict.PRE_APPROVED:
         return "it would run without a question"
-    if explained.judged is not None and bench.granted(explained.judged.decision.fingerprint):
+    if explained.judged is not None and dry.granted(explained.judged.decision.fingerprint):
         return "it would run: this exact call was approved for this session"
     said = _THEN.get((Verdict.ASK, mode.value), "a person would be asked; without anybody to ask it is denied")
     return f"{said} (mode {mode.value.value}, {mode.origin})"
@@ -75,25 +75,22 @@ def _verdict_of(index: int, effect: Effect, base: Verdict, outcome: RuleOutcome 
     return strictest((lifted, Verdict.ASK)) if floors else lifted
 
 
-def as_json(explained: Explained, bench: Bench) -> dict[str, Any]:
+def as_json(explained: Explained, dry: DryEvaluator) -> dict[str, Any]:
     common: dict[str, Any] = {
         "tool": explained.tool,
         "args": explained.args,
-        "worker": bench.worker,
-        "mode": bench.mode.value.value,
+        "worker": dry.worker,
+        "mode": dry.mode.value.value,
         "verdict": explained.verdict.value if explained.verdict else None,
-        "notices": bench.notices,
+        "notices": dry.notices,
     }
     if explained.judged is None:
         refusal = explained.refusal
         assert refusal is not None
         return common | {"status": refusal.status.value, "code": refusal.code, "error": refusal.message}
-    decision = explained.judged.decision.to_json()
-    if explained.tool == COMMAND_TOOL:
-        del decision["fingerprint"]  # it belongs to the tool that would run the command, not to an explanation
     return common | {
-        "then": then(explained, bench),
+        "then": then(explained, dry),
         "effects": effects_of(explained) if explained.judged.facts.effects is not None else None,
         "segments": segments_of(explained),
-        "decision": decision,
+        "decision": explained.judged.decision.to_json(),
     }

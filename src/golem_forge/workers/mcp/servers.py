@@ -16,7 +16,7 @@ from golem_forge.config.stamps import stamp
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.clock import iso
 from golem_forge.mcp.client.definitions.definition import RemoteTool
-from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache, ManifestReader
 from golem_forge.mcp.client.hooks import Form, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
 from golem_forge.mcp.client.offering import ServerTools
 from golem_forge.mcp.client.pool import Pool
@@ -24,15 +24,18 @@ from golem_forge.mcp.client.pool_place import PoolPlace
 from golem_forge.mcp.client.state import ServerStatus
 from golem_forge.mcp.client.tool import approval_block
 from golem_forge.mcp.client.trust.trust_book import TrustBook
+from golem_forge.policy.ruled_reach import hosts_in
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import Mode, ZoneRequest, worker_zones
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.workers.declared_secrets import has_logins, learn_logins, learn_servers
 from golem_forge.workers.mcp.cards import ask_form, ask_to_start
 from golem_forge.workers.mcp.drift_cards import DriftCards
 from golem_forge.workers.mcp.search_path import without_zones
-from golem_forge.workers.surroundings import names_of_servers, opened_zones, zone_specs
+from golem_forge.workers.surroundings import DEFAULT_WORKER, names_of_servers, opened_zones, zone_specs
 from golem_forge.workers.tree import SessionTree, read_program
 
 if TYPE_CHECKING:
@@ -73,9 +76,10 @@ class SessionServers:
                 can_ask=lambda: tree.ui.attached,
                 tell=self._tell,
                 walls_for=self._walls_for,
+                host_rule=hosts_in(tree.rules, str(tree.program.root), DEFAULT_WORKER),
             ),
             book=self.book,
-            cache=ManifestCache(tree.home),
+            cache=ManifestReader(tree.home) if tree.dry else ManifestCache(tree.home),
             session_id=tree.id,
         )
         self._drift_cards = DriftCards(tree.ui, self.pool, self.book)
@@ -141,6 +145,10 @@ class SessionServers:
             if warning not in tree.program.mcp.warnings:
                 self._warn(warning)
         if settings != tree.program.mcp:
+            servers = settings.servers.values()
+            learn_servers(servers, tree.redactor)  # before anything is said about them
+            if has_logins(servers):
+                await run_in_thread(lambda: learn_logins(servers, tree.home, tree.redactor))
             tree.program = replace(tree.program, mcp=settings)
             await self.pool.replace(settings.servers)
 

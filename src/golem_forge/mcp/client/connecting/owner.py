@@ -104,6 +104,11 @@ class Owner:
         elif not self._is_known() or self.spec.required:
             self._connect_soon()
 
+    def recall(self) -> None:
+        """What a cached manifest tells of a server that a person agreed to; nothing is started."""
+        if self._at_rest()[0] is State.KNOWN:
+            self._is_known()
+
     def _at_rest(self) -> tuple[State, str]:
         """The state, and why, of what was not started, by the config and the book alone."""
         if not self.spec.enabled:

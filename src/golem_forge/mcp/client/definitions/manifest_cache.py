@@ -84,6 +84,13 @@ class ManifestCache:
                         os.unlink(entry.path)
 
 
+class ManifestReader(ManifestCache):
+    """For a look: what others kept is read, and nothing is kept."""
+
+    def store(self, manifest: Manifest) -> None:
+        pass
+
+
 def _stem(scope: str, server: str) -> str:
     """The hash alone would do; the name is for whoever looks into the folder."""
     shown = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in server[:32])
