@@ -199,3 +199,12 @@ def test_every_text_comes_back_as_it_was(tmp_path_factory: Any, args: list[str],
         file.write_text(text)
         add_server(file, "new", block)
         assert servers(file)["new"] == block
+
+
+def test_a_file_with_the_key_of_other_programs_is_edited_where_its_servers_are(file: Path) -> None:
+    file.write_text("mcp_servers:\n  # the first\n  first: {command: x}\n")
+    add_server(file, "docs", DOCS)
+    text = file.read_text()
+    assert text.startswith("mcp_servers:\n  # the first\n  first: {command: x}\n  docs:\n") and "mcp:" not in text
+    remove_server(file, "first")
+    assert read_yaml(file, "forge.yaml").value == {"mcp_servers": {"docs": DOCS}}

@@ -411,3 +411,58 @@ def test_what_is_said_over_an_entry_that_starts_forge_is_about_nothing(root: Pat
     mcp_json(root, **{"golem-forge": {"command": "forge", "args": ["mcp", "serve", "-p", str(root)]}})
     assert servers(root, home, "mcp: {servers: {golem-forge: {enabled: false}}}\n") == {}
     assert list(servers(root, home, "mcp: {servers: {golem-forge: {command: x}}}\n")) == ["golem-forge"]
+
+
+GIT = "{command: uvx, args: [git]}"
+
+
+def test_the_keys_of_other_programs_mean_ours(root: Path, home: ForgeHome) -> None:
+    ours = servers(root, home, f"mcp: {{servers: {{git: {GIT}, docs: {{url: 'https://d.test/mcp'}}}}}}\n")
+    typed = "{type: stdio, command: uvx, args: [git]}"
+    theirs = f"mcp_servers:\n  git: {typed}\n  docs: {{type: streamable-http, url: 'https://d.test/mcp'}}\n"
+    found = servers(root, home, theirs)
+    assert {name: (spec.command, spec.args, spec.url) for name, spec in found.items()} == {
+        name: (spec.command, spec.args, spec.url) for name, spec in ours.items()
+    }
+    assert {name: spec.digest for name, spec in found.items()} == {name: spec.digest for name, spec in ours.items()}
+    assert found["docs"].origin == "forge.yaml:3"
+    assert servers(root, home, f"mcp: {{servers: {{git: {GIT}}}}}\nmcp_servers: {{git: {GIT}}}\n").keys() == {"git"}
+    assert servers(root, home, "mcp_servers:\n") == {}
+    kept = servers(root, home, f"mcp_servers: {{git: {GIT}}}\n", overrides=("mcp.servers.git.required=true",))
+    assert kept["git"].required and kept["git"].command == "uvx"
+    (home.path / "config.yaml").write_text(f"mcp_servers: {{own: {GIT}}}\n")
+    assert servers(root, home, "").keys() == {"own"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            f"mcp: {{servers: {{git: {GIT}}}}}\nmcp_servers: {{docs: {GIT}}}",
+            "forge.yaml:2: mcp_servers: is another spelling of `mcp.servers`, and that says something else "
+            "(forge.yaml:1); keep one of the two",
+        ),
+        (
+            "mcp_servers:\n  git: {type: stdio, url: 'https://d.test/mcp'}",
+            "forge.yaml:2: mcp.servers.git.type: stdio needs `command`, and this server has `url`; remove `type`",
+        ),
+        (
+            "mcp:\n  servers:\n    git: {type: http, command: x}",
+            "forge.yaml:3: mcp.servers.git.type: http needs `url`, and this server has `command`; remove `type`",
+        ),
+        (
+            "mcp: {servers: {git: {type: sse, url: 'https://d.test/mcp'}}}",
+            "forge.yaml:1: mcp.servers.git.type: SSE is not supported; use streamable HTTP (`type: http`)",
+        ),
+        (
+            "mcp: {servers: {git: {type: local, command: x}}}",
+            "forge.yaml:1: mcp.servers.git.type: expected one of stdio, http, streamable-http, streamable_http, "
+            "got 'local'",
+        ),
+        ("mcp_servers: {git: {comand: x}}", "unknown key 'comand'; did you mean 'command'?"),
+        ("mcp_servers: [git]", "forge.yaml:1: mcp.servers: expected a mapping, got a list"),
+        ("mcpServers: {git: {command: x}}", "forge.yaml:1: mcpServers: unknown key 'mcpServers'; known: approval, budget, delegation, entry, mcp,"),
+    ],
+)
+def test_the_keys_of_other_programs_are_never_ignored(root: Path, home: ForgeHome, text: str, said: str) -> None:
+    assert any(said in problem for problem in problems(root, home, text)), problems(root, home, text)

@@ -170,3 +170,42 @@ def test_s23_user_tools_are_reached_only_by_those_who_may(
     assert alone.target("/user_tools/x/tool.yaml", Verb.READ).exists
     with pytest.raises(SandboxError, match="no file access"):
         alone.target("a.txt", Verb.READ)
+
+
+SPELT = ("~/.forge/tools", "$HOME/.forge/tools", "${FORGE_HOME}/tools", "/root/.forge/tools", "/home/me/.forge/tools")
+
+
+@pytest.mark.parametrize("spelt", SPELT)
+def test_the_folder_of_user_tools_as_people_spell_it_points_to_the_zone(
+    sandbox: Sandbox, directories: dict[str, Path], do: Callable[..., object], spelt: str
+) -> None:
+    tools = directories["forge_home"] / "tools"
+    tools.mkdir(parents=True, exist_ok=True)
+    maker = sandbox.with_user_tools(tools)
+    for operation in EVERY:
+        with pytest.raises(SandboxError) as caught:
+            do(operation, maker, f"{spelt}/./x//tool.yaml")
+        assert caught.value.code in ("INVALID_PATH", "ZONE_ACCESS_DENIED")
+        assert caught.value.message.endswith("User tools are in /user_tools: use '/user_tools/x/tool.yaml'")
+        with pytest.raises(SandboxError, match="which this worker does not have"):
+            do(operation, sandbox, f"{spelt}/x/tool.yaml")
+    for outside in (f"{spelt}/../rules.yaml", f"{spelt}.old/x"):
+        if not outside.startswith("$"):
+            with pytest.raises(SandboxError) as caught:
+                maker.target(outside, Verb.READ)
+            assert "/user_tools:" not in caught.value.message
+    assert not list(tools.iterdir()) and not (directories["workspace"] / "$HOME").exists()
+
+
+def test_the_real_folder_of_user_tools_is_the_zone_or_points_to_it(
+    sandbox: Sandbox, directories: dict[str, Path], do: Callable[..., object]
+) -> None:
+    tools = directories["forge_home"] / "tools"
+    (tools / "x").mkdir(parents=True)
+    do("write", sandbox.with_user_tools(tools), str(tools / "x/a"), b"made")
+    assert (tools / "x/a").read_bytes() == b"made"
+    for reaching in (sandbox, sandbox.restricted("coder", "main", [ZoneRequest(name="workspace")])):
+        with pytest.raises(SandboxError) as caught:
+            do("read", reaching, str(tools / "x/a"))
+        assert "User tools are in /user_tools, which" in caught.value.message
+        assert str(directories["forge_home"]) not in caught.value.message

@@ -27,25 +27,27 @@ def made(name: str, source: str = "mcp", says: str = "x", raw: str = "", **optio
     return Tool(name, says, input_schema=schema, execute=dict, source=source, remote=remote, **options)
 
 
+def is_users(tool: Tool) -> bool:
+    return tool.name.startswith("mine")
+
+
 def split(tools: list[Tool], *always: str, servers: dict[str, tuple[str, ...]] | None = None) -> Divided:
-    def users(tool: Tool) -> bool:
-        return tool.name.startswith("mine")
-
-    return divided(tools, Deferral(always_load=always), users, lambda server: (servers or {}).get(server, ()))
+    return divided(tools, Deferral(always_load=always), lambda server: (servers or {}).get(server, ()))
 
 
-def test_servers_tools_and_the_persons_own_wait_and_nothing_else_does() -> None:
+def test_tools_of_every_source_wait_but_native_and_pinned_ones() -> None:
     tools = [
         made("read_file", "native"),
         made("from_a_block", "custom"),
         made("mine", "custom"),
         made("mine_instead_of_a_native_one", "custom", shadows=True),
+        made("pinned_in_python", "custom", always_load=True),
         made("git__log"),
         made("git__push"),
     ]
     found = split(tools)
-    assert [tool.name for tool in found.always] == ["read_file", "from_a_block", "mine_instead_of_a_native_one"]
-    assert list(found.waiting) == ["mine", "git__log", "git__push"]
+    assert [tool.name for tool in found.always] == ["read_file", "mine_instead_of_a_native_one", "pinned_in_python"]
+    assert list(found.waiting) == ["from_a_block", "mine", "git__log", "git__push"]
     loaded = found.loaded(["git__push", "gone", "mine"])
     assert [tool.name for tool in loaded] == ["git__push", "mine"]
 
@@ -151,6 +153,6 @@ def test_what_is_loaded_is_bounded_in_size() -> None:
 
 
 def test_sources_are_counted_and_named_by_server() -> None:
-    tools = [made("mine", "custom"), made("zoo__a"), made("git__a"), made("git__b"), made("git__c")]
-    assert sources(tools) == {"mcp git": 3, "mcp zoo": 1, "user tools": 1}
-    assert list(sources(tools)) == ["mcp git", "mcp zoo", "user tools"]
+    tools = [made("mine", "custom"), made("zoo__a"), made("git__a"), made("git__b"), made("own", "custom")]
+    assert sources(tools, is_users) == {"mcp git": 2, "mcp zoo": 1, "program tools": 1, "user tools": 1}
+    assert list(sources(tools, is_users)) == ["mcp git", "mcp zoo", "program tools", "user tools"]

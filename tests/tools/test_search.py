@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from golem_forge.core.call import Caller
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.decorator import tool
+from golem_forge.tools.inputs import SchemaInput
 from golem_forge.tools.tool import Remote, Tool
 
 VERBS = ["create", "delete", "list", "update", "search", "archive"]
@@ -115,6 +116,9 @@ def test_words_that_say_nothing_count_only_by_themselves() -> None:
     assert found(catalog, "which") == ["alpha"]
 
 
+OKAPI = {"type": "object", "properties": {"okapi": {"type": "string"}}}
+
+
 def test_parameters_count_from_every_way_of_declaring_them() -> None:
     class Model(BaseModel):
         zeppelin: Annotated[str, Field(description="An airship")]
@@ -139,12 +143,14 @@ def test_parameters_count_from_every_way_of_declaring_them() -> None:
             by_docstring,
             Tool("by_model", "Things.", input_schema=Model, execute=lambda args: ""),
             Tool("by_lazy_model", "Things.", input_schema=lambda: Model, execute=lambda args: ""),
+            Tool("by_lazy_schema", "Things.", input_schema=lambda: SchemaInput(OKAPI), execute=lambda args: ""),
             make("by_schema", "Things.", properties={"axolotl": {"type": "string", "description": "An amphibian"}}),
         ]
     )
     assert found(catalog, "quokka") == found(catalog, "marsupials") == ["by_signature"]
     assert found(catalog, "wombat") == ["by_docstring"]
     assert found(catalog, "zeppelin") == found(catalog, "airship") == ["by_model", "by_lazy_model"]
+    assert found(catalog, "okapi") == ["by_lazy_schema"]
     assert found(catalog, "axolotl") == found(catalog, "amphibian") == ["by_schema"]
 
 
@@ -202,3 +208,126 @@ def test_the_best_are_exact_whatever_the_limit() -> None:
         whole = found(catalog, query, limit=sys.maxsize)
         assert found(catalog, query, limit=7) == whole[:7]
         assert len(whole) == catalog.find(query).total
+
+
+# Five thousand tools with names like one another, and people who mistype
+
+
+def each(text: str) -> list[str]:
+    return text.split()
+
+
+ACTS = each("create delete list update search archive fetch send cancel copy move validate count merge export")
+THINGS = each(
+    "invoice customer repository message contact ticket calendar payment shipment warehouse employee contract campaign "
+    "document folder branch release pipeline incident dashboard subscription voucher product review supplier"
+)
+WAYS = each("draft history template summary permission attachment comment schedule owner backup label limit region")
+MISTAKES = ("wrong", "missing", "doubled", "swapped")
+
+
+def five_thousand(server: str = "") -> list[Tool]:
+    combined = [(act, thing, way) for act in ACTS for thing in THINGS for way in (*WAYS, "")]
+    names = ["_".join(filter(None, parts)) for parts in combined][:5000]
+    assert len(set(names)) == 5000
+    tools = []
+    for name in names:
+        said = f"{name.replace('_', ' ').capitalize()} in the back office of a shop."
+        if server:
+            tools.append(make(f"{server}__{name}", said, source="mcp", remote=Remote(server, name)))
+        else:
+            tools.append(make(name, said))
+    return tools
+
+
+def mistyped(name: str, mistake: str, source: random.Random) -> str:
+    at = source.choice([n for n in range(1, len(name) - 1) if name[n].isalpha() and name[n + 1].isalpha()])
+    if mistake == "wrong":
+        return name[:at] + source.choice("abcdefghijklmnopqrstuvwxyz".replace(name[at], "")) + name[at + 1 :]
+    if mistake == "missing":
+        return name[:at] + name[at + 1 :]
+    if mistake == "doubled":
+        return name[:at] + name[at] + name[at:]
+    return name[:at] + name[at + 1] + name[at] + name[at + 2 :]
+
+
+@pytest.mark.parametrize("server", ["", "backoffice"])
+def test_names_with_one_letter_wrong_are_found_among_five_thousand(server: str) -> None:
+    tools = five_thousand(server)
+    catalog, source = Catalog(tools), random.Random(16)
+    drawn = [one.name for one in source.sample(tools, 50)]
+    for mistake in MISTAKES:
+        for spelled in (str, lambda name: name.replace("_", " "), lambda name: name.rpartition("__")[2]):
+            hits = sum(name in found(catalog, mistyped(spelled(name), mistake, source)) for name in drawn)
+            assert hits / len(drawn) >= 0.9, (mistake, hits)
+    assert all(found(catalog, name)[0] == name for name in drawn)
+
+
+def test_a_mistyped_word_of_a_description_is_found() -> None:
+    catalog = catalog_of_36()
+    queries = {f"{verb} {text}": f"{verb}_{noun}" for verb in VERBS for noun, text in NOUNS.items()}
+    source = random.Random(4)
+    for mistake in MISTAKES:
+        hits = sum(found(catalog, mistyped(query, mistake, source), 1) == [name] for query, name in queries.items())
+        assert hits / len(queries) >= 0.9, (mistake, hits)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("remove an invoice", "delete_invoice"),
+        ("erase invoice", "delete_invoice"),
+        ("drop_invoice", "delete_invoice"),
+        ("get rid of an invoice", "delete_invoice"),
+        ("make a ticket", "create_ticket"),
+        ("new ticket", "create_ticket"),
+        ("add a bug", "create_ticket"),
+        ("find customers", "search_customer"),
+        ("look up a customer", "search_customer"),
+        ("query the clients", "search_customer"),
+        ("show a picture", "get_image"),
+        ("read photo", "get_image"),
+        ("enumerate directories", "list_folder"),
+        ("change a member", "update_user"),
+        ("edit account", "update_user"),
+        ("modify the person", "update_user"),
+        ("publish a mail", "send_email"),
+        ("post message", "send_email"),
+        ("execute the pipeline", "run_pipeline"),
+        ("launch pipeline", "run_pipeline"),
+        ("kill the pipeline", "stop_pipeline"),
+        ("cancel pipeline", "stop_pipeline"),
+        ("duplicate document", "copy_file"),
+        ("clone a file", "copy_file"),
+        ("rename document", "move_file"),
+        ("store a report", "save_report"),
+        ("write report", "save_report"),
+        ("verify a contract", "validate_contract"),
+        ("test contract", "validate_contract"),
+        ("how many orders", "count_order"),
+        ("number of orders", "count_order"),
+        ("charge a card", "pay_card"),
+        ("reserve a table", "book_table"),
+        ("remvoe an invoice", "delete_invoice"),
+    ],
+)
+def test_an_ordinary_synonym_finds_the_tool(query: str, name: str) -> None:
+    named = each(
+        "delete_invoice create_ticket search_customer get_image list_folder update_user send_email run_pipeline "
+        "stop_pipeline copy_file move_file save_report validate_contract count_order pay_card book_table"
+    )
+    noise = [one for one in five_thousand() if not one.name.endswith(tuple(named))][::10]
+    catalog = Catalog([*noise, *(make(one, f"{one.replace('_', ' ').capitalize()}.") for one in named)])
+    assert name in found(catalog, query)
+
+
+def test_the_word_itself_comes_before_its_synonyms() -> None:
+    catalog = Catalog([make(f"{verb}_invoice", "An invoice.") for verb in ("delete", "erase", "remove", "void")])
+    assert found(catalog, "remove the invoice")[0] == "remove_invoice"
+    assert set(found(catalog, "remove the invoice")[:3]) == {"delete_invoice", "erase_invoice", "remove_invoice"}
+    assert found(catalog, "remove_invoice")[0] == "remove_invoice"
+
+
+def test_a_word_that_tools_have_is_not_taken_for_another() -> None:
+    catalog = Catalog([make("mount", "A disk."), make("count_items", "Count."), make("set_user", "A user.")])
+    assert found(catalog, "count") == ["count_items"]

@@ -12,12 +12,15 @@ from tests.mcp.catalog300 import catalog300, server_tool
 from tests.workers.conftest import calls
 from tests.workers.test_user_tools_block import activated, folder
 
+import golem_forge
+from golem_forge.config.home import ForgeHome
 from golem_forge.core.call import Caller
 from golem_forge.events.journal_reader import read
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.fencing import unfenced
 from golem_forge.workers.models.layer import Request
 from golem_forge.workers.session import open_session
+from golem_forge.workers.trust_cover import trust_store
 from golem_forge.workers.worker import Worker
 
 Play = Callable[..., Any]
@@ -187,14 +190,93 @@ async def test_32_always_load_is_there_from_the_start(play: Play, tmp_path: Path
     assert names(played.script.requests[0]) == [*NATIVE, *wanted, "tool_search"]
 
 
-async def test_tools_of_an_embedder_and_native_ones_are_never_deferred(play: Play) -> None:
-    own = [Tool(f"own_{number}", "Own.", input_schema={"type": "object"}, execute=dict) for number in range(60)]
-    played = await play(["ok"], tools=[*own, *catalog300()])
+@golem_forge.tool(always_load=True, needs_approval=False)
+def ring_the_bell() -> str:
+    """Rings."""
+    return "rang"
+
+
+def own_tools(count: int) -> list[Tool]:
+    schema = {"type": "object", "properties": {"customer": {"type": "string", "description": "Who ordered."}}}
+    return [
+        Tool(f"pack_order_{number}", f"Packs order {number}.", input_schema=schema, execute=lambda args: "packed")
+        for number in range(count)
+    ]
+
+
+async def test_tools_of_an_embedder_wait_like_any_others_and_pinned_ones_do_not(play: Play, tmp_path: Path) -> None:
+    pinned = program(tmp_path / "p", "tools: {always_load: [pack_order_7]}\n")
+    turns = [calls(search("pack_order_33", limit=1), ("pack_order_4", {})), calls(("pack_order_33", {})), "ok"]
+    played = await play(turns, tools=[*own_tools(60), ring_the_bell, *catalog300()], directory=pinned)
     await played.runtime.turn("go")
-    assert names(played.script.requests[0]) == [*NATIVE, *sorted(tool.name for tool in own), "tool_search"]
-    alone = await play(["ok"], tools=own)
-    await alone.runtime.turn("go")
-    assert "tool_search" not in names(alone.script.requests[0])
+    first, second, _ = played.script.requests
+    assert names(first) == [*NATIVE, "pack_order_7", "ring_the_bell", "tool_search"]
+    assert names(second) == [*names(first), "pack_order_33", "pack_order_4"]
+    assert [status for status, _ in (*played.script.results(1), *played.script.results(2))] == ["success"] * 3
+    (offer,) = [each for each in first.tools if each.name == "tool_search"]
+    assert offer.description.endswith("program tools: 59 tools.")
+    few = await play(["ok"], tools=own_tools(33))
+    await few.runtime.turn("go")
+    assert len(few.script.requests[0].tools) == len(NATIVE) + 33
+    heavy = Tool("heavy", "Long. " * 8000, input_schema={"type": "object"}, execute=dict)
+    large = await play(["ok"], tools=[heavy, *own_tools(3)])
+    await large.runtime.turn("go")
+    assert names(large.script.requests[0]) == [*NATIVE, "tool_search"]
+
+
+async def test_a_deferred_tool_is_asked_for_as_before(play: Play) -> None:
+    asked: list[str] = []
+
+    def ask(request: Any) -> dict[str, bool]:
+        asked.append(request.tool)
+        return {"approved": False}
+
+    manual = Tool("by_hand", "Packs by hand.", input_schema={"type": "object"}, execute=dict, mode="manual")
+    turns = [calls(search("pack_order_33", limit=1)), calls(("pack_order_33", {}), ("by_hand", {})), "ok"]
+    played = await play(turns, tools=[*own_tools(60), manual], approval="interactive", approval_callback=ask)
+    await played.runtime.turn("go")
+    assert [status for status, _ in played.script.results(2)] == ["approval_denied", "tool_not_found"]
+    assert asked == ["pack_order_33"]
+
+
+CODE = (
+    "from golem_forge import tool\n@tool(always_load=True)\ndef {0}_pinned() -> str:\n    return 'pinned'\n"
+    + "".join(
+        f"@tool(needs_approval=False)\ndef {{0}}_{number}(order: str) -> str:\n    return 'done {number}'\n"
+        for number in range(60)
+    )
+)
+
+
+async def test_tools_of_modules_and_packages_wait_too(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, site = program(tmp_path / "p", ""), tmp_path / "site"
+    (root / "tools.py").write_text(CODE.format("wrap"))
+    for name, text in {
+        "acme_ship/__init__.py": CODE.format("ship") + "every = [each for each in globals().values() if hasattr(each, "
+        "'always_load')]\n",
+        "acme_ship-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: acme-ship\nVersion: 1\n",
+        "acme_ship-1.dist-info/top_level.txt": "acme_ship\n",
+        "acme_ship-1.dist-info/RECORD": "acme_ship/__init__.py,,\n",
+    }.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    monkeypatch.syspath_prepend(str(site))
+    listed = ", ".join(["wrap_pinned", *(f"wrap_{number}" for number in range(60))])
+    (root / "main.worker").write_text(
+        f"---\nname: main\ntoolsets:\n  filesystem: {{}}\n  custom: {{module: ./tools.py, tools: [{listed}]}}\n"
+        "  external: {package: acme-ship, import: 'acme_ship:every'}\n---\nPack.\n"
+    )
+    trust_store(ForgeHome(tmp_path / "home")).give(root)
+    turns = [calls(search("wrap 12", limit=1), search("ship_48", limit=1)), calls(("ship_48", {"order": "x"})), "ok"]
+    played = await play(turns, worker=root / "main.worker", directory=root, home=tmp_path / "home")
+    await played.runtime.turn("go")
+    first, second, _ = played.script.requests
+    assert names(first) == [*NATIVE, "ship_pinned", "wrap_pinned", "tool_search"]
+    assert names(second) == [*names(first), "wrap_12", "ship_48"]
+    (status, text) = played.script.results(2)[0]
+    assert status == "success" and unfenced(text) == "done 48"
 
 
 async def test_the_persons_own_tools_are_deferred_and_found(play: Play, tmp_path: Path) -> None:
@@ -344,6 +426,15 @@ def plenty(count: int) -> list[Tool]:
         )
         for number in range(count)
     ]
+
+
+async def test_five_thousand_tools_of_many_sources_cost_little(play: Play) -> None:
+    played = await play(["ok"])
+    for each in (*own_tools(2500), *plenty(2500)):
+        played.runtime.path.catalog.add(each)
+    await played.runtime.turn("go")
+    request = played.script.requests[0]
+    assert sum(map(len, written(request)[len(NATIVE) :])) / 4 < 2000
 
 
 async def test_five_thousand_tools_cost_a_request_what_five_hundred_do(play: Play) -> None:

@@ -266,3 +266,78 @@ def test_more_worker_files_than_anybody_has_are_refused(place: Place, monkeypatc
     for name in ("main", "a", "b", "c"):
         place.worker(f"{name}.worker")
     assert place.problems() == ("the program has more than 3 worker files; move some elsewhere",)
+
+
+# Workers in YAML files
+
+
+DOCUMENT = "name: helper\ndescription: Helps.\ninstructions: |\n  You help.\n  Well.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "instructions"),
+    [
+        ("helper.yaml", DOCUMENT, "You help.\nWell."),
+        ("team/helper.yml", f"---\n{DOCUMENT}", "You help.\nWell."),
+        ("helper.yaml", "---\nname: helper\n---\nYou help.\n", "You help."),
+        ("helper.yaml", "name: helper\n", ""),
+    ],
+)
+def test_a_worker_may_be_a_yaml_file_that_is_named(place: Place, name: str, text: str, instructions: str) -> None:
+    path = place.put(name, text)
+    for entry in (path, name if "/" in name else f"./{name}", name):
+        root = place.load(entry).root
+        assert (root.name, root.instructions, root.shown_path) == ("helper", instructions, name)
+    place.worker("lead.worker", f"toolsets: {{workers: {{allow: [./{name}]}}}}")
+    lead = place.load("lead")
+    assert [worker.name for worker in lead.delegates(lead.root)] == ["helper"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("forge.yaml", "entry: a.worker\n", "forge.yaml: is the config of a program, not a worker; `forge run DIR`"),
+        ("other.yaml", "mcp: {servers: {}}\n", "other.yaml: is the config of a program, not a worker"),
+        ("x/tool.yaml", "name: t\nversion: 1.0.0\nentrypoint: t.sh\n", "is the manifest of a user tool, not a worker"),
+        ("data.yaml", "a: 1\n", "data.yaml: is not a worker: it has no `name`"),
+        ("bad.yaml", "name: bad\ninstructions: [1]\n", "bad.yaml:2: instructions: expected a text"),
+        (
+            "bad.yaml",
+            "name: bad\ntoolset: {}\n",
+            "bad.yaml:2: toolset: unknown key 'toolset'; did you mean 'toolsets'?",
+        ),
+        ("bad.worker", "name: bad\ninstructions: x\n", "bad.worker:1: the first line must be `---`"),
+    ],
+)
+def test_a_yaml_file_that_is_no_worker_is_told_apart(place: Place, name: str, text: str, said: str) -> None:
+    assert any(said in problem for problem in place.problems(place.put(name, text)))
+
+
+def test_trust_covers_a_worker_in_a_yaml_file(place: Place) -> None:
+    place.put("tools.py", "def word(): return 'x'\n")
+    place.put("data.yaml", "name: nothing\n")
+    front = "toolsets: {custom: {module: ./tools.py, tools: [word]}}\n"
+    place.put("helper.yaml", DOCUMENT + front)
+    assert not place.load("helper.yaml").trusted
+    place.trust.give(place.root)
+    assert place.load("helper.yaml").trusted
+    place.put("data.yaml", "name: other\n")
+    assert place.load("helper.yaml").trusted
+    place.put("helper.yaml", DOCUMENT.replace("Well", "Badly") + front)
+    assert not place.load("helper.yaml").trusted
+
+
+def test_mcp_servers_in_a_worker_file_names_those_it_may_use(place: Place) -> None:
+    place.worker("a.worker", "mcp_servers: [git]")
+    assert place.load("a").root.toolsets == {"mcp": {"servers": ["git"]}}
+    place.worker("a.worker", "mcp_servers: [git]\ntoolsets: {mcp: {servers: [git]}}")
+    assert place.load("a").root.toolsets == {"mcp": {"servers": ["git"]}}
+    place.worker("a.worker", "mcp_servers: [git]\ntoolsets: {mcp: {servers: [docs]}}")
+    assert place.problems("a") == (
+        "a.worker:3: mcp_servers: is another spelling of `toolsets.mcp.servers`; keep one of the two",
+    )
+    place.worker("a.worker", "mcp_servers: {git: {command: x}}")
+    (said,) = place.problems("a")
+    assert "servers are set up in forge.yaml, under `mcp.servers`" in said and "[git]" in said
+    place.worker("a.worker", "mcp_servers: git")
+    assert place.problems("a") == ("a.worker:3: toolsets.mcp.servers: expected a list, got 'git'",)

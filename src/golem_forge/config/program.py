@@ -19,7 +19,7 @@ from golem_forge.config.home import ForgeHome
 from golem_forge.config.mcp.checking import Ground
 from golem_forge.config.mcp.json_file import JsonServers, read_mcp_json
 from golem_forge.config.mcp.merging import check_own_servers, mcp_in_force
-from golem_forge.config.mcp.servers import MCP_KEYS, McpFile, distrusted_mcp, mcp_file
+from golem_forge.config.mcp.servers import MCP_KEYS, McpFile, distrusted_mcp, mcp_file, with_our_keys
 from golem_forge.config.mcp.spec import McpSettings
 from golem_forge.config.modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
 from golem_forge.config.overrides import is_override, with_overrides
@@ -208,7 +208,7 @@ def _read(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()
     """None, with its problems added to `found`, where the file cannot be used. With overrides it need not exist."""
     try:
         data = b"" if overrides and not os.path.lexists(path) else read_bytes(path, name)
-        file = with_overrides(parse_yaml(data, name), overrides)
+        file = with_overrides(with_our_keys(parse_yaml(data, name)), overrides)
     except ConfigError as error:
         found.extend(error.problems)
         return None

@@ -45,7 +45,7 @@ class YamlFile:
     value: dict[str, Any]
     lines: dict[Path, int]
     elsewhere: dict[Path, str] = field(default_factory=dict)
-    """Values that are not in the file, and what said them (`--set approval.mode`)."""
+    """Values that are not in the file, and what said them (`--set approval.mode`); `()` where there is no file."""
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest value around it."""
@@ -55,7 +55,7 @@ class YamlFile:
 
     def at(self, path: Path) -> str:
         """`forge.yaml:7`, to start an error with or to say where a value comes from."""
-        for end in range(len(path), 0, -1) if self.elsewhere else ():
+        for end in range(len(path), -1, -1) if self.elsewhere else ():
             if said := self.elsewhere.get(path[:end]):
                 return said
         return f"{self.name}:{self.line(path)}"

@@ -16,6 +16,12 @@ from golem_forge.sandbox.zones import Zone
 
 MAX_PATH_BYTES: Final = 4096
 MAX_NAME_BYTES: Final = 255
+_TOOLS_FOLDERS: Final = (
+    *((home, ".forge", "tools") for home in ("~", "$HOME", "${HOME}", "root")),
+    *((homes, "*", ".forge", "tools") for homes in ("home", "Users")),
+    *((variable, "tools") for variable in ("$FORGE_HOME", "${FORGE_HOME}")),
+)
+"""Spellings of FORGE_HOME/tools, component by component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,21 @@ def fold(path: str, base: Sequence[str] = ()) -> tuple[str, ...]:
         else:
             parts.append(name)
     return tuple(parts)
+
+
+def below_tools_folder(path: str, folders: Sequence[str]) -> tuple[str, ...] | None:
+    """What a text names below the folder of user tools, in a spelling that people know: `~/.forge/tools/x`, with a
+    variable, or as a path of the host (`folders`, and the usual homes). None: it names something else."""
+    if "tools" not in path or path[:1] not in ("~", "$", "/"):
+        return None
+    try:
+        parts = fold(path)
+    except SandboxError:
+        return None
+    for folder in (*_TOOLS_FOLDERS, *(tuple(filter(None, folder.split("/"))) for folder in folders)):
+        if len(parts) >= len(folder) and all(name in ("*", part) for name, part in zip(folder, parts, strict=False)):
+            return parts[len(folder) :]
+    return None
 
 
 def has_control_character(name: str) -> bool:

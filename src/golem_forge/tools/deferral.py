@@ -23,9 +23,11 @@ MOST_LOADED_TOKENS: Final = 32_000
 """Threat: a server whose schemas are huge would fill the context with a few searches."""
 _BYTES_PER_TOKEN: Final = 4
 _USERS: Final = "user tools"
+_PROGRAMS: Final = "program tools"
+"""In-process tools, and those of modules and packages."""
 
 IsUsers = Callable[[Tool], bool]
-"""Whether a custom tool is one of the person's own, not one that a worker's file or an embedder names."""
+"""Whether a custom tool is one of the person's own, not one that a worker's file or an embedder brings."""
 AlwaysLoaded = Callable[[str], tuple[str, ...]]
 """Server → globs of raw names that its config wants sent always."""
 
@@ -51,22 +53,20 @@ class Divided:
         return tuple(self.waiting[name] for name in names if name in self.waiting)
 
 
-def divided(tools: Iterable[Tool], settings: Deferral, is_users: IsUsers, always_loaded: AlwaysLoaded) -> Divided:
+def divided(tools: Iterable[Tool], settings: Deferral, always_loaded: AlwaysLoaded) -> Divided:
     always: list[Tool] = []
     waiting: dict[str, Tool] = {}
     for tool in tools:
-        if _comes_from_outside(tool, is_users) and not _is_wanted(tool, settings.always_load, always_loaded):
+        if _may_wait(tool) and not _is_wanted(tool, settings.always_load, always_loaded):
             waiting[tool.name] = tool
         else:
             always.append(tool)
     return Divided(always=tuple(always), waiting=waiting)
 
 
-def _comes_from_outside(tool: Tool, is_users: IsUsers) -> bool:
-    if tool.source is SourceKind.MCP:
-        return True
-    # one that stands in the place of a native tool is as needed as that one
-    return tool.source is SourceKind.CUSTOM and not tool.shadows and is_users(tool)
+def _may_wait(tool: Tool) -> bool:
+    """Whatever is not Forge's own; one that stands in the place of a native tool is as needed as that one."""
+    return tool.source is not SourceKind.NATIVE and not tool.shadows and not tool.always_load
 
 
 def _is_wanted(tool: Tool, globs: tuple[str, ...], always_loaded: AlwaysLoaded) -> bool:
@@ -124,16 +124,18 @@ def loaded_with(before: Sequence[str], found: Iterable[Tool], waiting: Mapping[s
     return tuple(chain(kept, new))
 
 
-def sources(tools: Iterable[Tool]) -> dict[str, int]:
-    """Where tools come from (`mcp github`; the person's own last), and how many from each."""
+def sources(tools: Iterable[Tool], is_users: IsUsers) -> dict[str, int]:
+    """Where tools come from (servers by name, `mcp github`; then the program's, the person's own last), and how many
+    from each."""
     counted: dict[str, int] = {}
     for tool in tools:
-        source = source_of(tool)
+        source = _source_of(tool, is_users)
         counted[source] = counted.get(source, 0) + 1
-    return dict(sorted(counted.items(), key=lambda each: (each[0] == _USERS, each[0])))
+    last = (_PROGRAMS, _USERS)
+    return dict(sorted(counted.items(), key=lambda each: (last.index(each[0]) + 1 if each[0] in last else 0, each[0])))
 
 
-def source_of(tool: Tool) -> str:
+def _source_of(tool: Tool, is_users: IsUsers) -> str:
     if tool.source is not SourceKind.MCP:
-        return _USERS
+        return _USERS if is_users(tool) else _PROGRAMS
     return f"mcp {tool.remote.server if tool.remote is not None else tool.name.partition('__')[0]}"

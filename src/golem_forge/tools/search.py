@@ -1,10 +1,14 @@
-"""Search over tools: an exact name first, then BM25; names that only begin with the query come last.
+"""Search over tools: an exact name first, then a name with one letter wrong, then BM25; names that only begin with the
+query come last.
 
 The words of a tool are its name, whole and split at `_ - .` and case changes (weight 3), its description, and the names
 and descriptions of its parameters. A tool of a server has two names, the one callers use and the server's own. All are
 read without building a schema, so ten thousand tools can be indexed without one pydantic model. The index is brought up
 to date by difference; ties are ordered by name. Threat: a server that repeats a word to be found before others; in
 prose a word counts twice at most.
+
+A word of a query also finds its synonyms (`remove` finds `delete`), for less than itself; a word that no tool has finds
+those that are one letter away (wrong, missing, too many, or two swapped).
 """
 
 from __future__ import annotations
@@ -14,12 +18,13 @@ import re
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from math import log
 from typing import Any, Final, NamedTuple
 
 from golem_forge.tools.docstrings import describe
+from golem_forge.tools.inputs import SchemaInput
 from golem_forge.tools.tool import Tool
 
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -32,12 +37,127 @@ _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 _MAX_TEXT: Final = 4000
 _MAX_QUERY_WORDS: Final = 32
+_INSTEAD: Final = 0.6
+"""What a synonym or a word one letter away counts, beside the word itself."""
+_SHORTEST_MISSPELT: Final = 4
+"""Of shorter words too many others are one letter away."""
+_LONGEST_MISSPELT: Final = 80
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789_"
 _SAY_NOTHING: Final = frozenset(
     _WORD.findall(
         "a an and are as be by can did do does for from has have how i in is it its me my of or our please that the "
         "their them these this to want was we what which with you your"
     )
 )
+_SAME: Final = """
+add append create establish generate insert make new open register
+delete destroy drop erase purge remove trash unlink wipe
+discover find locate lookup query search seek
+display download fetch get load obtain pull read retrieve show view
+catalog enumerate index list overview
+adjust alter change configure edit modify patch set update
+broadcast dispatch forward notify post publish push send submit
+begin call execute invoke launch run start trigger
+abort cancel close end halt kill stop terminate
+clone copy duplicate replicate
+move relocate rename transfer
+keep persist record save store upload write
+assert check confirm test validate verify
+count number quantity sum total tally
+archive backup snapshot
+restore recover revert rollback undo
+join combine concatenate merge
+split separate
+attach connect link
+detach disconnect disable deactivate
+activate enable
+approve accept allow grant permit
+deny decline refuse reject
+compare diff difference
+convert export transform translate
+import ingest
+calculate compute evaluate estimate
+plan schedule
+book reserve reservation booking
+cost price rate
+bill charge pay payment
+buy order purchase
+refund reimburse
+invite share
+watch follow monitor observe subscribe track
+lock protect secure
+login signin authenticate
+logout signout
+deploy release ship
+assign allocate
+label mark tag
+explain describe summarize summary
+answer comment reply respond response
+directory folder
+document file
+email mail message
+image photo picture screenshot
+film movie video
+bug issue ticket defect
+account member person profile user
+client customer
+company organisation organization
+colleague employee staff
+group team
+appointment event meeting
+chat channel conversation
+job task todo
+repo repository
+webpage page site website
+link url address
+password secret credential
+key token
+database db
+row entry record
+branch fork
+commit revision version
+error failure fault exception
+log journal history
+song track audio music
+shop store
+basket cart
+item product article good
+parcel package shipment
+flight plane
+car vehicle
+hotel accommodation room
+town city
+nation country
+forecast weather
+phone telephone
+money fund cash balance
+invoice bill
+contract agreement
+alarm alert notification reminder
+report statistic analytics
+config configuration option preference setting
+machine server host
+schedule calendar agenda
+note memo
+"""
+"""Words that people use for one another, a line each; a word may stand in several lines."""
+_PHRASES: Final = {
+    "look up": "find",
+    "look for": "find",
+    "how many": "count",
+    "number of": "count",
+    "get rid of": "delete",
+    "throw away": "delete",
+    "set up": "create",
+    "sign in": "login",
+    "log in": "login",
+    "sign out": "logout",
+    "log out": "logout",
+    "shut down": "stop",
+    "pay for": "pay",
+    "web page": "page",
+}
+"""Several words that mean one."""
 
 
 class Found(NamedTuple):
@@ -60,13 +180,36 @@ def query_words(query: str) -> list[str]:
     """The words of a query, and what in it may be a name; each once, in order. Words that say nothing count only where
     there are no others: in a small catalog they are rare, and would be taken for what is meant."""
     spelled = (folded(each) for each in query.split()[:_MAX_QUERY_WORDS])
-    asked = list(dict.fromkeys([*name_words(query)[:_MAX_QUERY_WORDS], *spelled]))
+    plain = f" {' '.join(_WORD.findall(query[:_MAX_TEXT].lower()))} "
+    meant = (word for phrase, word in _PHRASES.items() if f" {phrase} " in plain)
+    asked = list(dict.fromkeys([*name_words(query)[:_MAX_QUERY_WORDS], *spelled, *meant]))
     return [word for word in asked if word not in _SAY_NOTHING] or asked
 
 
 def folded(name: str) -> str:
     """One spelling for a name: case, `-` and `.` do not matter."""
     return name.lower().replace("-", "_").replace(".", "_")
+
+
+def squeezed(name: str) -> str:
+    """Only its letters and digits: how a name's words are parted is no part of how they are spelled."""
+    return "".join(_WORD.findall(name.lower()))
+
+
+def one_letter_away(word: str) -> Iterable[str]:
+    """Every spelling with a letter less, another, one more, or two swapped; of a very long word none."""
+    if len(word) > _LONGEST_MISSPELT:
+        return
+    for at in range(len(word) + 1):
+        before, after = word[:at], word[at:]
+        if after:
+            yield before + after[1:]
+        if len(after) > 1:
+            yield before + after[1] + after[0] + after[2:]
+        for letter in _LETTERS:
+            yield before + letter + after
+            if after:
+                yield before + letter + after[1:]
 
 
 class _Column(NamedTuple):
@@ -76,6 +219,8 @@ class _Column(NamedTuple):
 
 
 _NOTHING: Final = _Column({}, [])
+_MISSPELT: Final = 3
+"""How exactly a name is the query that is one letter away: after every exact one (`_exactness`)."""
 
 
 class SearchIndex:
@@ -86,6 +231,7 @@ class SearchIndex:
         self._postings: dict[str, dict[str, float]] = {}
         self._columns: dict[str, _Column] = {}
         self._by_folded: list[tuple[str, str]] = []
+        self._by_letters: dict[str, set[str]] = {}
 
     def update(self, tools: Mapping[str, Tool]) -> None:
         """Makes the index hold exactly these tools; costs what changed."""
@@ -100,11 +246,23 @@ class SearchIndex:
                 self._learn(name, tool)
         self._columns.clear()
         self._by_folded = sorted({(folded(key), name) for name, tool in self._tools.items() for key in _names(tool)})
+        self._by_letters = {}
+        for name, tool in self._tools.items():
+            for key in _names(tool):
+                self._by_letters.setdefault(squeezed(key), set()).add(name)
 
     def find(self, query: str, limit: int, allowed: Mapping[str, Tool]) -> Found:
         """The best of the tools in `allowed`."""
-        columns = [column for word in query_words(query) if (column := self._column(word)).scores]
         exact, begun = self._named_by(query)
+        asked = query_words(query)
+        columns = [self._column(word) for word in asked]
+        if not begun:  # else the query is the beginning of a name, and not misspelt
+            columns = [
+                column if column.scores else self._near(word) for word, column in zip(asked, columns, strict=True)
+            ]
+        columns = [column for column in columns if column.scores]
+        if not exact:
+            exact = dict.fromkeys(self._nearly_named(query, asked), _MISSPELT)
         matching = begun.union(exact, *(column.scores for column in columns))
         if len(allowed) != len(self._tools):
             matching &= allowed.keys()
@@ -134,22 +292,49 @@ class SearchIndex:
                 begun.add(name)
         return exact, begun
 
+    def _nearly_named(self, query: str, asked: list[str]) -> set[str]:
+        """Tools whose name is the query but for one letter. A single word that some tool has is spelt well."""
+        letters = squeezed(query[:_MAX_TEXT])
+        if len(letters) < _SHORTEST_MISSPELT or (len(asked) == 1 and asked[0] in self._postings):
+            return set()
+        near = (self._by_letters.get(each) for each in (letters, *one_letter_away(letters)))
+        return set(chain.from_iterable(names for names in near if names))
+
     def _column(self, word: str) -> _Column:
-        """What one word adds to each name, worked out once until the index changes."""
+        """What one word and its synonyms add to each name, worked out once until the index changes."""
         known = self._columns.get(word)
         if known is None:
-            postings = self._postings.get(word)
-            if not postings:
+            synonyms = _synonyms().get(word, ())
+            scores = self._scores((word,), 1.0)
+            if any(each in self._postings for each in synonyms):
+                scores = self._scores((word, *synonyms), _INSTEAD) | scores
+            if not scores:
                 return _NOTHING  # not kept: a query may hold any words there are
-            count = len(self._tools)
-            rarity = log(1 + (count - len(postings) + 0.5) / (len(postings) + 0.5))
-            mean = sum(self._lengths.values()) / count if count else 1.0
-            scores = {
-                name: rarity * weight * (_SATURATION + 1) / (weight + _saturation(self._lengths[name], mean))
-                for name, weight in postings.items()
-            }
-            known = self._columns[word] = _Column(scores, sorted(scores, key=lambda name: (-scores[name], name)))
+            known = self._columns[word] = _ordered(scores)
         return known
+
+    def _near(self, word: str) -> _Column:
+        """The same for a word that no tool has: of those that it may be a misspelling of."""
+        if len(word) < _SHORTEST_MISSPELT:
+            return _NOTHING
+        known, synonyms = self._postings, _synonyms()
+        meant = {each for each in one_letter_away(word) if len(each) > 2 and (known.get(each) or each in synonyms)}
+        others = chain.from_iterable(synonyms.get(each, ()) for each in meant)
+        return _ordered(self._scores(tuple(meant.union(others)), _INSTEAD)) if meant else _NOTHING
+
+    def _scores(self, words: tuple[str, ...], share: float) -> dict[str, float]:
+        """BM25 of words that count as one: what is rare is a tool that has any of them."""
+        weights: dict[str, float] = {}
+        for word in words:
+            for name, weight in self._postings.get(word, {}).items():
+                weights[name] = max(weight, weights.get(name, 0.0))
+        count = len(self._tools)
+        rarity = share * log(1 + (count - len(weights) + 0.5) / (len(weights) + 0.5))
+        mean = sum(self._lengths.values()) / count if count else 1.0
+        return {
+            name: rarity * weight * (_SATURATION + 1) / (weight + _saturation(self._lengths[name], mean))
+            for name, weight in weights.items()
+        }
 
     def _learn(self, name: str, tool: Tool) -> None:
         weights = dict.fromkeys(chain(*(_words_of_name(each) for each in _names(tool))), _NAME_WEIGHT)
@@ -167,6 +352,21 @@ class SearchIndex:
         for word in self._weights.pop(name):
             del self._postings[word][name]
         del self._tools[name], self._lengths[name]
+
+
+def _ordered(scores: dict[str, float]) -> _Column:
+    return _Column(scores, sorted(scores, key=lambda name: (-scores[name], name)))
+
+
+@cache
+def _synonyms() -> dict[str, frozenset[str]]:
+    """Each word of the table → the other words of its lines."""
+    together: dict[str, set[str]] = {}
+    for line in _SAME.strip().splitlines():
+        group = {_singular(word) for word in line.split()}
+        for word in group:
+            together.setdefault(word, set()).update(group)
+    return {word: frozenset(group - {word}) for word, group in together.items()}
 
 
 def _saturation(length: float, mean: float) -> float:
@@ -235,7 +435,9 @@ def _parameter_texts(tool: Tool) -> Iterable[str]:
     """Names and descriptions of the parameters, from wherever the tool declares them, without building a schema."""
     declared = tool._input
     if inspect.isfunction(declared):
-        declared = declared()
+        declared = tool.input_schema if "input" in tool.__dict__ else declared()
+    if isinstance(declared, SchemaInput):
+        declared = declared.schema()
     if isinstance(declared, Mapping):
         properties = declared.get("properties")
         for name, schema in properties.items() if isinstance(properties, Mapping) else ():

@@ -1,9 +1,9 @@
 """Deferring: what one worker's model is sent of its tools, and what it has loaded of those that wait.
 
-While definitions are few, all are sent. When they are too many, tools of servers and the person's own wait until they
-are searched for (`tool_search`, which is there only then) or called. Loaded names are kept in the journal, by worker,
-and come back when the session is resumed. What is worked out holds until the catalog, the policy or the config is
-other than before: a request costs what it sends, however many tools there are.
+While definitions are few, all are sent. When they are too many, all but Forge's own and the pinned ones (`always_load`)
+wait until they are searched for (`tool_search`, which is there only then) or called. Loaded names are kept in the
+journal, by worker, and come back when the session is resumed. What is worked out holds until the catalog, the policy or
+the config is other than before: a request costs what it sends, however many tools there are.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Deferring:
         station, settings = self._station, self._settings
         path, catalog = station.path, station.catalog
         usable = [tool for tool in llm_tools(catalog) if not only_refuses(path.judge, tool, path.sandbox)]
-        tools = divided(usable, settings.deferral, self._is_users, self._always_loaded)
+        tools = divided(usable, settings.deferral, self._always_loaded)
         search = None
         if tools.waiting and self._threshold.passed(usable, settings.deferral) and TOOL_SEARCH not in catalog:
             search = self._search_tool(tools)
@@ -111,7 +111,7 @@ class Deferring:
 
     def _search_tool(self, tools: Divided) -> Tool:
         """The same one as long as it says the same: loading a tool changes none of its words."""
-        made = create_tool_search_tool(self._find, sources(tools.waiting.values()))
+        made = create_tool_search_tool(self._find, sources(tools.waiting.values(), self._is_users))
         before = self._seen.search if self._seen is not None else None
         return before if before is not None and before.description == made.description else made
 
@@ -122,7 +122,8 @@ class Deferring:
             if all(self._is_sound(tool) for tool in found.tools):
                 break  # else one that cannot be used is out of the catalog now, and the others move up
         self._load(found.tools)
-        return Search(tools=found.tools, total=found.total, sources=sources(seen.tools.waiting.values()))
+        told = sources(seen.tools.waiting.values(), self._is_users)
+        return Search(tools=found.tools, total=found.total, sources=told)
 
     def _is_sound(self, tool: Tool) -> bool:
         reason = schema_problem(tool)

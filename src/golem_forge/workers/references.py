@@ -1,8 +1,8 @@
 """From a reference to a worker file: `analyzer`, `./review.worker`, `team/lead.worker`.
 
-One with `/` in it or ending in `.worker` is a path from the file that says it; any other is a name, looked for as
-`<p>/<n>.worker` and `<p>/<n>/<n>.worker` in the program root and each worker path, in order. Nothing outside the
-program is ever found: it is refused (ConfigError).
+One with `/` in it or ending in `.worker`, `.yaml` or `.yml` is a path from the file that says it; any other is a name,
+looked for as `<p>/<n>.worker` and `<p>/<n>/<n>.worker` in the program root and each worker path, in order. Nothing
+outside the program is ever found: it is refused (ConfigError).
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from typing import Final
 
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.nearest import nearest
+from golem_forge.workers.front_matter import YAML_SUFFIXES
 from golem_forge.workers.program_files import below_root
 
 SUFFIX: Final = ".worker"
+PATH_SUFFIXES: Final = (SUFFIX, *YAML_SUFFIXES)
+"""What ends in one of them is a path, not a name."""
 MAX_FOLDERS: Final = 2000
 """Of one place that are looked into for `<n>/<n>.worker`."""
 
 
 def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path) -> Path:
     """The file, as a path below the real root. `folder`: of the file that refers; `places`: see `worker_places`."""
-    if "/" in reference or reference.endswith(SUFFIX):
+    if "/" in reference or reference.endswith(PATH_SUFFIXES):
         path = below_root(root, folder / reference)
         if path is None:
             raise ConfigError(f"worker '{reference}' lies outside the program")

@@ -19,7 +19,7 @@ from golem_forge.config.run_settings import MAIN_WORKER
 from golem_forge.core.errors import ConfigError
 from golem_forge.workers.default_worker import BUILT_IN
 from golem_forge.workers.distrust import distrusted
-from golem_forge.workers.front_matter import front_matter_bytes, split_front_matter
+from golem_forge.workers.front_matter import front_matter_bytes, parsed_worker
 from golem_forge.workers.program_files import read_inside
 from golem_forge.workers.references import find_worker, shown, worker_files, worker_places
 from golem_forge.workers.surroundings import DEFAULT_WORKER
@@ -194,7 +194,7 @@ class _Search:
         """The name a file gives, as far as it can be read; what else is wrong with it matters when it is used."""
         label = shown(self.root, path)
         try:
-            name = split_front_matter(read_inside(self.root, path, label), label).parsed(label).value.get("name")
+            name = parsed_worker(read_inside(self.root, path, label), label)[0].value.get("name")
         except ConfigError:
             return ""
         return name if isinstance(name, str) else ""

@@ -21,12 +21,14 @@ from golem_forge.config.stamps import Stamp, stamp, stamp_of
 from golem_forge.config.trust import MAX_FILES, MAX_TOTAL_BYTES, TrustStore, too_much_to_trust
 from golem_forge.config.yaml_file import parse_yaml, read_yaml
 from golem_forge.core.errors import ConfigError
-from golem_forge.workers.front_matter import front_matter_bytes
+from golem_forge.workers.front_matter import YAML_SUFFIXES, front_matter_bytes, looks_like_worker
 from golem_forge.workers.module_files import scan_module
 from golem_forge.workers.program_files import below_root, read_inside
 from golem_forge.workers.references import find_worker, shown, worker_files, worker_places
 
 _MOST_KEPT: Final = 8
+_MOST_DOCUMENTS: Final = 200
+"""YAML files of one place that are read to find workers; one beyond them is not trusted."""
 
 
 def trust_store(home: ForgeHome) -> TrustStore:
@@ -122,11 +124,26 @@ class _Walk:
             self.looked[place] = None
             try:
                 with os.scandir(place) as entries:
-                    folders = [entry.name for entry in entries if entry.is_dir()]
+                    listed = {entry.name: entry.is_dir() for entry in entries}
             except OSError:
                 continue
-            self.looked |= dict.fromkeys(place / name / f"{name}.worker" for name in folders)
+            self.looked |= dict.fromkeys(place / name / f"{name}.worker" for name, folder in listed.items() if folder)
+            documents = [name for name, folder in sorted(listed.items()) if not folder and name.endswith(YAML_SUFFIXES)]
+            yield from self._yaml_workers([place / name for name in documents[:_MOST_DOCUMENTS]])
         yield from worker_files(places)
+
+    def _yaml_workers(self, documents: list[Path]) -> Iterator[Path]:
+        """Those of a place that somebody may start by naming the file."""
+        for path in documents:
+            name = shown(self.root, path)
+            if name == PROGRAM_FILE:
+                continue
+            self.looked[path] = None
+            try:
+                if looks_like_worker(read_inside(self.root, path, name), name):
+                    yield path
+            except ConfigError:
+                continue  # no file of the program's: a run that names it says so
 
     def _referred(self, reference: str, folder: Path, places: tuple[Path, ...]) -> Iterator[Path]:
         try:

@@ -1,4 +1,5 @@
-"""Reading a `.worker` file. Gives a Worker, or every problem found: nothing is raised and nothing is run.
+"""Reading a `.worker` file, or a worker in a `*.yaml` file. Gives a Worker, or every problem found: nothing is raised
+and nothing is run. `checked_worker` reads one that was made in Python by the same shapes.
 
 Each problem is `file:line: key: message`, with the nearest known key for an unknown one.
 """
@@ -7,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.config import shape
-from golem_forge.config.run_block import BUDGET
+from golem_forge.config.mcp.servers import MCP_KEYS, SERVERS_ELSEWHERE
+from golem_forge.config.program import PROGRAM_FILE
+from golem_forge.config.run_block import BUDGET, RUN_KEYS
 from golem_forge.config.run_settings import BudgetLimits
 from golem_forge.config.shape import Shape, check, dotted, flag, list_of, one_of, refuse, text
 from golem_forge.config.walls import whole
@@ -20,10 +24,11 @@ from golem_forge.config.yaml_file import Path as Place
 from golem_forge.config.yaml_file import YamlFile, read_bytes
 from golem_forge.config.zones import VERDICT
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.options import snake
 from golem_forge.core.verdict import Verdict
 from golem_forge.tools.jsonschema import SchemaCheck
 from golem_forge.tools.validation import ToolDefinitionError
-from golem_forge.workers.front_matter import split_front_matter
+from golem_forge.workers.front_matter import INSTRUCTIONS, YAML_SUFFIXES, parsed_worker
 from golem_forge.workers.worker import AttachmentPolicy, BatchSettings, Worker, WorkerSandbox, WorkerZone
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -51,8 +56,9 @@ def read_worker(path: Path, shown: str) -> Worker | Problems:
 def parse_worker(data: bytes, shown: str, path: Path | None = None) -> Worker | Problems:
     """`path`: where the file lies, for what it refers to."""
     try:
-        parts = split_front_matter(data, shown)
-        file = parts.parsed(shown)
+        file, instructions = parsed_worker(data, shown)
+        file = _with_our_keys(file)
+        _is_worker(file)
     except ConfigError as error:
         return Problems(tuple(error.problems))
     problems = shape.Problems(file)
@@ -60,11 +66,31 @@ def parse_worker(data: bytes, shown: str, path: Path | None = None) -> Worker | 
     _check_zones(values.get("sandbox"), problems)
     if problems.found:
         return Problems(tuple(problems.found))
-    worker = _worker(values, file, parts.instructions, shown, path)
+    worker = _worker(values, file, instructions, shown, path)
     try:
         _check_model(worker)
     except ConfigError as error:
         return Problems(tuple(error.problems))
+    return worker
+
+
+def checked_worker(given: Worker | Mapping[str, Any]) -> Worker:
+    """A worker made in Python, or a mapping of its keys in snake_case or camelCase: every value means what it means in
+    a worker file. Raises ConfigError with every problem."""
+    said = given if isinstance(given, Mapping) else _written(given)
+    value = {snake(str(key)): _as_yaml(each) for key, each in said.items()}
+    instructions = value.pop(INSTRUCTIONS, "")
+    file = _with_our_keys(YamlFile("Worker", value, {}, elsewhere={(): "Worker"}))
+    problems = shape.Problems(file)
+    if not isinstance(instructions, str):
+        refuse(problems, (INSTRUCTIONS,), instructions, "a text")
+    values = check(_SHAPE, file, problems)
+    _check_zones(values.get("sandbox"), problems)
+    problems.raise_if_any()
+    worker = _worker(values, file, instructions, "", None)
+    if isinstance(given, Worker):
+        worker = replace(worker, path=given.path, shown_path=given.shown_path, lines=given.lines)
+    _check_model(worker)
     return worker
 
 
@@ -77,6 +103,44 @@ def missing_sandbox(worker: Worker) -> str:
         f"{worker.at(f'toolsets.{needing[0]}')}: toolset '{needing[0]}' has no file access: the file has no `sandbox`. "
         "To give it the program's workspace, add:\nsandbox:\n  zones:\n    - {name: workspace}"
     )
+
+
+def _is_worker(file: YamlFile) -> None:
+    """Raises ConfigError for a YAML file that is something else: of those there are many in a program."""
+    if not file.name.endswith(YAML_SUFFIXES):
+        return
+    base = file.name.rpartition("/")[2]
+    if base == PROGRAM_FILE or (not file.value.get("name") and file.value.keys() & _PROGRAM_KEYS):
+        raise ConfigError(
+            f"{file.name}: is the config of a program, not a worker; `forge run DIR` starts the worker of the program "
+            f"in a directory, and a worker file has a `name` and `instructions`"
+        )
+    if {"entrypoint", "version"} <= file.value.keys():
+        raise ConfigError(f"{file.name}: is the manifest of a user tool, not a worker; `forge call NAME` runs a tool")
+    if "name" not in file.value:
+        raise ConfigError(f"{file.name}: is not a worker: it has no `name`; a text goes to the worker with --input")
+
+
+def _with_our_keys(file: YamlFile) -> YamlFile:
+    """`mcp_servers: [git]`, as other programs say it, at `toolsets.mcp.servers`. Raises ConfigError."""
+    if SERVERS_ELSEWHERE not in file.value:
+        return file
+    value = {key: said for key, said in file.value.items() if key != SERVERS_ELSEWHERE}
+    said, at = file.value[SERVERS_ELSEWHERE], f"{file.at((SERVERS_ELSEWHERE,))}: {SERVERS_ELSEWHERE}"
+    if isinstance(said, dict):
+        raise ConfigError(
+            f"{at}: servers are set up in {PROGRAM_FILE}, under `mcp.servers`; a worker names those it may use: "
+            f"`toolsets: {{mcp: {{servers: [{', '.join(map(str, said)) or 'NAME'}]}}}}`"
+        )
+    toolsets = {} if value.get("toolsets") is None else value["toolsets"]
+    if not isinstance(toolsets, dict):
+        return replace(file, value=value)  # `toolsets` itself is a mistake, and is told of
+    if "mcp" in toolsets and toolsets["mcp"] != {"servers": said}:
+        raise ConfigError(f"{at}: is another spelling of `toolsets.mcp.servers`; keep one of the two")
+    value["toolsets"] = {**toolsets, "mcp": {"servers": said}}
+    line = file.line((SERVERS_ELSEWHERE,))
+    moved: dict[Place, int] = {("toolsets", "mcp"): line, ("toolsets", "mcp", "servers"): line}
+    return replace(file, value=value, lines={**moved, **file.lines})
 
 
 def _worker(values: Mapping[str, Any], file: YamlFile, instructions: str, shown: str, path: Path | None) -> Worker:
@@ -95,6 +159,32 @@ def _worker(values: Mapping[str, Any], file: YamlFile, instructions: str, shown:
         shown_path=shown,
         lines={dotted(place): line for place, line in file.lines.items() if place},
     )
+
+
+def _written(record: Any) -> dict[str, Any]:
+    """The members of a record that differ from what they are by default, as a file would have them."""
+    said = {}
+    for member in fields(record):
+        default = member.default if member.default_factory is MISSING else member.default_factory()
+        value = getattr(record, member.name)
+        if member.name not in _OF_THE_FILE and (type(value) is not type(default) or value != default):
+            said[member.name] = value
+    return said
+
+
+def _as_yaml(value: Any) -> Any:
+    """A value of Python as YAML would give it: plain mappings, lists and texts."""
+    if isinstance(value, WorkerZone):
+        said = _written(value)
+        approval = {verb: said.pop(verb) for verb in ("write", "delete") if verb in said}
+        return _as_yaml({**said, "approval": approval} if approval else said)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _as_yaml(_written(value))
+    if isinstance(value, Mapping):
+        return {key: _as_yaml(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_yaml(each) for each in value]
+    return value.value if isinstance(value, Enum) else str(value) if isinstance(value, Path) else value
 
 
 def _check_model(worker: Worker) -> None:
@@ -232,3 +322,7 @@ _PLAIN: Final = (
     *("allow_empty_input", "max_iterations", "max_context_tokens", "tool_format"),
 )
 """Keys whose checked value is the Worker's."""
+_OF_THE_FILE: Final = frozenset({"path", "shown_path", "lines"})
+"""Members of a Worker that no key says."""
+_PROGRAM_KEYS: Final = frozenset({*RUN_KEYS, *MCP_KEYS, "approval"}) - _SHAPE.keys.keys()
+"""Keys that only the config of a program has."""

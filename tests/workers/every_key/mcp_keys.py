@@ -17,6 +17,7 @@ from tests.workers.every_key.ground import ZONE, Cases, Ground, Seen
 
 from golem_forge.config.home import forge_home
 from golem_forge.config.program import load_program
+from golem_forge.core.errors import ConfigError
 from golem_forge.mcp.client.trust.trust_book import TrustBook
 
 CASES = Cases()
@@ -52,6 +53,14 @@ async def looked(ground: Ground, at: str, one: Mapping[str, Any], other: Mapping
 
 def script(*more: str) -> list[str]:
     return ["${zone:workspace}/looking.py", *more]
+
+
+@key("mcp.servers.*.type")
+async def kind(ground: Ground) -> None:
+    seen = await served(ground, ["ok"], a={"type": "stdio"})
+    assert "a__look" in seen.offered
+    with pytest.raises(ConfigError, match="http needs `url`"):
+        await served(ground, ["ok"], a={"type": "http"})
 
 
 @key("mcp.servers.*.command")

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from golem_forge.config.mcp.json_file import MCP_JSON
 from golem_forge.config.mcp.places import by_zones, zone_of
-from golem_forge.config.mcp.shape import HTTP_KEYS, STDIO_KEYS, ServerBlock
+from golem_forge.config.mcp.shape import HTTP_KEYS, STDIO, STDIO_KEYS, ServerBlock
 from golem_forge.config.mcp.spec import Auth, Login
 from golem_forge.config.zones import ZoneEntry
 from golem_forge.core.nearest import nearest
@@ -54,6 +54,9 @@ class ServerCheck:
         if "command" not in said and "url" not in said:
             self._say("", "needs `command` (a program to start) or `url`")
             return
+        if "type" in self.keys and (self.keys["type"] == STDIO) != ("command" in said):
+            has, needs = ("command", "url") if "command" in said else ("url", "command")
+            self._say("type", f"{self.keys['type']} needs `{needs}`, and this server has `{has}`; remove `type`")
         needed, others = ("command", HTTP_KEYS) if "command" in said else ("url", STDIO_KEYS)
         for key in others:
             if key not in said:

@@ -14,18 +14,16 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from golem_forge.config.mcp.checking import ServerCheck
 from golem_forge.config.mcp.names import NAME_RULE, is_server_name
-from golem_forge.config.mcp.servers import MCP_KEYS, mcp_file
+from golem_forge.config.mcp.servers import MCP_KEYS, SERVERS_ELSEWHERE, mcp_file, with_our_keys
 from golem_forge.config.shape import Problems
 from golem_forge.config.yaml_edit import rewritten, with_entry, without_entry, writable
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.nearest import nearest
-
-_SERVERS: Final = ("mcp", "servers")
 
 
 def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
@@ -33,26 +31,26 @@ def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
     if not is_server_name(name):
         raise ConfigError(f"{name!r} is not a name of a server: {NAME_RULE}")
     data = _present(file)
-    before = parse_yaml(data, file.name)
+    before, path = _parsed(data, file.name)
     if name in _servers(before):
         line = before.line(("mcp", "servers", name))
         raise ConfigError(f"{file.name}:{line}: server {name!r} is there already; remove it first or take another name")
     after = {**_servers(before), name: dict(block)}
 
     def put(document: Any) -> None:
-        if document.get("mcp") is None:
-            document["mcp"] = {}
-        if document["mcp"].get("servers") is None:
-            document["mcp"]["servers"] = {}
-        document["mcp"]["servers"][name] = writable(block)
+        for key in path:
+            if document.get(key) is None:
+                document[key] = {}
+            document = document[key]
+        document[name] = writable(block)
 
     text = data.decode("utf-8-sig")
-    _write(file, data, _edited(text, with_entry(text, _SERVERS, name, block), put, _Result(before, after, name)))
+    _write(file, data, _edited(text, with_entry(text, path, name, block), put, _Result(before, after, name)))
 
 
 def remove_server(file: Path, name: str) -> None:
     data = _present(file)
-    before = parse_yaml(data, file.name)
+    before, path = _parsed(data, file.name)
     there = _servers(before)
     if name not in there:
         close = nearest(name, there)
@@ -61,10 +59,19 @@ def remove_server(file: Path, name: str) -> None:
     after = {key: block for key, block in there.items() if key != name}
 
     def take(document: Any) -> None:
-        del document["mcp"]["servers"][name]
+        for key in path:
+            document = document[key]
+        del document[name]
 
     text = data.decode("utf-8-sig")
-    _write(file, data, _edited(text, without_entry(text, _SERVERS, name), take, _Result(before, after)))
+    _write(file, data, _edited(text, without_entry(text, path, name), take, _Result(before, after)))
+
+
+def _parsed(data: bytes, name: str) -> tuple[YamlFile, tuple[str, ...]]:
+    """The file by our keys, and where its own text has the servers."""
+    written = parse_yaml(data, name)
+    there = SERVERS_ELSEWHERE in written.value
+    return with_our_keys(written), (SERVERS_ELSEWHERE,) if there else ("mcp", "servers")
 
 
 def _present(file: Path) -> bytes:
@@ -96,7 +103,7 @@ class _Result:
 
     def check(self, text: str) -> None:
         """Raises ConfigError for a text that means anything else."""
-        after = parse_yaml(text, self.before.name)
+        after = with_our_keys(parse_yaml(text, self.before.name))
         problems = Problems(after)
         checked = mcp_file({"mcp": MCP_KEYS["mcp"](after.value.get("mcp"), ("mcp",), problems)}, problems)
         if self.added in checked.servers:

@@ -19,7 +19,10 @@ from typing import Any, Final
 from golem_forge.config.mcp.address import unexpanded_url_problem
 from golem_forge.config.mcp.names import server_name
 from golem_forge.config.mcp.shape import (
+    HTTP,
     HTTP_KEYS,
+    NO_SSE,
+    STDIO,
     STDIO_KEYS,
     ServerBlock,
     environment_problems,
@@ -32,10 +35,7 @@ from golem_forge.core.nearest import nearest
 from golem_forge.core.visible import visible
 
 MCP_JSON: Final = ".mcp.json"
-NO_SSE: Final = "SSE is not supported; use streamable HTTP"
 _SERVERS: Final = "mcpServers"
-_STDIO: Final = "stdio"
-_HTTP: Final = ("http", "streamable-http", "streamable_http")
 _TAKEN: Final = ("command", "args", "env", "cwd", "url", "headers")
 _KNOWN: Final = (*_TAKEN, "type", "disabled")
 _GRANTING: Final = frozenset({"autoapprove", "alwaysallow", "trust", "approval", "allow", "yolo"})
@@ -202,16 +202,16 @@ class _Entry:
         if kind == "sse":
             self._problem = NO_SSE
             return
-        if kind is not None and kind != _STDIO and kind not in _HTTP:
+        if kind is not None and kind != STDIO and kind not in HTTP:
             shown = visible(str(kind)[:40])
-            self._fail(f"type: expected {_STDIO} or http, got {shown!r}")
+            self._fail(f"type: expected {STDIO} or http, got {shown!r}")
             return
         if kind is None:
             if ("command" in keys) == ("url" in keys):
                 self._fail("needs exactly one of `command` and `url`")
                 return
-            kind = _STDIO if "command" in keys else _HTTP[0]
-        needed, others = ("command", HTTP_KEYS) if kind == _STDIO else ("url", STDIO_KEYS)
+            kind = STDIO if "command" in keys else HTTP[0]
+        needed, others = ("command", HTTP_KEYS) if kind == STDIO else ("url", STDIO_KEYS)
         if needed not in keys:
             self._fail(f"type {kind} needs `{needed}`")
         for key in others:

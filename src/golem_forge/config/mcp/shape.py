@@ -24,6 +24,9 @@ from golem_forge.core.visible import visible
 
 STDIO_KEYS: Final = ("command", "args", "env", "pass_env", "cwd", "zones", "network")
 HTTP_KEYS: Final = ("url", "headers", "auth")
+STDIO: Final = "stdio"
+HTTP: Final = ("http", "streamable-http", "streamable_http")
+NO_SSE: Final = "SSE is not supported; use streamable HTTP"
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 _OUR_HEADERS: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "mcp-session-id", "mcp-protocol-version"}
@@ -156,6 +159,14 @@ def _variable(value: Any, path: Place, problems: Problems) -> Any:
     return ""
 
 
+def _type(value: Any, path: Place, problems: Problems) -> Any:
+    """As other programs write it: which of the two kinds it is, which `command` and `url` say already."""
+    if value == "sse":
+        problems.add(path, f"{NO_SSE} (`type: http`)")
+        return HTTP[0]
+    return one_of(STDIO, *HTTP)(value, path, problems)
+
+
 _APPROVAL: Final = Shape({"default": VERDICT, "tools": map_of(VERDICT)})
 
 
@@ -176,6 +187,7 @@ def _approval(value: Any, path: Place, problems: Problems) -> Any:
 
 
 _KEYS: Final[dict[str, Check]] = {
+    "type": _type,
     "command": _command,
     "args": list_of(_word),
     "env": _env,
