@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from golem_forge.core.result import ToolResult
     from golem_forge.core.signal import InterruptSignal, create_interrupt_signal
     from golem_forge.core.verdict import Risk, Status, Verdict
-    from golem_forge.events.bus import create_ui_event_bus
-    from golem_forge.events.questions import create_runtime_ui
+    from golem_forge.events.bus import UIEventBus, create_ui_event_bus
+    from golem_forge.events.envelope import Event
+    from golem_forge.events.questions import RuntimeUI, create_runtime_ui
     from golem_forge.orchestrator import Orchestrator
     from golem_forge.policy.controller import ApprovalController
     from golem_forge.policy.request import ApprovalRequest
     from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+    from golem_forge.sandbox.zones import ZoneSpec
     from golem_forge.tools.context import ToolContext
-    from golem_forge.tools.decorator import tool
-    from golem_forge.tools.fields import derive_fields
-    from golem_forge.tools.modes import is_manual_tool, llm_tools, manual_tools
+    from golem_forge.tools.decorator import define_mcp_tool, tool
+    from golem_forge.tools.fields import derive_fields, derive_fields_from_schema
+    from golem_forge.tools.modes import get_llm_tools, get_manual_tools, is_manual_tool, llm_tools, manual_tools
     from golem_forge.tools.results import is_valid_kind, is_well_known_kind
-    from golem_forge.tools.tool import Tool
+    from golem_forge.tools.tool import NamedTool, Tool
     from golem_forge.tools.toolset import Toolset
     from golem_forge.toolsets import (
         FilesystemToolset,
@@ -37,11 +39,15 @@ if TYPE_CHECKING:
     from golem_forge.ui.approval_callback import create_cli_approval_callback
     from golem_forge.ui.terminal import create_event_cli_adapter
     from golem_forge.ui.trace import create_trace_formatter
+    from golem_forge.workers.conversation import Conversation
     from golem_forge.workers.modules.loading import load_custom_tools
     from golem_forge.workers.native_toolsets import TOOL_LIST, TOOLKIT
+    from golem_forge.workers.replay import replay
+    from golem_forge.workers.router import ToolRouter
     from golem_forge.workers.run_result import RunResult
     from golem_forge.workers.runtime import WorkerRuntime
     from golem_forge.workers.session import Session, open_session
+    from golem_forge.workers.slash.handler import SlashCommands
     from golem_forge.workers.slash.parsing import classify_command, is_command, parse_command
     from golem_forge.workers.worker import Worker
 
@@ -58,6 +64,12 @@ _HOME_OF = {
     "ToolResult": "golem_forge.core.result",
     "InterruptSignal": "golem_forge.core.signal",
     "create_interrupt_signal": "golem_forge.core.signal",
+    "Event": "golem_forge.events.envelope",
+    "RuntimeUI": "golem_forge.events.questions",
+    "UIEventBus": "golem_forge.events.bus",
+    "Conversation": "golem_forge.workers.conversation",
+    "SlashCommands": "golem_forge.workers.slash.handler",
+    "replay": "golem_forge.workers.replay",
     "create_ui_event_bus": "golem_forge.events.bus",
     "create_runtime_ui": "golem_forge.events.questions",
     "Orchestrator": "golem_forge.orchestrator",
@@ -65,14 +77,21 @@ _HOME_OF = {
     "Sandbox": "golem_forge.sandbox.sandbox",
     "open_sandbox": "golem_forge.sandbox.sandbox",
     "ToolContext": "golem_forge.tools.context",
+    "ZoneSpec": "golem_forge.sandbox.zones",
+    "define_mcp_tool": "golem_forge.tools.decorator",
     "tool": "golem_forge.tools.decorator",
     "derive_fields": "golem_forge.tools.fields",
+    "derive_fields_from_schema": "golem_forge.tools.fields",
+    "get_llm_tools": "golem_forge.tools.modes",
+    "get_manual_tools": "golem_forge.tools.modes",
     "is_manual_tool": "golem_forge.tools.modes",
     "llm_tools": "golem_forge.tools.modes",
     "manual_tools": "golem_forge.tools.modes",
     "is_valid_kind": "golem_forge.tools.results",
     "is_well_known_kind": "golem_forge.tools.results",
+    "NamedTool": "golem_forge.tools.tool",
     "Tool": "golem_forge.tools.tool",
+    "ToolRouter": "golem_forge.workers.router",
     "Toolset": "golem_forge.tools.toolset",
     "TOOLKIT": "golem_forge.workers.native_toolsets",
     "TOOL_LIST": "golem_forge.workers.native_toolsets",
@@ -103,23 +122,31 @@ __all__ = [
     "BlockedError",
     "Caller",
     "ConfigError",
+    "Conversation",
+    "Event",
     "FilesystemToolset",
     "InterruptSignal",
+    "NamedTool",
     "Orchestrator",
     "Outcome",
     "Risk",
     "RunResult",
+    "RuntimeUI",
     "Sandbox",
     "Session",
+    "SlashCommands",
     "Status",
     "Tool",
     "ToolCall",
     "ToolContext",
     "ToolResult",
+    "ToolRouter",
     "Toolset",
+    "UIEventBus",
     "Verdict",
     "Worker",
     "WorkerRuntime",
+    "ZoneSpec",
     "__version__",
     "classify_command",
     "create_cli_approval_callback",
@@ -131,7 +158,11 @@ __all__ = [
     "create_trace_formatter",
     "create_ui_event_bus",
     "create_write_file_tool",
+    "define_mcp_tool",
     "derive_fields",
+    "derive_fields_from_schema",
+    "get_llm_tools",
+    "get_manual_tools",
     "is_command",
     "is_manual_tool",
     "is_valid_kind",
@@ -142,6 +173,7 @@ __all__ = [
     "open_sandbox",
     "open_session",
     "parse_command",
+    "replay",
     "tool",
 ]
 
@@ -151,10 +183,17 @@ def __getattr__(name: str) -> "Any":
 
     module = _HOME_OF.get(name)
     if module is None:
-        raise AttributeError(f"module 'golem_forge' has no attribute {name!r}")
+        raise AttributeError(f"module 'golem_forge' has no attribute {name!r}{_meant(name)}")
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value
+
+
+def _meant(name: str) -> str:
+    """The public name that is spelled otherwise, as in the design documents. Imports nothing, like all of this."""
+    folded = name.replace("_", "").lower()
+    close = [known for known in __all__ if known.replace("_", "").lower() == folded]
+    return f"; here it is {close[0]}" if close else ""
 
 
 def __dir__() -> list[str]:

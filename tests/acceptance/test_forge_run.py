@@ -491,3 +491,24 @@ def test_w44_a_binary_arrives_in_the_child_as_it_is(desk: Desks, wire: Any) -> N
         assert (ran.code, ran.out) == (0, "It said so.\n"), ran.err
         sent = [base64.b64encode(picture).decode() in set(strings(request.body)) for request in server.requests]
     assert sent == [False, True, False]
+
+
+# ---- a worker in a YAML file
+
+
+def test_a_worker_in_a_yaml_file_that_is_named_runs(desk: Desks, forge_here: Any) -> None:
+    files = {"helper.yaml": "helper", "team/agent.yml": "agent"}
+    workers = {file: f"name: {name}\ninstructions: You are the {name}.\n" for file, name in files.items()}
+    place = desk({"s.yaml": script({"say": "I helped."}), "forge.yaml": "model: scripted:s.yaml\n", **workers})
+    for file, name in files.items():
+        code, out, err = forge_here(place, "--json", f"./{file}" if "/" in file else file, "do it")
+        events = [Event.from_json(line) for line in out.splitlines()]
+        assert code == 0 and events[-1].wire["response"] == "I helped.", err
+        started = next(event.wire["worker"] for event in events if "worker" in event.wire)
+        assert started == name
+    for word, says in {
+        "forge.yaml": "forge.yaml: is the config of a program, not a worker",
+        "nothing.yaml": "no such worker file or directory: nothing.yaml",
+    }.items():
+        code, out, err = forge_here(place, word, "do it")
+        assert (code, out) == (2, "") and says in err

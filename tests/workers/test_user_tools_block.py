@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.workers.conftest import WORKSPACE, calls
 
+from golem_forge.workers.session import open_session
 from golem_forge.workers.worker import Worker, WorkerSandbox
 
 Play = Callable[..., Any]
@@ -179,3 +180,41 @@ async def test_many_new_tools_are_announced_in_one_line(play: Play, home: Path) 
     played = await play([], home=home, worker=worker())
     said = [event.wire["message"] for event in played.seen("status") if "not active" in event.wire["message"]]
     assert said == ["12 new tools are not active; `forge tools list` shows them"]
+
+
+async def test_a_model_that_names_an_untrusted_tool_is_told_how_to_run_it(play: Play, home: Path) -> None:
+    folder(home, "notes")
+    yes = {"approval": "interactive", "approval_callback": lambda request: {"approved": True}}
+    through = calls(("run_custom_tool", {"tool_name": "notes"}))
+    played = await play([calls(("notes", {})), "ok", through, "ok"], home=home, worker=worker(), **yes)
+    await played.runtime.turn("go")
+    [(status, text)] = played.script.results()
+    assert status == "tool_not_found" and "run_custom_tool (tool_name: 'notes')" in text
+    await played.runtime.turn("as it says")
+    assert [status for status, _ in played.script.results()] == ["success"]
+
+
+async def test_every_file_tool_points_from_the_folder_as_people_know_it_to_the_zone(tmp_path: Path, home: Path) -> None:
+    patch = "*** Begin Patch\n*** Add File: {}/x/n.txt\n+hi\n*** End Patch\n"
+    given = {
+        "read_file": {"path": "{}/x/n.txt"},
+        "write_file": {"path": "{}/x/n.txt", "content": "n"},
+        "delete_file": {"path": "{}/x/n.txt"},
+        "list_files": {"path": "{}/x"},
+        "list_dir": {"path": "{}/x"},
+        "file_info": {"path": "{}/x"},
+        "file_exists": {"path": "{}/x"},
+        "grep_files": {"pattern": "n", "path": "{}/x"},
+        "apply_patch": {"input": patch},
+        "exec_command": {"cmd": "ls", "workdir": "{}/x"},
+    }
+    place = tmp_path / "here"
+    place.mkdir()
+    async with open_session(place, home=home, approval="approve_all") as session:
+        for spelt in ("~/.forge/tools", "$HOME/.forge/tools", "/root/.forge/tools"):
+            for name, args in given.items():
+                outcome = await session.call(name, {key: text.replace("{}", spelt) for key, text in args.items()})
+                assert not outcome.ok and "use '/user_tools/x" in outcome.text, (name, outcome.text)
+        created = await session.call("write_file", {"path": f"{home}/tools/x/n.txt", "content": "n"})
+        assert created.ok and created.text.startswith("Created /user_tools/x/n.txt")
+    assert not list(place.iterdir())

@@ -6,7 +6,11 @@ as it is; everything else is reported by exception type and redacted.
 
 from __future__ import annotations
 
+from typing import Final, overload
+
 from golem_forge.core.verdict import Status
+
+_BLOCKED: Final = "Blocked by policy"
 
 
 class ForgeError(Exception):
@@ -20,10 +24,31 @@ class ForgeError(Exception):
 
 
 class BlockedError(ForgeError):
-    """Raised by a tool or its `needs_approval`: this call must never run."""
+    """Raised by a tool or its `needs_approval`: this call must never run.
 
-    def __init__(self, reason: str = "Blocked by policy") -> None:
-        super().__init__(reason, status=Status.POLICY_DENIED, code="BLOCKED")
+    `BlockedError(reason)` or `BlockedError(tool, reason)`; the caller reads the reason, "Blocked by policy" if it is
+    empty.
+    """
+
+    @overload
+    def __init__(self, reason: str | None = None, /) -> None: ...
+    @overload
+    def __init__(self, tool: str, reason: str | None, /) -> None: ...
+    @overload
+    def __init__(self, tool: str = "", *, reason: str | None) -> None: ...
+    @overload
+    def __init__(self, *, tool: str, reason: str | None = None) -> None: ...
+    def __init__(self, *said: str | None, tool: str | None = "", reason: str | None = None) -> None:
+        if len(said) > 2 or (len(said) == 2 and (tool or reason)) or (len(said) == 1 and tool and reason):
+            raise TypeError("BlockedError takes a reason, or a tool's name and a reason")
+        if len(said) == 2:
+            tool, reason = said
+        elif said:
+            tool, reason = (said[0], reason) if reason is not None else (tool, said[0])
+        self.tool = tool or ""
+        """The tool that is blocked, where whoever raised it said so."""
+        self.reason = reason or _BLOCKED
+        super().__init__(self.reason, status=Status.POLICY_DENIED, code="BLOCKED")
 
 
 class ToolFailed(ForgeError):

@@ -19,7 +19,8 @@ class Verdict(StrEnum):
 
 
 class Risk(StrEnum):
-    """`low` reads inside zones, `medium` writes there, `high` runs, reaches out or deletes, `critical` the rest."""
+    """`low` reads inside zones, `medium` changes them or runs in full walls, `high` reaches out, deletes or is held by
+    less, `critical` the rest."""
 
     LOW = "low"
     MEDIUM = "medium"

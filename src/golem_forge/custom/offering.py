@@ -16,6 +16,7 @@ from golem_forge.core.slash import slash
 from golem_forge.custom.diagnostic import Code, Diagnostic
 from golem_forge.custom.entry import Entry
 from golem_forge.custom.making.create_tool import create_create_custom_tool
+from golem_forge.custom.run_alias import NAME as RUN
 from golem_forge.custom.run_alias import create_run_custom_tool
 from golem_forge.custom.tool import user_tool
 from golem_forge.custom.trust.standing import Standing, State, standing_of, standings_of
@@ -215,7 +216,9 @@ class UserTools:
             self._catalog.set_aside(self._tool(entry), by_models=self._shop.trusted_otherwise(entry))
             if self._means_ours(name):
                 news.placed.append(name)
-        self._catalog.quarantine(name, SourceKind.CUSTOM, f"{why.code}: {why.message}")
+        through = f"; a model calls it through {RUN} (tool_name: {name!r}), which asks the person first"
+        hint = through if why.code is Code.UNTRUSTED else ""
+        self._catalog.quarantine(name, SourceKind.CUSTOM, f"{why.code}: {why.message}{hint}")
         if why.code is not Code.UNTRUSTED:
             news.diagnostics.append(_told(why))
         elif name not in self._announced and name not in self._shop.made_here:

@@ -7,6 +7,7 @@ it. A Tool is bound to one digest: what runs is the snapshot of exactly the byte
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ def user_tool(
     """`seconds`: instead of the manifest's timeout."""
     manifest = entry.manifest
     made = _UserTool(shop, entry, manifest.timeout if seconds is None else seconds, program)
-    return Tool(
+    tool = Tool(
         entry.name,
         f"{manifest.description}\n\n{manifest.usage}" if manifest.usage else manifest.description,
         input_schema=input_schema(manifest),
@@ -82,6 +83,8 @@ def user_tool(
         shadows=shop.shadows(entry.name),
         on_outcome=made.note,
     )
+    tool.made_from = (os.path.realpath(entry.folder),)
+    return tool
 
 
 @dataclass(slots=True)

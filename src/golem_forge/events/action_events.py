@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from golem_forge.events.wire import EventData
+from golem_forge.core.ids import new_id
+from golem_forge.events.wire import EventData, filled
 
 Json = dict[str, Any]
 
@@ -37,14 +38,14 @@ class FormResponse(EventData, action=True):
 
 class ManualToolInvoke(EventData, action=True):
     tool_name: str
-    args: Json
+    args: Json = filled(dict)
     request_id: str | None = None
     """Of the sender's choice: 32 random hexadecimal digits become the id of the call, and run it once however often it
     is sent."""
 
 
 class Command(EventData, action=True):
-    request_id: str
+    request_id: str = filled(new_id)
     text: str
 
 

@@ -11,6 +11,38 @@ Answer = dict[str, Any]
 MAX_REASON: Final = 2000
 
 
+class ApprovalAnswer(Answer):
+    """`{approved, by, choice?, args?, reason?, stop?}`, and true only if approved.
+
+    Threat: whoever asks writes `if await …request_approval(…)`, and a denial is a mapping with members, too.
+    """
+
+    def __bool__(self) -> bool:
+        return self.get("approved") is True
+
+    @property
+    def approved(self) -> bool:
+        return bool(self)
+
+
+class InputText(str):
+    """What a person typed: the text itself, with the files that came with it."""
+
+    __slots__ = ("attachments", "request_id")
+
+    def __new__(cls, content: str, request_id: str = "", attachments: list[dict[str, Any]] | None = None) -> InputText:
+        text = super().__new__(cls, content)
+        text.request_id, text.attachments = request_id, attachments
+        return text
+
+    request_id: str
+    attachments: list[dict[str, Any]] | None
+
+    @property
+    def content(self) -> str:
+        return str(self)
+
+
 def approval_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> Answer | str:
     """`{approved, choice?, args?, reason?, stop?}`"""
     approved = data.get("approved")

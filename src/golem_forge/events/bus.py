@@ -1,6 +1,9 @@
 """The bus: one place where the runtime says what happened and UIs say what they want.
 
-`emit` takes a wire name with a mapping, or a typed object. It refuses (ValueError) data without a required field.
+`emit` takes the name of an event with a mapping, or a typed object. Names of events and fields may be spelled as on the
+wire (`toolStarted`, `toolCallId`) or in snake_case; handlers get the wire's. It refuses (ValueError) a name that is not
+known, naming the nearest, and data without a field that it cannot fill in. An event of one's own is a subclass of
+`EventData`.
 A recorded event goes to the recorder, and is committed, before any subscriber sees it. Delivery is synchronous, in
 subscription order, on one thread, the loop's: an emit from another thread is queued onto the loop, an emit from inside
 a handler is delivered after the current event, and a raising handler is logged while the others still run. A bus that
@@ -16,24 +19,33 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from threading import RLock, get_ident
 from time import time
-from typing import Any
+from typing import Any, Protocol
 
 from golem_forge.events.envelope import Event
 from golem_forge.events.event_queue import EventQueue
 from golem_forge.events.failures import described
 from golem_forge.events.routes import ALL, Handler, Route, Subscription
 from golem_forge.events.types import REGISTRY, EventData
-from golem_forge.events.wire import refuse_missing
+from golem_forge.events.wire import emitted, known_type
 
 Recorder = Callable[[Event], int]
 Conceal = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 _THREAD_UNKNOWN = -1
 
 _log = logging.getLogger(__name__)
+
+
+class Commands(Protocol):
+    """Does what people ask for on a bus, until somebody else does it in its place."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None:
+        """Nothing, once it is closed."""
 
 
 class EventBus:
@@ -51,7 +63,12 @@ class EventBus:
         """The number of the last recorded event."""
         self._recorder = recorder
         self._commit = commit
-        self._redact = redact
+        self._redact = self._own_redact = redact
+        self._serves = False
+        self.served = False
+        """Whether a session has spoken here before."""
+        self.commands: Commands | None = None
+        """Who hears `command` and `manualToolInvoke`: each is done once."""
         self._subscriptions: list[Subscription] = []
         self._routes: dict[str, Route] = {}
         self._waiting: deque[tuple[Event, Event]] = deque()
@@ -82,12 +99,34 @@ class EventBus:
         """Attaches the session's journal; `seq` is the number of the last event it already holds."""
         self._recorder, self._commit, self.seq = recorder, commit, seq
 
+    def serve(self, session_id: str, redact: Callable[[Any], Any]) -> None:
+        """A session speaks here from now on, its secrets replaced. RuntimeError: another one does already."""
+        if self._serves:
+            raise RuntimeError(
+                "this bus already carries a session that runs; close that one, or give this one its own bus"
+            )
+        own = self._own_redact
+        self._serves = self.served = True
+        self.session_id = session_id
+        self._redact = redact if own is None or own == redact else lambda value: redact(own(value))
+
+    def release(self) -> None:
+        """That session is over. Subscriptions stay, for whoever watches the next one."""
+        self.stop_recording()
+        self._serves, self.conceal = False, None
+
     def stop_recording(self) -> None:
         """The journal is gone; what is said from now on is only shown."""
         self._recorder = self._commit = None
 
     def on(self, type: str, handler: Handler) -> Callable[[], None]:
-        """Calls `handler(event)` for every event of `type` (`*`: of any type); gives the function that ends it."""
+        """Calls `handler(event)` for every event of `type` (`*`: of any type); gives the function that ends it.
+
+        `event.data` has the fields as attributes in snake_case, `event.wire` as a mapping by wire names.
+        """
+        type = type if type == ALL else known_type(type)
+        if not callable(handler):
+            raise TypeError(f"a bus handler is a function that takes an event, not {handler!r}")
         if inspect.iscoroutinefunction(handler):
             raise TypeError("a bus handler is a plain function; an async subscriber uses subscribe_queue()")
         subscription = Subscription(type, handler)
@@ -95,8 +134,13 @@ class EventBus:
         self._routes.clear()
         return lambda: self._drop(lambda one: one is subscription)
 
+    def listens(self, type: str) -> bool:
+        """Whether somebody subscribed to this very type."""
+        return any(one.type == type for one in self._subscriptions)
+
     def off(self, type: str) -> None:
         """Ends every subscription to exactly this type."""
+        type = type if type == ALL else known_type(type)
         self._drop(lambda one: one.type == type)
 
     def clear(self) -> None:
@@ -116,15 +160,17 @@ class EventBus:
     ) -> None:
         """`source` names the UI that emits an action."""
         if isinstance(kind, str):
-            route = self._routes.get(kind) or self._new_route(kind)
+            route = self._routes.get(kind) or self._new_route(known_type(kind))
             typed = None
             if data is None:
                 data = {}
             try:
                 route.probe(data)
+                complete = route.names.issuperset(data)
             except KeyError:
-                refuse_missing(REGISTRY[kind], data)
-                raise
+                complete = False
+            if not complete:
+                data = emitted(REGISTRY[route.type], data)
         else:
             route = self._routes.get(kind.TYPE) or self._new_route(kind.TYPE)
             typed = kind
@@ -169,6 +215,20 @@ class EventBus:
                 self._waiting.append((event, event))
             else:
                 self._deliver(route, event, event)
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """Shows recorded events again. Nothing is recorded, and nothing is done twice: an action reaches only handlers
+        of `*`. Not from inside a handler."""
+        if not self._mine():
+            self._hand_over(partial(self.replay, list(events)))
+            return
+        if self._delivering:
+            raise RuntimeError("a handler cannot replay events: it would be called by itself")
+        for event in events:
+            kind = REGISTRY.get(event.type)
+            action = kind is not None and kind.ACTION
+            heard = [one for one in self._subscriptions if one.type == ALL or not action]
+            self._deliver(Route(event.type, kind, heard), event, event)
 
     def make_event(self, type: str, data: Mapping[str, Any], worker_id: str = "") -> Event:
         """The event as subscribers would see it, redacted, neither recorded nor delivered."""
@@ -269,8 +329,6 @@ class EventBus:
         route = Route(name, REGISTRY.get(name), self._subscriptions)
         if name in REGISTRY:  # an unknown name may come from outside: such are not kept
             self._routes[name] = route
-        else:
-            _log.debug("event type %r is not defined; UIs will ignore it", name)
         return route
 
     def _drop(self, unwanted: Callable[[Subscription], bool]) -> None:
@@ -282,6 +340,9 @@ class EventBus:
             owner = getattr(one.handler, "__self__", None)
             if isinstance(owner, EventQueue):
                 owner.close()
+
+
+UIEventBus = EventBus
 
 
 def create_ui_event_bus(

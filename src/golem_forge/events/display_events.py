@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from golem_forge.events.wire import EventData
+from golem_forge.events.wire import EventData, filled
 
 Json = dict[str, Any]
 
@@ -27,8 +27,8 @@ class Message(EventData):
 class Streaming(EventData, recorded=False):
     request_id: str
     delta: str
-    done: bool
-    channel: Literal["text", "thinking"]
+    done: bool = filled(bool)
+    channel: Literal["text", "thinking"] = filled(lambda: "text")
     discarded: bool | None = None
     whole: str | None = None
     """Replaces everything shown for this id so far."""
@@ -43,8 +43,8 @@ class Status(EventData):
 class ToolStarted(EventData):
     tool_call_id: str
     tool_name: str
-    args: Any
-    caller: str
+    args: Any = filled(dict)
+    caller: str = filled(lambda: "llm")
     label: str | None = None
     worker_id: str | None = None
     parent_call_id: str | None = None
@@ -59,7 +59,7 @@ class ToolProgress(EventData, recorded=False):
 
 class ToolOutput(EventData, recorded=False):
     tool_call_id: str
-    stream: Literal["stdout", "stderr"]
+    stream: Literal["stdout", "stderr"] = filled(lambda: "stdout")
     delta: str
     whole: str | None = None
 
@@ -67,12 +67,12 @@ class ToolOutput(EventData, recorded=False):
 class ToolResult(EventData):
     tool_call_id: str
     tool_name: str
-    args: Any
+    args: Any = filled(dict)
     status: str
-    duration_ms: float
-    decision: Json | None
+    duration_ms: float = filled(int)
+    decision: Json | None = filled(lambda: None)
     """None for a call that was never judged (unknown tool, invalid arguments)."""
-    truncated: bool
+    truncated: bool = filled(bool)
     value: Json | None = None
     error: str | None = None
     output_handle: str | None = None
@@ -85,9 +85,9 @@ class ToolResult(EventData):
 class WorkerUpdate(EventData):
     worker_id: str
     name: str
-    task: str
+    task: str = filled(str)
     status: Literal["pending", "running", "complete", "error"]
-    depth: int
+    depth: int = filled(int)
     parent_id: str | None = None
     model: str | None = None
     tools: Any = None
@@ -96,22 +96,23 @@ class WorkerUpdate(EventData):
 class ApprovalRequired(EventData):
     request_id: str
     type: Literal["tool_call", "file_write", "command", "worker", "trust", "definition", "sampling"]
-    description: str
-    tool: str
-    args: Any
-    payload: Any
-    effects: list[Any]
-    risk: str
-    risk_reasons: list[str]
-    why: Any
-    choices: list[Json]
+    description: str = filled(str)
+    tool: str = filled(str)
+    args: Any = filled(dict)
+    payload: Any = filled(str)
+    effects: list[Any] = filled(list)
+    risk: str = filled(lambda: "high")
+    """Left out: of what nothing is known."""
+    risk_reasons: list[str] = filled(list)
+    why: Any = filled(str)
+    choices: list[Json] = filled(list)
     """`{id, label, scope, rule?, file?}` each, narrow to wide."""
-    fingerprint: str
-    args_key: str
-    previously_denied: int
-    waiting: int
-    warnings: list[str]
-    worker_path: list[Json]
+    fingerprint: str = filled(str)
+    args_key: str = filled(str)
+    previously_denied: int = filled(int)
+    waiting: int = filled(lambda: 1)
+    warnings: list[str] = filled(list)
+    worker_path: list[Json] = filled(list)
     """`{id, name, depth, task}` each, root first."""
     tool_call_id: str | None = None
     diff: str | None = None
@@ -127,20 +128,20 @@ class ApprovalRequired(EventData):
 class ApprovalResolved(EventData):
     request_id: str
     approved: bool
-    by: str
+    by: str = filled(lambda: "ui")
     """A UI's id, or `memory`, `mode`, `timeout`, `interrupt`."""
-    edited: bool
+    edited: bool = filled(bool)
     choice: str | None = None
     reason: str | None = None
 
 
 class FormRequired(EventData):
     request_id: str
-    source: str
-    title: str
-    message: str
+    source: str = filled(str)
+    title: str = filled(str)
+    message: str = filled(str)
     fields: list[Json]
-    worker_path: list[Json]
+    worker_path: list[Json] = filled(list)
     url: str | None = None
 
 
@@ -173,7 +174,7 @@ class DiffContent(EventData):
     request_id: str
     path: str
     modified: str
-    is_new: bool
+    is_new: bool = filled(bool)
     original: str | None = None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -21,6 +22,10 @@ TIMEOUT: Final = "timeout"
 GONE: Final = "No one can answer: the UI is gone."
 TOO_MANY: Final = "too many pending approvals"
 MAX_OPEN: Final = 100
+NOT_ATTACHED: Final = (
+    "{who} is not attached, so nobody can answer: what asks is denied. In its `initialize` it calls "
+    "`self.detach = create_runtime_ui(bus).attach('its name')`, and in `shutdown` `self.detach()`"
+)
 
 EditCheck = Callable[[Mapping[str, Any]], Mapping[str, str]]
 """Looks at edited arguments; gives the errors by field name, none if they are valid. Raises EditRefused to end it."""
@@ -79,6 +84,7 @@ class OpenQuestions:
         self._bus = bus
         self._adapters: list[str] = []
         self._open: dict[str, _Question] = {}
+        self._warned = False
         for kind in (APPROVAL, FORM, INPUT):
             bus.on(kind.answered, lambda event, kind=kind: self._take(kind, event))  # type: ignore[misc]
 
@@ -135,6 +141,8 @@ class OpenQuestions:
         check_edit: EditCheck | None = None,
     ) -> Answer:
         if not self._adapters:
+            if self._bus.listens(kind.asks):  # whoever listens to questions by name wants to answer them
+                self.warn_once(f"a UI that listens to {kind.asks!r}")
             return {**kind.refusal, "by": NOBODY, "reason": GONE}
         if len(self._open) >= MAX_OPEN:
             return {**kind.refusal, "by": NOBODY, "reason": TOO_MANY}
@@ -144,6 +152,15 @@ class OpenQuestions:
         question = _Question(kind, wire, worker_id, check_edit)
         self._put(question)
         return await self._outcome(question, limit_s, cancel)
+
+    def warn_once(self, who: str) -> str:
+        """Tells the author of a UI why every question is refused; gives the sentence, empty the next time."""
+        if self._warned:
+            return ""
+        self._warned = True
+        warning = NOT_ATTACHED.format(who=who)
+        warnings.warn(warning, RuntimeWarning, stacklevel=3)
+        return warning
 
     def _put(self, question: _Question) -> None:
         if question.id in self._open:

@@ -1,8 +1,9 @@
 """RuntimeUI: what the runtime uses to tell UIs what happens and to ask them.
 
 The `show_…`, `update_…` and `end_session` methods return at once; they take fields as keywords, or a mapping with wire
-names. `request_approval`, `request_form` and `get_user_input` emit a question and await the answer with its id; any
-number may be open. They fail closed: with no adapter attached they are at once denied, cancelled, InputUnavailable.
+names or attributes. What an event has beside the given fields is filled in. `request_approval`, `request_form` and
+`get_user_input` emit a question and await the answer with its id; any number may be open. They fail closed: with no
+adapter attached they are at once denied, cancelled, InputUnavailable.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from golem_forge.core.ids import new_id
-from golem_forge.events.answers import Answer
+from golem_forge.core.options import camel
+from golem_forge.events.answers import Answer, ApprovalAnswer, InputText
 from golem_forge.events.bus import EventBus
 from golem_forge.events.clock import iso
 from golem_forge.events.envelope import Event
@@ -26,8 +28,8 @@ from golem_forge.events.open_questions import (
     EditCheck,
     OpenQuestions,
 )
-from golem_forge.events.types import ApprovalRequired, EventData, FormRequired, UserInput, to_wire
-from golem_forge.events.wire import camel
+from golem_forge.events.types import ApprovalRequired, EventData, FormRequired, to_wire
+from golem_forge.events.wire import emitted
 
 
 class InputUnavailable(Exception):
@@ -53,6 +55,10 @@ class RuntimeUI:
     def attached(self) -> bool:
         """Whether anyone can answer."""
         return self._questions.attached
+
+    def warn_not_attached(self, who: str) -> str:
+        """A RuntimeWarning to the author of a UI, once for a bus; gives the sentence, empty the next time."""
+        return self._questions.warn_once(who)
 
     @property
     def open_count(self) -> int:
@@ -83,19 +89,49 @@ class RuntimeUI:
         self._tell("status", status, fields)
 
     def show_tool_started(
-        self, tool_call_id: str, tool_name: str, args: Any, caller: str = "llm", **fields: Any
+        self,
+        tool_call_id: str | Mapping[str, Any],
+        tool_name: str | None = None,
+        args: Any = None,
+        caller: str | None = None,
+        **fields: Any,
     ) -> None:
-        wire = {"toolCallId": tool_call_id, "toolName": tool_name, "args": args, "caller": caller}
-        self._tell("toolStarted", wire, fields)
+        wire, more = _first(tool_call_id)
+        self._tell("toolStarted", wire, {**more, "tool_name": tool_name, "args": args, "caller": caller, **fields})
 
-    def show_tool_result(self, result: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
-        self._tell("toolResult", result, fields)
+    def show_tool_result(
+        self,
+        tool_call_id: str | Mapping[str, Any] | None = None,
+        tool_name: str | None = None,
+        status: str | None = None,
+        value: Any = None,
+        **fields: Any,
+    ) -> None:
+        """`value`: a semantic value `{kind, …}`; text and other values become one of kind `text` or `json`."""
+        wire, more = _first(tool_call_id)
+        given = {**more, "tool_name": tool_name, "status": status, "value": value, **fields}
+        self._tell("toolResult", _with_kind(wire), _with_kind(given))
+
+    def show_streaming(
+        self,
+        request_id: str | Mapping[str, Any],
+        delta: str | None = None,
+        done: bool | None = None,
+        channel: str | None = None,
+        **fields: Any,
+    ) -> None:
+        wire, more = _first(request_id, "request_id")
+        self._tell("streaming", wire, {**more, "delta": delta, "done": done, "channel": channel, **fields})
 
     def show_progress(
-        self, tool_call_id: str, progress: float, total: float | None = None, message: str | None = None
+        self,
+        tool_call_id: str | Mapping[str, Any],
+        progress: float | None = None,
+        total: float | None = None,
+        message: str | None = None,
     ) -> None:
-        wire = {"toolCallId": tool_call_id, "progress": progress}
-        self._tell("toolProgress", wire, {"total": total, "message": message})
+        wire, more = _first(tool_call_id)
+        self._tell("toolProgress", wire, {**more, "progress": progress, "total": total, "message": message})
 
     def update_worker(self, worker: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
         self._tell("workerUpdate", worker, fields)
@@ -110,32 +146,36 @@ class RuntimeUI:
         self._tell("sessionEnd", {"reason": reason}, {"message": message})
 
     def _tell(self, type: str, wire: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> None:
-        worker_id = fields.get("worker_id") or (wire or {}).get("workerId") or ""
         given = {camel(name): value for name, value in fields.items() if value is not None or name == "decision"}
-        self.bus.emit(type, {**(wire or {}), **given}, worker_id)
+        data = {**{camel(name): value for name, value in (wire or {}).items()}, **given}
+        self.bus.emit(type, data, data.get("workerId") or "")
 
     # ---- asking
 
     async def request_approval(
         self,
-        request: ApprovalRequired | Mapping[str, Any],
+        request: ApprovalRequired | Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109
         cancel: CancelSignal | None = None,
         check_edit: EditCheck | None = None,
         worker_id: str = "",
-    ) -> Answer:
-        """`{approved, by, choice?, args?, reason?, stop?}`.
+        **fields: Any,
+    ) -> ApprovalAnswer:
+        """`{approved, by, choice?, args?, reason?, stop?}`, true only if approved.
 
-        `by` is the UI that answered, `timeout`, `interrupt` (cancelled), or `nobody` when no one could.
+        `type` and `description` are enough of a request. `by` is the UI that answered, `timeout`, `interrupt`
+        (cancelled), or `nobody` when no one could.
         """
-        wire = _question(request)
-        wire.setdefault("waiting", 1)
+        wire = _question(request, fields, ApprovalRequired)
+        if not wire["payload"]:
+            wire["payload"] = wire["description"]
         if timeout is not None:
             wire.setdefault("expiresAt", iso(time.time() + timeout))
-        return await self._questions.ask(
+        answer = await self._questions.ask(
             APPROVAL, wire, limit_s=timeout, cancel=cancel, check_edit=check_edit, worker_id=worker_id
         )
+        return ApprovalAnswer(answer)
 
     def withdraw_approval(self, request_id: str, *, approved: bool, by: str, reason: str = "") -> None:
         """Closes an open card that needs no answer any more, e.g. because another answer covers it (`memory`)."""
@@ -147,14 +187,16 @@ class RuntimeUI:
 
     async def request_form(
         self,
-        form: FormRequired | Mapping[str, Any],
+        form: FormRequired | Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109
         cancel: CancelSignal | None = None,
         worker_id: str = "",
+        **fields: Any,
     ) -> Answer:
         """`{action, by, values?}`; nobody there, timeout and cancel all give `cancel`."""
-        return await self._questions.ask(FORM, _question(form), limit_s=timeout, cancel=cancel, worker_id=worker_id)
+        wire = _question(form, fields, FormRequired)
+        return await self._questions.ask(FORM, wire, limit_s=timeout, cancel=cancel, worker_id=worker_id)
 
     async def get_user_input(
         self,
@@ -162,21 +204,41 @@ class RuntimeUI:
         *,
         timeout: float | None = None,  # noqa: ASYNC109
         cancel: CancelSignal | None = None,
-    ) -> UserInput:
+    ) -> InputText:
+        """The text, with `attachments`. Raises InputUnavailable."""
         request_id = new_id()
         wire = {"requestId": request_id, "prompt": prompt}
         answer = await self._questions.ask(INPUT, wire, limit_s=timeout, cancel=cancel)
         if "content" not in answer:
             by = answer["by"]
             raise InputUnavailable("interrupted" if by == INTERRUPT else answer.get("reason", GONE), by)
-        return UserInput(request_id=request_id, content=answer["content"], attachments=answer.get("attachments"))
+        return InputText(answer["content"], request_id, answer.get("attachments"))
 
 
-def _question(request: EventData | Mapping[str, Any]) -> dict[str, Any]:
-    wire = to_wire(request) if isinstance(request, EventData) else dict(request)
-    if not wire.get("requestId"):
+def _question(
+    request: EventData | Mapping[str, Any] | None, fields: Mapping[str, Any], kind: type[EventData]
+) -> dict[str, Any]:
+    """By wire names, complete. ValueError as `bus.emit`."""
+    wire = to_wire(request) if isinstance(request, EventData) else dict(request or {})
+    wire |= fields
+    if not (wire.get("requestId") or wire.get("request_id")):
         wire["requestId"] = new_id()
-    return wire
+    return emitted(kind, wire)
+
+
+def _first(
+    given: str | Mapping[str, Any] | None, name: str = "tool_call_id"
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The first argument is an id, or a mapping of all fields."""
+    return (given, {}) if isinstance(given, Mapping) else ({}, {name: given})
+
+
+def _with_kind(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = fields.get("value")
+    if value is None or (isinstance(value, Mapping) and "kind" in value):
+        return fields
+    semantic = {"kind": "text", "content": value} if isinstance(value, str) else {"kind": "json", "data": value}
+    return {**fields, "value": semantic}
 
 
 def create_runtime_ui(bus: EventBus) -> RuntimeUI:

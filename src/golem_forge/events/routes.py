@@ -28,7 +28,7 @@ def _anything(data: Mapping[str, Any]) -> None:
 
 
 class Route:
-    __slots__ = ("action", "private", "probe", "recorded", "targets", "type")
+    __slots__ = ("action", "names", "private", "probe", "recorded", "targets", "type")
 
     def __init__(self, name: str, kind: type[EventData] | None, subscriptions: Iterable[Subscription]) -> None:
         self.type = name
@@ -40,4 +40,6 @@ class Route:
             itemgetter(*kind.REQUIRED) if kind is not None and kind.REQUIRED else _anything
         )
         """Raises KeyError when a required field is missing."""
+        self.names = frozenset() if kind is None else frozenset(field.wire for field in kind.FIELDS)
+        """Every wire name of its fields."""
         self.targets = tuple(one for one in subscriptions if one.type == name or one.type == ALL)

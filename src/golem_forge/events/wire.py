@@ -3,14 +3,17 @@
 `EventData` makes its subclasses frozen, keyword-only records (for type checkers: dataclasses). It is used instead of
 `@dataclass` because compiling 38 of those costs more at start-up than the whole rest of the package.
 A field without a default is required, also when its value may be None; a field that defaults to None is optional and
-is left out of the wire while it is None. `from_wire` ignores unknown fields and refuses missing ones (ValueError).
+is left out of the wire while it is None. A field that is `filled` is always on the wire, but whoever emits may leave it
+out. `from_wire` ignores unknown fields and refuses missing ones (ValueError).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
+
+from golem_forge.core.options import camel, unknown_name
 
 _MISSING: Any = object()
 
@@ -21,9 +24,13 @@ class Field(NamedTuple):
     required: bool
 
 
-def camel(snake: str) -> str:
-    head, *tail = snake.split("_")
-    return head + "".join(word.capitalize() for word in tail)
+class _Filled(NamedTuple):
+    make: Callable[[], Any]
+
+
+def filled(make: Callable[[], Any]) -> Any:
+    """The default of a field that whoever emits may leave out: `make()` gives its value then."""
+    return _Filled(make)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -34,6 +41,10 @@ class EventData:
     FIELDS: ClassVar[tuple[Field, ...]]
     REQUIRED: ClassVar[frozenset[str]]
     """The wire names that must be present."""
+    SPELLINGS: ClassVar[Mapping[str, str]]
+    """Wire names and attributes → wire names: what an emitter may write."""
+    FILLED: ClassVar[Mapping[str, Callable[[], Any]]]
+    """Wire name → the value of a required field that the emitter left out."""
     RECORDED: ClassVar[bool]
     """Whether the journal keeps it. The others carry the number of the last recorded event."""
     ACTION: ClassVar[bool]
@@ -42,7 +53,13 @@ class EventData:
     def __init_subclass__(cls, *, recorded: bool = True, action: bool = False) -> None:
         names = inspect.get_annotations(cls)
         cls.TYPE = cls.__name__[0].lower() + cls.__name__[1:]
-        cls.FIELDS = tuple(Field(name, camel(name), name not in cls.__dict__) for name in names)
+        defaults = {name: cls.__dict__.get(name, _MISSING) for name in names}
+        cls.FILLED = {camel(name): value.make for name, value in defaults.items() if isinstance(value, _Filled)}
+        cls.FIELDS = tuple(
+            Field(name, camel(name), value is _MISSING or isinstance(value, _Filled))
+            for name, value in defaults.items()
+        )
+        cls.SPELLINGS = {spelled: field.wire for field in cls.FIELDS for spelled in (field.attribute, field.wire)}
         cls.REQUIRED = frozenset(field.wire for field in cls.FIELDS if field.required)
         cls.RECORDED = recorded
         cls.ACTION = action
@@ -53,9 +70,9 @@ class EventData:
         for name, wire, required in self.FIELDS:
             value = values.pop(name, _MISSING)
             if value is _MISSING:
-                if required:
+                if required and wire not in self.FILLED:
                     raise TypeError(f"event {self.TYPE!r}: required field {wire!r} is missing")
-                value = None
+                value = self.FILLED[wire]() if required else None
             state[name] = value
         if values:
             raise TypeError(f"event {self.TYPE!r} has no field {next(iter(values))!r}")
@@ -88,6 +105,32 @@ def refuse_missing(kind: type[EventData], wire: Mapping[str, Any]) -> None:
     for field in kind.FIELDS:
         if field.required and field.wire not in wire:
             raise ValueError(f"event {kind.TYPE!r}: required field {field.wire!r} is missing")
+
+
+def known_type(name: str) -> str:
+    """The wire name of an event type, spelled so or in snake_case. ValueError: there is none such."""
+    wire = name if name in REGISTRY else camel(name)
+    if wire not in REGISTRY:
+        raise ValueError(unknown_name("there is no event", name, REGISTRY))
+    return wire
+
+
+def emitted(kind: type[EventData], data: Mapping[str, Any]) -> dict[str, Any]:
+    """What an emitter wrote, by wire names and with nothing left out. ValueError: unknown, given twice or missing."""
+    wire: dict[str, Any] = {}
+    for spelled, value in data.items():
+        name = kind.SPELLINGS.get(spelled)
+        if name is None:
+            fields = [field.wire for field in kind.FIELDS]
+            raise ValueError(f"event {kind.TYPE!r}: {unknown_name('there is no field', spelled, fields)}")
+        if name in wire:
+            raise ValueError(f"event {kind.TYPE!r}: field {name!r} is given twice")
+        wire[name] = value
+    for name, make in kind.FILLED.items():
+        if name not in wire:
+            wire[name] = make()
+    refuse_missing(kind, wire)
+    return wire
 
 
 def from_wire(type_name: str, wire: Mapping[str, Any]) -> EventData:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
+from golem_forge.config.home import forge_home as default_forge_home
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.verdict import Verdict, strictest
@@ -20,6 +21,7 @@ from golem_forge.sandbox.access import DIRECTORY, Opener, best_opener
 from golem_forge.sandbox.errors import (
     SandboxError,
     from_os_error,
+    invalid_path,
     no_sandbox,
     not_a_directory,
     not_found,
@@ -28,7 +30,7 @@ from golem_forge.sandbox.errors import (
 )
 from golem_forge.sandbox.hiding import HostPaths
 from golem_forge.sandbox.links import find
-from golem_forge.sandbox.paths import Place, fold, locate
+from golem_forge.sandbox.paths import Place, below_tools_folder, fold, locate
 from golem_forge.sandbox.placeholder_notes import PlaceholderNotes
 from golem_forge.sandbox.target import Kind, Target, judge, kind_of
 from golem_forge.sandbox.zones import (
@@ -52,6 +54,7 @@ class Sandbox:
         has_block: bool = True,
         builtin_worker: bool = False,
         hidden: Sequence[str] = (),
+        tools_folders: Sequence[str] = (),
     ) -> None:
         self.zones: Mapping[str, Zone] = MappingProxyType({zone.name: zone for zone in zones})
         self.default_zone = default_zone
@@ -59,6 +62,8 @@ class Sandbox:
         """Whether the worker's file says `sandbox` at all; without it there is no file access."""
         self.builtin_worker = builtin_worker
         self._hidden = tuple(hidden)
+        self._tools_folders = tuple(tools_folders)
+        """Host paths of FORGE_HOME/tools, for a hint to whoever names one of them."""
         self._host_paths = HostPaths(zones, hidden)
 
     def target(self, path: object, access: Verb, *, follow_last: bool = True) -> Target:
@@ -66,15 +71,28 @@ class Sandbox:
         return judge(self.locate(path), access, self.zones, follow_last=follow_last)
 
     def locate(self, path: object) -> Place:
-        """The address a text means, without asking the disk."""
+        """The address a text means, without asking the disk. A refusal of the folder of user tools, spelt as people
+        know it (`~/.forge/tools/x`), names its address."""
+        below = below_tools_folder(path, self._tools_folders) if isinstance(path, str) else None
         try:
+            if below is not None and str(path).startswith("$"):
+                raise invalid_path(str(path), "variables are not expanded")
             return locate(path, self.zones, self.default_zone, self._refusal)
         except SandboxError as error:
-            if error.code == "INVALID_PATH":
-                raise SandboxError(
-                    error.code, self.virtualise(error.message), path=self.virtualise(error.path), status=error.status
-                ) from None
-            raise
+            if below is None and error.code != "INVALID_PATH":
+                raise
+            hint = "" if below is None or error.code == "NO_SANDBOX" else self._tools_hint(below)
+            raise SandboxError(
+                error.code, self.virtualise(error.message) + hint, path=self.virtualise(error.path), status=error.status
+            ) from None
+
+    def _tools_hint(self, below: tuple[str, ...]) -> str:
+        if zone := self.zones.get(USER_TOOLS):
+            return f". User tools are in /{USER_TOOLS}: use '{zone.virtual(below)}'"
+        return (
+            f". User tools are in /{USER_TOOLS}, which this worker does not have: "
+            f"`user_tools: {{create: true}}` in its file gives it"
+        )
 
     def describe_zones(self) -> str:
         """`/docs (ro), /workspace (rw)`."""
@@ -97,11 +115,16 @@ class Sandbox:
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"Worker '{worker}' names zone '{name}' twice.")
-        return Sandbox(zones, choose_default_zone(names, default_zone), hidden=self._known_directories())
+        return Sandbox(
+            zones,
+            choose_default_zone(names, default_zone),
+            hidden=self._known_directories(),
+            tools_folders=self._tools_folders,
+        )
 
     def without_zones(self) -> Sandbox:
         """The sandbox of a sub-worker whose file has no `sandbox` block."""
-        return Sandbox(has_block=False, hidden=self._known_directories())
+        return Sandbox(has_block=False, hidden=self._known_directories(), tools_folders=self._tools_folders)
 
     def with_user_tools(self, directory: Path) -> Sandbox:
         """The same, and FORGE_HOME/tools as `/user_tools`: for workers that may create tools. Raises ConfigError."""
@@ -117,6 +140,7 @@ class Sandbox:
             has_block=self.has_block,
             builtin_worker=self.builtin_worker,
             hidden=self._hidden,
+            tools_folders=self._tools_folders,
         )
 
     def close(self) -> None:
@@ -186,7 +210,7 @@ def open_sandbox(
     specs: Sequence[ZoneSpec],
     default_zone: str | None = None,
     *,
-    forge_home: Path,
+    forge_home: Path | None = None,
     home: Path | None = None,
     has_block: bool = True,
     builtin_worker: bool = False,
@@ -194,9 +218,11 @@ def open_sandbox(
 ) -> Sandbox:
     """Check and open the zones of a root worker. Raises ConfigError with every problem found.
 
+    `forge_home`: FORGE_HOME if not the usual one, which no zone may hold.
     `home` is the person's home directory if not the usual one; `opener` the way to open below a handle, if not the
     best one this kernel has.
     """
+    forge_home = default_forge_home().path if forge_home is None else forge_home
     problems = [problem.text for problem in check_zones(specs, forge_home=forge_home, home=home or Path.home())]
     if problems:
         raise ConfigError(*problems)
@@ -213,4 +239,12 @@ def open_sandbox(
     if problems:
         raise ConfigError(*problems)
     hidden = (os.path.realpath(forge_home), *(os.path.realpath(spec.path) for spec in specs if spec.subpath))
-    return Sandbox(zones, default, has_block=has_block, builtin_worker=builtin_worker, hidden=hidden)
+    homes = dict.fromkeys((os.path.abspath(forge_home), os.path.realpath(forge_home)))
+    return Sandbox(
+        zones,
+        default,
+        has_block=has_block,
+        builtin_worker=builtin_worker,
+        hidden=hidden,
+        tools_folders=[os.path.join(each, "tools") for each in homes],
+    )

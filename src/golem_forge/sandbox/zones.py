@@ -43,7 +43,10 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneSpec:
-    """A zone as written: a host directory under a name. None as a verdict means that nobody wrote one."""
+    """A zone as written: a host directory under a name. None as a verdict means that nobody wrote one.
+
+    Path, mode and verdicts may be given as text. Raises ValueError for a mode or verdict that there is not.
+    """
 
     name: str
     path: Path
@@ -53,6 +56,13 @@ class ZoneSpec:
     subpath: str = ""
     unprotect: tuple[str, ...] = ()
     at_host_path: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+        object.__setattr__(self, "mode", Mode(self.mode))
+        for verb in ("write", "delete"):
+            said = getattr(self, verb)
+            object.__setattr__(self, verb, None if said is None else Verdict(said))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from golem_forge.core.call import Caller, Outcome
+from golem_forge.core.options import options_from
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.settings import PathRule
@@ -62,7 +63,10 @@ def _no_tools(name: str) -> None:
     return None
 
 
-def _no_host_rule(host: str, port: int) -> HostPermission:
+HostRule = Callable[[str, int], HostPermission]
+
+
+def no_host_rule(host: str, port: int) -> HostPermission:
     return HostPermission()
 
 
@@ -116,10 +120,28 @@ class ToolContext:
     """FORGE_HOME, for what Forge itself keeps; no path a tool is given leads there."""
     show: Callable[[str, dict[str, Any]], None] = _unseen
     """Tells the UIs: (type of a display event, its data)."""
-    host_rule: Callable[[str, int], HostPermission] = _no_host_rule
+    host_rule: HostRule = no_host_rule
     """What rules say of a normalised host and port."""
     path_rules: Callable[[], tuple[PathRule, ...]] = _no_path_rules
     """The rules about paths that tools which walk trees, and walls, must keep themselves."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> ToolContext:
+        """Made of some of its fields by name, as a test of a tool has them. Raises TypeError for any other name."""
+        names = {"tool_call_id": "call_id", "abort_signal": "cancel"}
+        known = (*names, *(each.name for each in fields(cls)))
+        given = options_from(options, known=known, where="the options of execute")
+        return cls(**{names.get(name, name): value for name, value in given.items()})
+
+    @property
+    def tool_call_id(self) -> str:
+        """Another name of `call_id`."""
+        return self.call_id
+
+    @property
+    def abort_signal(self) -> InterruptSignal:
+        """Another name of `cancel`."""
+        return self.cancel
 
     @property
     def workspace(self) -> str:

@@ -1,19 +1,55 @@
-"""`@tool`: turns a function into a Tool. The schema comes from its signature when somebody first asks for it."""
+"""`@tool`: turns a function into a Tool. The schema comes from its signature when somebody first asks for it.
+
+The function stays one: calling the Tool in Python calls it, with its own parameters. Nothing is validated, asked or
+recorded then; that is what a session's `call` is for. `define_mcp_tool` makes a Tool whose function may return an MCP
+CallToolResult.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from golem_forge.tools.tool import Tool
+from golem_forge.core.options import takes_options
+from golem_forge.core.result import ToolResult
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.tool import Mode, NeedsApproval, SourceKind, Tool
+
+
+class FunctionTool(Tool):
+    """A Tool made of a function, which it still is: `git_push("main")` runs the function itself.
+
+    A `ctx` that is not given is an empty ToolContext, as in a test of the tool.
+    """
+
+    _output_from_annotation = True
+
+    def __init__(self, name: str, execute: Callable[..., Any], **options: Any) -> None:
+        super().__init__(name, execute=execute, **options)
+        functools.update_wrapper(self, execute, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        assert self.function is not None
+        if (context := self.context_name) and context not in kwargs:
+            bound = inspect.signature(self.function).bind_partial(*args, **kwargs)
+            if context not in bound.arguments:
+                kwargs[context] = ToolContext()
+        return self.function(*args, **kwargs)
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
 @overload
 def tool(
-    *, name: str = "", description: str | None = None, schema: Any = None, **options: Any
-) -> Callable[[Callable[..., Any]], Tool]: ...
+    *,
+    name: str = "",
+    description: str | None = None,
+    schema: Any = None,
+    input_schema: Any = None,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
 def tool(
@@ -23,21 +59,77 @@ def tool(
     name: str = "",
     description: str | None = None,
     schema: Any = None,
+    input_schema: Any = None,
     **options: Any,
 ) -> Any:
-    """Use as `@tool` or `@tool(needs_approval=…, mode=…, label=…, …)`; options are those of Tool."""
+    """Use as `@tool` or `@tool(needs_approval=…, mode=…, label=…, …)`; options are those of Tool. `schema` is another
+    name of `input_schema`."""
+    if schema is not None and input_schema is not None and schema is not input_schema:
+        raise TypeError("@tool: schema= and input_schema= are the same option; give one of them")
+    input_schema = schema if input_schema is None else input_schema
 
-    def wrap(function: Callable[..., Any]) -> Tool:
+    def wrap(function: Callable[..., Any]) -> FunctionTool:
         named = name or getattr(function, "__name__", "")
         if not named or named == "<lambda>":
             raise TypeError("a tool needs a name: use @tool(name=…) for a lambda, a partial or a callable object")
-        return Tool(
-            named,
-            description,
-            execute=function,
-            input_schema=schema,
-            takes_mapping=False,
-            **options,
-        )
+        return FunctionTool(named, function, description=description, input_schema=input_schema, **options)
 
     return wrap if function is None else wrap(function)
+
+
+class McpTool(Tool):
+    """A Tool whose function gives a CallToolResult, or anything else that a tool may return."""
+
+    def invoke(self, values: dict[str, Any], ctx: ToolContext | None) -> Any:
+        value = super().invoke(values, ctx)
+        return _read_later(value) if inspect.isawaitable(value) else _read_result(value)
+
+
+@takes_options("define_mcp_tool", at=0)
+def define_mcp_tool(
+    name: str | Mapping[str, Any],
+    description: str | None = None,
+    input_schema: Any = None,
+    execute: Callable[..., Any] | None = None,
+    *,
+    needs_approval: NeedsApproval | None = None,
+    manual_execution: Mapping[str, Any] | None = None,
+    mode: Mode | str | None = None,
+    label: str = "",
+    category: str = "",
+    annotations: Mapping[str, Any] | None = None,
+    output_schema: Any = None,
+    timeout: float | None = None,
+    read_only: bool = False,
+) -> Tool:
+    """A tool of source `native`: `validate_input(input)` gives Ok or Err, `execute(input)` a ToolResult, whose `to_mcp`
+    is the CallToolResult. Options as those of Tool, or all of it as one mapping. Without `needs_approval` it asks."""
+    return McpTool(
+        name,
+        description,
+        input_schema=input_schema,
+        execute=execute,
+        needs_approval=needs_approval,
+        manual_execution=manual_execution,
+        mode=mode,
+        label=label,
+        category=category,
+        annotations=annotations,
+        output_schema=output_schema,
+        timeout=timeout,
+        read_only=read_only,
+        source=SourceKind.NATIVE,
+    )
+
+
+async def _read_later(value: Any) -> Any:
+    return _read_result(await value)
+
+
+def _read_result(value: Any) -> Any:
+    blocks = value.get("content") if isinstance(value, Mapping) else getattr(value, "content", None)
+    if isinstance(value, ToolResult) or not isinstance(blocks, list):
+        return value
+    if isinstance(value, Mapping) and not all(isinstance(each, Mapping) and "type" in each for each in blocks):
+        return value
+    return ToolResult.from_mcp(value)

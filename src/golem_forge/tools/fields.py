@@ -28,6 +28,10 @@ def derive_fields(schema: Any) -> list[dict[str, Any]]:
     return _Form(root).members(reading, {}, 0)
 
 
+derive_fields_from_schema = derive_fields
+"""The name that the design documents have for it."""
+
+
 def _model_schema(model: Any) -> dict[str, Any]:
     build = getattr(model, "model_json_schema", None)
     if build is None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from golem_forge.core.canonical import digest
 from golem_forge.core.copying import own_copy
 from golem_forge.tools.docstrings import describe
+from golem_forge.tools.schema_refs import with_defaults
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
 
 if TYPE_CHECKING:
@@ -164,11 +165,14 @@ def _invalid(error: Any, args: dict[str, Any]) -> InputInvalid:
 
 
 class SchemaInput:
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: dict[str, Any], *, fills_defaults: bool = False) -> None:
+        """`fills_defaults`: whoever runs the call fills in the schema's defaults, so that leaving an argument out and
+        giving its default are the same call."""
         from golem_forge.tools.jsonschema import SchemaCheck
 
         self._schema = schema
         self._check = SchemaCheck(schema)
+        self._fills_defaults = fills_defaults
 
     def schema(self) -> dict[str, Any]:
         return self._schema
@@ -182,7 +186,12 @@ class SchemaInput:
         if problems := self._check.errors(args, limit=_MAX_PROBLEMS):
             raise InputInvalid("; ".join(f"{p}: {t}" if p else t for p, t in problems), fields=problems)
         # the caller may change its own object, and a tool what it is given, but not what was judged and recorded
-        return Arguments(own_copy(args), own_copy(args))
+        plain: dict[str, Any] = own_copy(args)
+        if self._fills_defaults:
+            filled = with_defaults(args, self._schema, self._schema)
+            if filled != plain and not self._check.errors(filled, limit=1):  # a default need not fit its own schema
+                plain = filled
+        return Arguments(own_copy(args), plain)
 
 
 def signature_input(function: Callable[..., Any], context_name: str | None) -> ModelInput:

@@ -23,3 +23,8 @@ def manual_tools(tools: Iterable[Tool]) -> list[Tool]:
 
 def is_manual_tool(tool: Tool) -> bool:
     return may_call(Caller.HUMAN, tool.mode)
+
+
+get_llm_tools = llm_tools
+get_manual_tools = manual_tools
+"""The names that the design documents have for them."""

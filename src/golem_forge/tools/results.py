@@ -6,23 +6,39 @@ cannot hold → text. Never raises. The common small values take about a microse
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from json.encoder import encode_basestring as _quote
 from typing import Any, Final, TypedDict
 
-from golem_forge.core.result import ToolResult
+from golem_forge.core.result import (
+    WELL_KNOWN_KINDS,
+    ToolResult,
+    is_valid_kind,
+    is_well_known_kind,
+    semantic_value,
+    structured_form,
+)
 from golem_forge.tools.json_values import NotJson, as_json, compact, safe_json, valid_unicode
 
-_KIND: Final = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*")
-_REQUIRED: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
-    "text": {"content": str},
-    "diff": {"path": str, "modified": str, "isNew": bool, "bytesWritten": int},
-    "file_content": {"path": str, "content": str, "size": int},
-    "file_list": {"path": str, "files": (list, tuple), "count": int},
-    "json": {"data": object},
-}
-WELL_KNOWN_KINDS: Final = frozenset(_REQUIRED)
+__all__ = [
+    "PREFERRED_VIEWS",
+    "WELL_KNOWN_KINDS",
+    "DisplayHints",
+    "display_hints",
+    "is_valid_kind",
+    "is_well_known_kind",
+    "says_all",
+    "semantic_value",
+    "structured_form",
+    "text_of",
+    "to_result",
+]
+
+_JSON_NAMES: Final = {"mime_type": "mimeType"}
+_JSON_NAMES_OF_DIFF: Final = {"is_new": "isNew", "bytes_written": "bytesWritten", **_JSON_NAMES}
+_JSON_HINTS: Final = {"preferred_view": "preferredView", "max_height": "maxHeight"}
+"""Fields and display hints that Python code may spell its own way; events, MCP and pages have the JSON names."""
 PREFERRED_VIEWS: Final = frozenset({"text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"})
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
 _SHORT_DICT: Final = 8
@@ -35,27 +51,6 @@ class DisplayHints(TypedDict, total=False):
     collapsed: bool
     maxHeight: int | float
     priority: int | float
-
-
-def is_valid_kind(kind: object) -> bool:
-    return isinstance(kind, str) and _KIND.fullmatch(kind) is not None
-
-
-def is_well_known_kind(kind: object) -> bool:
-    return isinstance(kind, str) and kind in WELL_KNOWN_KINDS
-
-
-def semantic_value(value: Any) -> dict[str, Any] | None:
-    """The mapping as a dict if it has a valid kind and, for a well-known kind, the fields that kind needs."""
-    if not isinstance(value, Mapping):
-        return None
-    kind = value.get("kind")
-    if not is_valid_kind(kind):
-        return None
-    for name, wanted in _REQUIRED.get(str(kind), {}).items():
-        if name not in value or not isinstance(value[name], wanted):
-            return None
-    return value if type(value) is dict else dict(value)
 
 
 def display_hints(value: Mapping[str, Any]) -> DisplayHints:
@@ -90,7 +85,8 @@ def to_result(value: Any) -> ToolResult:
     elif (quick := _scalar_text(value, kind)) is not None:
         return ToolResult({"kind": "json", "data": value}, quick)
     if isinstance(value, ToolResult):
-        return value
+        named = _by_json_names(value.value)
+        return value if named is value.value else replace(value, value=named)
     semantic = _semantic_json(value)
     return _json_result(value) if semantic is None else _semantic_result(semantic)
 
@@ -109,16 +105,6 @@ def text_of(value: Mapping[str, Any]) -> str:
         return summary
     data = value["data"] if "data" in value else {key: item for key, item in value.items() if key != "kind"}
     return compact(data)
-
-
-def structured_form(value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The object that stands for a semantic value in MCP's structuredContent; None where text says it all."""
-    if value.get("kind") == "text":
-        return None
-    if value.get("kind") == "json" and value.keys() == {"kind", "data"}:
-        data = value["data"]
-        return data if isinstance(data, dict) and semantic_value(data) is None else None
-    return dict(value)
 
 
 def _scalar_text(value: Any, kind: type) -> str | None:
@@ -151,7 +137,7 @@ def _short_dict_text(value: dict[Any, Any]) -> str | None:
 
 def _semantic_json(value: Any) -> dict[str, Any] | None:
     try:
-        semantic = semantic_value(value)
+        semantic = semantic_value(_by_json_names(value))
     except Exception:  # a foreign mapping may raise while it is read
         return None
     if semantic is None:
@@ -165,6 +151,21 @@ def _semantic_json(value: Any) -> dict[str, Any] | None:
     return semantic_value(data)
 
 
+def _by_json_names(value: Any) -> Any:
+    """A value with a kind, its fields and hints by their JSON names; the same object where they are already."""
+    if not isinstance(value, Mapping) or "kind" not in value:
+        return value
+    value = _renamed(value, _JSON_NAMES_OF_DIFF if value["kind"] == "diff" else _JSON_NAMES)
+    hints = value.get("display")
+    if isinstance(hints, Mapping) and (named := _renamed(hints, _JSON_HINTS)) is not hints:
+        value = {**value, "display": named}
+    return value
+
+
+def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    return fields if fields.keys().isdisjoint(names) else {names.get(key, key): item for key, item in fields.items()}
+
+
 def _semantic_result(value: dict[str, Any]) -> ToolResult:
     return ToolResult(value=value, text=text_of(value), structured=structured_form(value))
 
@@ -176,7 +177,7 @@ def _json_result(value: Any) -> ToolResult:
         words, _ = safe_json(value)
         text = words if isinstance(words, str) else compact(words)
         return ToolResult({"kind": "text", "content": text}, text)
-    semantic = semantic_value(data)  # a model or dataclass may carry a kind too
+    semantic = semantic_value(_by_json_names(data))  # a model or dataclass may carry a kind too
     return _semantic_result(semantic or {"kind": "json", "data": data})
 
 

@@ -45,6 +45,24 @@ def read_schema(schema: Any, root: dict[str, Any]) -> Reading:
     return Reading(current, nullable, tuple(followed))
 
 
+def with_defaults(value: Any, part: Any, root: dict[str, Any], level: int = 0) -> Any:
+    """A copy of a JSON value in which each property that is left out has the default of its schema, at every level."""
+    schema = read_schema(part, root).schema
+    if level > _MAX_STEPS:
+        return value
+    if isinstance(value, list):
+        return [with_defaults(item, schema.get("items"), root, level + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    properties = schema.get("properties")
+    known: dict[str, Any] = properties if isinstance(properties, dict) else {}
+    filled = {key: with_defaults(item, known.get(key), root, level + 1) for key, item in value.items()}
+    for name, one in known.items():
+        if name not in filled and "default" in (described := read_schema(one, root).schema):
+            filled[name] = with_defaults(described["default"], one, root, level + 1)
+    return filled
+
+
 def alternatives(schema: dict[str, Any]) -> list[Any]:
     """The members of anyOf or oneOf, empty if there are none."""
     for keyword in _ALTERNATIVES:

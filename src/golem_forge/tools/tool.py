@@ -17,13 +17,21 @@ from golem_forge.core.canonical import digest
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.finished import Finished
 from golem_forge.core.nearest import nearest
+from golem_forge.core.options import options_from, takes_options
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Verdict
+from golem_forge.tools.call_shape import (
+    CallShape,
+    approval_check,
+    execute_shape,
+    may_need_schema,
+    signature_shape,
+)
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.docstrings import describe
 from golem_forge.tools.inputs import Arguments, InputSpec, ModelInput, SchemaInput, context_parameter, signature_input
 from golem_forge.tools.plan import Plan
-from golem_forge.tools.validation import Err, InputInvalid, Ok
+from golem_forge.tools.validation import Err, InputInvalid, Ok, ToolDefinitionError
 
 if TYPE_CHECKING:
     from golem_forge.tools.outputs import OutputSpec
@@ -72,17 +80,25 @@ class Definition:
 
 
 class Tool:
-    """One tool. Give `execute` (a function of the arguments) or `planner` (arguments → Plan), never both."""
+    """One tool. Give `execute` (a function of the arguments) or `planner` (arguments → Plan), never both.
 
+    `NamedTool` is another name of it. All of it may be given as one mapping, too: `Tool({"name": …, "execute": …})`.
+    Raises TypeError, ValueError or ToolDefinitionError for a definition that cannot be meant.
+    """
+
+    _output_from_annotation = False
+
+    @takes_options("Tool", at=1)
     def __init__(
         self,
-        name: str,
+        name: str | Mapping[str, Any],
         description: str | None = None,
         *,
         input_schema: Any = None,
         execute: Callable[..., Any] | None = None,
         planner: Planner | None = None,
         needs_approval: NeedsApproval | None = None,
+        manual_execution: Mapping[str, Any] | None = None,
         mode: Mode | str | None = None,
         label: str = "",
         category: str = "",
@@ -102,22 +118,30 @@ class Tool:
         redirect: Redirect | None = None,
         definition: Callable[[], Definition] | None = None,
         pin: Callable[[], None] | None = None,
-        takes_mapping: bool = True,
+        takes_mapping: bool | None = None,
         shadows: bool = False,
         on_outcome: OnOutcome | None = None,
         remote: Remote | None = None,
+        always_load: bool = False,
     ) -> None:
+        """`manual_execution`: `{mode, label, category}`, for who prefers them together. `takes_mapping`: whether
+        `execute` gets one mapping or a keyword for each argument; None: its parameters say so (`call_shape`)."""
+        if not isinstance(name, str):
+            raise TypeError(f"a tool's name is text, not {name!r}")
         if (execute is None) == (planner is None):
             raise TypeError(f"tool {name!r} needs either execute= or planner=")
+        if not callable(execute or planner):
+            raise TypeError(f"tool {name!r}: execute must be a function, not {type(execute or planner).__name__}")
         _check_options(name, needs_approval, timeout, idle_timeout)
+        if manual_execution is not None:
+            mode, label, category = _manual_execution(name, manual_execution, mode, label, category)
         self.name = name
         self._description = description
         self._input = input_schema
         self.function = execute
         self.planner = planner
-        self.needs_approval = needs_approval
         self.source = SourceKind(source)
-        self.mode = Mode(mode) if mode else (Mode.LLM if self.source is SourceKind.CUSTOM else Mode.BOTH)
+        self.mode = _mode(name, mode) if mode else (Mode.LLM if self.source is SourceKind.CUSTOM else Mode.BOTH)
         self.label = label
         self.category = category
         self.annotations = dict(annotations or {})
@@ -143,8 +167,19 @@ class Tool:
         """Told what became of each call of it, once that is recorded."""
         self.remote = remote
         """Which tool of which server it stands for; None: it is no server's."""
+        self.always_load = always_load
+        """True: a model is sent its definition in every request, however many tools there are."""
+        self.made_from: tuple[str, ...] = ()
+        """Real paths of the files it is made from, set by its source: after a change there it is looked up again."""
         self._takes_mapping = takes_mapping
-        """True: the function gets one mapping (`execute(args)`); False: one keyword per argument."""
+        try:
+            if callable(needs_approval):
+                needs_approval = approval_check(needs_approval, self._fields)
+            self.needs_approval = needs_approval
+            if execute is not None and (may_need_schema(execute) if input_schema is None else not self._is_lazy):
+                _ = self.shape  # what is wrong with it is said where the tool is defined
+        except ToolDefinitionError as error:
+            raise ToolDefinitionError(f"tool {name!r}: {error}") from None
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, source={self.source.value!r}, mode={self.mode.value!r})"
@@ -165,9 +200,40 @@ class Tool:
             return signature_input(self.function or self.planner, self.context_name)  # type: ignore[arg-type]
         if isinstance(self._input, Mapping):
             return SchemaInput(dict(self._input))
-        if inspect.isfunction(self._input):  # gives the model when first asked, so that defining it imports nothing
-            return ModelInput(self._input())
+        if self._is_lazy:
+            built = self._input()
+            return built if isinstance(built, SchemaInput) else ModelInput(built)
         return ModelInput(self._input)
+
+    @property
+    def _is_lazy(self) -> bool:
+        """Whether its schema is given by a function when first asked, so that defining the tool imports nothing."""
+        return inspect.isfunction(self._input)
+
+    def _fields(self) -> frozenset[str] | None:
+        """The names by which its function gets arguments; None where only the function could say."""
+        given = self._input
+        if given is None:
+            parameters = inspect.signature(self.function).parameters if self.function else ()
+            return frozenset(parameters) - {self.context_name} if self.function else None
+        if isinstance(given, Mapping):
+            properties = given.get("properties")
+            return frozenset(properties) if isinstance(properties, Mapping) else frozenset()
+        if self._is_lazy:
+            return frozenset(self.input_schema.get("properties", ()))
+        return frozenset(getattr(given, "model_fields", ()))
+
+    @cached_property
+    def shape(self) -> CallShape:
+        """How its function is called. Raises ToolDefinitionError where that could mean two things."""
+        assert self.function is not None
+        if self._takes_mapping is not None:
+            context = context_parameter(self.function, ToolContext) or ""
+            return CallShape(by_keywords=not self._takes_mapping, context=context)
+        if self._input is None:
+            return signature_shape(self.function, context_parameter(self.function, ToolContext))
+        model = self._input if hasattr(self._input, "model_fields") else None
+        return execute_shape(self.function, self._fields() or frozenset(), model)
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -194,7 +260,7 @@ class Tool:
 
         if self._output is not None:
             return output_from_schema(self._output)
-        return output_from_annotation(self.function) if self.function and not self._takes_mapping else None
+        return output_from_annotation(self.function) if self.function and self._output_from_annotation else None
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
@@ -202,7 +268,12 @@ class Tool:
 
     @cached_property
     def context_name(self) -> str | None:
-        return context_parameter(self.function, ToolContext) if self.function else None
+        """The parameter of its function that takes the ToolContext."""
+        if self.function is None:
+            return None
+        if self._input is None or self._takes_mapping is not None:
+            return context_parameter(self.function, ToolContext)
+        return self.shape.context or None
 
     @cached_property
     def is_async(self) -> bool:
@@ -270,14 +341,16 @@ class Tool:
         except Exception as error:
             return Err(getattr(error, "message", None) or f"{self.name}: {type(error).__name__}: {error}")
 
-    async def execute(self, args: dict[str, Any], ctx: ToolContext | None = None) -> ToolResult:
-        """Runs the tool's own code on validated arguments. Calls from agents go through the orchestrator instead."""
+    async def execute(self, args: dict[str, Any], options: ToolContext | Mapping[str, Any] | None = None) -> ToolResult:
+        """Runs the tool's own code: for its tests. Calls from agents go through the orchestrator instead.
+
+        `options`: the ToolContext, or some of its fields as a mapping. Raises InputInvalid, and what the tool raises.
+        """
         from golem_forge.tools.results import to_result
 
-        ctx = ctx or ToolContext()
+        ctx = options if isinstance(options, ToolContext) else ToolContext.of(options or {})
+        args = self.validate(args).values
         if self.planner:
-            if self.source is SourceKind.NATIVE and isinstance(checked := self.validate_input(args), Ok):
-                args = checked.data  # with the defaults, for whoever hands over bare arguments
             planned = self.planner(args, ctx)
             plan = await planned if inspect.isawaitable(planned) else planned
             try:
@@ -296,17 +369,15 @@ class Tool:
     def invoke(self, values: dict[str, Any], ctx: ToolContext | None) -> Any:
         """Calls the function the way it wants to be called; may return an awaitable."""
         assert self.function is not None
-        name = self.context_name
-        if name is None:
-            return self.function(dict(values)) if self._takes_mapping else self.function(**values)
-        if self._takes_mapping:
-            return self.function(dict(values), **{name: ctx})
-        return self.function(**values, **{name: ctx})
+        return self.shape.call(self.function, values, ctx)
 
     @cached_property
     def argument_names(self) -> frozenset[str] | None:
-        """Every argument there is; None if the schema may welcome others."""
-        return self.input.names()
+        """Every argument there is; None if the schema may welcome others and the function can take them."""
+        known = self.input.names()
+        if known is None and self.function is not None and self.shape.closed:
+            return self._fields()
+        return known
 
     def _unknown_argument(self, name: str, known: frozenset[str], meant: str = "") -> InputInvalid:
         close = meant or nearest(str(name), known)
@@ -324,10 +395,44 @@ class Tool:
         return args
 
 
+NamedTool = Tool
+"""The name that the design documents have for it."""
+
+
+def _manual_execution(
+    name: str, said: Mapping[str, Any], mode: Mode | str | None, label: str, category: str
+) -> tuple[Mode | str | None, str, str]:
+    if not isinstance(said, Mapping):
+        raise TypeError(f"tool {name!r}: manual_execution is a mapping of mode, label and category, not {said!r}")
+    given = {key: value for key, value in (("mode", mode), ("label", label), ("category", category)) if value}
+    where = f"tool {name!r}: manual_execution"
+    options = options_from(said, known=("mode", "label", "category"), where=where)
+    for key, value in given.items():
+        if key in options and options[key] != value:
+            raise TypeError(f"{where} says {key} {options[key]!r}, and {key}= says {value!r}; give it once")
+    both = {"mode": None, "label": "", "category": ""} | given | options
+    if not both["mode"]:
+        raise TypeError(f"{where}: needs 'mode': {', '.join(Mode)}")
+    return both["mode"], both["label"] or "", both["category"] or ""
+
+
+def _mode(name: str, mode: Mode | str) -> Mode:
+    if mode not in tuple(Mode):
+        close = nearest(str(mode), [each.value for each in Mode])
+        hint = f"; did you mean {close!r}?" if close else f" of {', '.join(Mode)}"
+        raise ValueError(f"tool {name!r}: {mode!r} is no mode{hint}")
+    return Mode(mode)
+
+
 def _check_options(name: str, needs_approval: Any, *limits: Any) -> None:
     """What is wrong with a definition is said where it stands, not at the first call."""
-    if isinstance(needs_approval, str) and needs_approval not in set(Verdict):
-        raise ValueError(f"tool {name!r}: needs_approval must be a bool, a function or one of {', '.join(Verdict)}")
+    known = needs_approval is None or isinstance(needs_approval, bool) or callable(needs_approval)
+    if not known and (not isinstance(needs_approval, str) or needs_approval not in set(Verdict)):
+        close = nearest(needs_approval, [each.value for each in Verdict]) if isinstance(needs_approval, str) else None
+        hint = f"; did you mean {close!r}?" if close else ""
+        raise ValueError(
+            f"tool {name!r}: needs_approval must be a bool, a function or one of {', '.join(Verdict)}{hint}"
+        )
     for limit in limits:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0):
             raise ValueError(f"tool {name!r}: a timeout is a number of seconds above 0, got {limit!r}")

@@ -20,6 +20,11 @@ class Err:
     message: str
     ok: Literal[False] = False
 
+    @property
+    def error(self) -> str:
+        """Another name of `message`."""
+        return self.message
+
 
 class InputInvalid(ForgeError):
     """The arguments do not fit the tool's schema; nothing was judged, asked or run."""

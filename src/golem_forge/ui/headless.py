@@ -26,6 +26,9 @@ _ANSWERED = frozenset({RunStatus.COMPLETED, RunStatus.LIMIT})
 
 
 class HeadlessAdapter:
+    answers = False
+    """It asks nobody anything."""
+
     def __init__(
         self,
         bus: EventBus,
@@ -35,7 +38,7 @@ class HeadlessAdapter:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
     ) -> None:
-        self._bus = bus
+        self.bus = bus
         self._json = json
         self._out = Output(stdout if stdout is not None else sys.stdout)
         self._err = Output(stderr if stderr is not None else sys.stderr)
@@ -51,7 +54,7 @@ class HeadlessAdapter:
 
     async def initialize(self) -> None:
         if self._unsubscribe is None:
-            self._unsubscribe = self._bus.on("*", self._on_event)
+            self._unsubscribe = self.bus.on("*", self._on_event)
 
     async def shutdown(self) -> None:
         if self._unsubscribe is not None:
@@ -63,7 +66,7 @@ class HeadlessAdapter:
         if self._closed:
             return
         if self._json:
-            self._bus.emit("runResult", run_result_data(result))
+            self.bus.emit("runResult", run_result_data(result))
         elif result.status in _ANSWERED:
             answer = (result.response or result.partial).replace("\r\n", "\n").rstrip("\n")
             self._out.write(f"{visible_prose(answer)}\n" if answer else "")

@@ -19,10 +19,13 @@ from golem_forge.workers.run_result import RunResult
 
 
 class PlainAdapter:
+    answers = False
+    """It asks nobody anything."""
+
     def __init__(
         self, bus: EventBus, *, output: TextIO | None = None, trace: TraceLevel | str = TraceLevel.NORMAL
     ) -> None:
-        self._bus = bus
+        self.bus = bus
         self._output = Output(output if output is not None else sys.stdout)
         self.formatter = create_trace_formatter(trace)
         self._unsubscribe: Callable[[], None] | None = None
@@ -31,7 +34,7 @@ class PlainAdapter:
 
     async def initialize(self) -> None:
         if self._unsubscribe is None:
-            self._unsubscribe = self._bus.on("*", self._show)
+            self._unsubscribe = self.bus.on("*", self._show)
 
     async def shutdown(self) -> None:
         if self._unsubscribe is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from golem_forge.ui.session_ui import SessionUI
 from golem_forge.workers.run_result import RunResult
@@ -12,6 +13,11 @@ class Together:
     def __init__(self, leading: SessionUI, *others: SessionUI) -> None:
         self._leading = leading
         self._all = [leading, *others]
+
+    @property
+    def bus(self) -> Any:
+        """Of the first: all of them were made for the same one."""
+        return getattr(self._leading, "bus", None)
 
     async def initialize(self) -> None:
         for adapter in self._all:

@@ -1,17 +1,20 @@
 """How much of a run is shown: quiet, summary, normal or debug. Events in, styled lines out.
 
 A formatter has state (what was streamed, which answer waits, the totals): it serves one session, in event order.
+Called with an event it prints the lines: `WorkerRuntime(on_event=create_trace_formatter())`.
 At quiet and summary only the final answer of a turn is shown, so a message waits until the turn ends.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from golem_forge.core.leftovers import Severity
 from golem_forge.events.envelope import Event
+from golem_forge.ui.output import Output
 from golem_forge.ui.rendering import calls, plans, reports, results
 from golem_forge.ui.rendering.card import answered, card
 from golem_forge.ui.rendering.diffs import diff_content, diff_summaries
@@ -24,6 +27,7 @@ from golem_forge.ui.rendering.lines import (
     mappings,
     number,
     one_line,
+    plain_text,
     prose,
     speech,
     words,
@@ -51,16 +55,27 @@ _ORDER: Final = tuple(TraceLevel)
 
 
 def create_trace_formatter(
-    level: TraceLevel | str = TraceLevel.NORMAL, width: Callable[[], int] | None = None
+    level: TraceLevel | str = TraceLevel.NORMAL,
+    width: Callable[[], int] | None = None,
+    output: TextIO | None = None,
 ) -> TraceFormatter:
-    """`width`: the columns there are, to break prose at words; without it lines are as long as they are."""
-    return TraceFormatter(TraceLevel(level), width)
+    """`width`: the columns there are, to break prose at words; without it lines are as long as they are. `output`:
+    where it prints when it is called; absent: standard output. ValueError names the levels."""
+    return TraceFormatter(trace_level(level), width, output)
+
+
+def trace_level(named: TraceLevel | str) -> TraceLevel:
+    try:
+        return TraceLevel(named)
+    except ValueError:
+        raise ValueError(f"trace level {named!r} is none of {', '.join(TraceLevel)}") from None
 
 
 class TraceFormatter:
-    def __init__(self, level: TraceLevel, width: Callable[[], int] | None = None) -> None:
+    def __init__(self, level: TraceLevel, width: Callable[[], int] | None = None, output: TextIO | None = None) -> None:
         self.level = level
         self.width = width
+        self._output = output
         self._models = ModelStreams()
         self._outputs = OutputStreams()
         self._answer = ""
@@ -88,6 +103,11 @@ class TraceFormatter:
         if self.level is TraceLevel.DEBUG:
             rows = [*rows, line(f"event {event.to_json()}", "dim")]
         return rows
+
+    def __call__(self, event: Event) -> None:
+        """Prints the event's lines, without escapes."""
+        if text := plain_text(self.format(event)):
+            Output(self._output if self._output is not None else sys.stdout).write(text)
 
     def worker_tree(self) -> list[Line]:
         """Every worker of the session as it stands now."""

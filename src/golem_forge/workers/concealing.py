@@ -8,7 +8,7 @@ words. Values of fields that are named like a credential the redactor takes out 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.events.credential_names import NOT, credential
 from golem_forge.tools.binding import BindingError, Token, bind
@@ -17,13 +17,23 @@ from golem_forge.workers.slash.parsing import TOOL_RUNNERS, callable_names, find
 from golem_forge.workers.slash.tokens import CommandError, tokenize
 
 if TYPE_CHECKING:
+    from golem_forge.events.questions import RuntimeUI
+    from golem_forge.orchestrator import Orchestrator
     from golem_forge.tools.tool import Tool
-    from golem_forge.workers.slash.host import SlashHost
 
 _UNSAID: Final = "[not recorded: a secret was typed]"
 
 
-def concealed(host: SlashHost, type: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+class Heard(Protocol):
+    """Whose tools and questions the actions are about."""
+
+    @property
+    def path(self) -> Orchestrator: ...
+    @property
+    def ui(self) -> RuntimeUI: ...
+
+
+def concealed(host: Heard, type: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
     if type == "manualToolInvoke":
         tool = _tool(host, str(data.get("toolName")))
         return data if tool is None else {**data, "args": tool.without_secrets(data.get("args"))}
@@ -36,7 +46,7 @@ def concealed(host: SlashHost, type: str, data: Mapping[str, Any]) -> Mapping[st
     return data
 
 
-def _command(host: SlashHost, text: str) -> str:
+def _command(host: Heard, text: str) -> str:
     if not is_command(text):
         return text
     try:
@@ -61,7 +71,7 @@ def _gives_secret(tool: Tool, words: Sequence[Token]) -> bool:
     return any(credential(name) != NOT for name in given) or tool.without_secrets(given) != given
 
 
-def _tool(host: SlashHost, typed: str) -> Tool | None:
+def _tool(host: Heard, typed: str) -> Tool | None:
     catalog = host.path.catalog
     name = find_name(typed, callable_names([*catalog, *catalog.aside()])) or typed
     return catalog.get(catalog.aliases().get(name, name))

@@ -1,7 +1,7 @@
 """A conversation: waits for input, answers, and again, until the person leaves. After an interrupt the prompt is back.
 
-Takes an initialized WorkerRuntime with a UI attached; gives the RunResult of the last turn. Slash commands run beside
-it; `leave` ends it from anywhere, `end_conversation` says how it ended.
+Takes an initialized root WorkerRuntime with a UI attached; gives the RunResult of the last turn. Slash commands run
+beside it; `leave` ends it from anywhere, `end_conversation` says how it ended.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ TERMINATED: Final = "terminated"
 
 class Conversation:
     def __init__(self, runtime: WorkerRuntime) -> None:
+        """On the loop that runs it. Raises RuntimeError for a runtime that is not started, ValueError for a
+        sub-worker's."""
+        if not runtime.is_root():
+            raise ValueError("a sub-worker (depth above 0) answers once: `await runtime.run(text)`")
         self._runtime = runtime
         self._left = asyncio.Event()
         self._commands = SlashCommands(runtime, leave=self.leave)

@@ -4,22 +4,30 @@
     await runtime.initialize()
     result = await runtime.run("What is in this directory?")
 
-The bus is there from the start, so that UIs attach before anything is read; `initialize` reads the program, asks for
-trust where a person can be asked, and puts the worker in its place. It refuses with ConfigError (a configuration that
-cannot be used), NotTrusted, ModelError and StartInterrupted; after it nothing a model or a tool does raises.
+The bus is there from the start, so that UIs attach before anything is read: the one that `ui_adapter` holds, the one
+that is given, or one of its own. `initialize` reads the program, asks for trust where a person can be asked, and puts
+the worker in its place; from then until `aclose` the actions on the bus (`command`, `manualToolInvoke`, `interrupt`,
+answers) act. It refuses with ConfigError (a configuration that cannot be used), NotTrusted, ModelError and
+StartInterrupted; after it nothing a model or a tool does raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.options import must_be, takes_options
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
 from golem_forge.events.bus import EventBus
@@ -40,11 +48,13 @@ from golem_forge.workers.models.layer import Model
 from golem_forge.workers.models.usage import Meter
 from golem_forge.workers.resuming import Resumed
 from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.workers.slash.handler import SlashCommands
 from golem_forge.workers.slash.host import OpenPage
 from golem_forge.workers.starting import Start, Started, StartInterrupted, start
 from golem_forge.workers.tree import SessionTree, home_of, new_voice
 from golem_forge.workers.turn import Offered, receive, take_turn
 from golem_forge.workers.worker import Worker
+from golem_forge.workers.worker_file import checked_worker
 
 if TYPE_CHECKING:
     from golem_forge.custom.offering import UserTools
@@ -52,19 +62,25 @@ if TYPE_CHECKING:
     from golem_forge.workers.budget import Budget
     from golem_forge.workers.mcp.servers import SessionServers
 
-OnEvent = Callable[[Event], None]
+OnEvent = Callable[[Event], object]
+NO_QUESTIONS: Final = (
+    "approval_mode={mode!r} needs somebody to ask, and {name} writes plain lines and asks nothing (there is no "
+    "terminal): what asks is denied. Give approval_callback=…, or another approval_mode"
+)
 
 
 class WorkerRuntime:
+    @takes_options("WorkerRuntime", at=1)
     def __init__(
         self,
-        worker: Worker | Path | str | None = None,
+        worker: Worker | Path | str | Mapping[str, Any] | None = None,
         *,
         directory: Path | str | None = None,
         model: str | Model | None = None,
         approval_mode: ApprovalMode | str | None = None,
         approval_callback: ApprovalCallback | None = None,
         ui_adapter: Any = None,
+        bus: EventBus | None = None,
         interrupt_signal: InterruptSignal | None = None,
         depth: int = 0,
         on_event: OnEvent | None = None,
@@ -76,17 +92,26 @@ class WorkerRuntime:
         needs_model: bool = True,
         default_mode: Literal["single", "chat"] = "single",
     ) -> None:
-        """`worker`: a Worker, a file, a name of the program's, or None: the program's entry, else the built-in one.
+        """`worker`: a Worker or a mapping of its keys, a file, a name of the program's, or None: the program's entry,
+        else the built-in one. As the only argument, without its name, a mapping is one of all options. Raises
+        ConfigError for a Worker with values that no worker file could have.
 
-        `ui_adapter`: a UI to start before and to stop after the worker; it must have been made for `runtime.bus`, or
-        be a function that takes the bus and gives such a UI.
+        `ui_adapter`: a UI to start before and to stop after the worker: `initialize()`, `shutdown()` and the `bus` that
+        it was made for, which becomes the session's; or a function that takes the bus and gives such a UI.
+        `bus`: a bus that others hold already. Not together with a UI that has another one.
+        `depth`: of this worker among others; below 0 (the root) it answers once, and delegation counts from there.
         `model`: a name, or a Model made in Python, which sub-workers without one of their own use too.
         `default_mode`: what holds where the worker file names none.
         `needs_model=False`: without a key the runtime still starts, and tools can be called by hand.
         """
+        if isinstance(worker, (Worker, Mapping)):
+            worker = checked_worker(worker)
+        _check_options(worker, model, approval_callback, bus, interrupt_signal, on_event)
+        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
+            raise ValueError(f"WorkerRuntime: depth is 0 (the root) or a number above it, not {depth!r}")
         self.home = home_of(home)
         self.signal = InterruptSignal() if interrupt_signal is None else interrupt_signal
-        self._voice = new_voice(self.home)
+        self._voice = new_voice(self.home, _bus_of(ui_adapter, bus))
         self.bus: EventBus = self._voice.bus
         self.ui: RuntimeUI = create_runtime_ui(self.bus)
         self._adapter = ui_adapter
@@ -105,27 +130,68 @@ class WorkerRuntime:
             tools=tuple(tools),
             journal=journal,
             needs_model=needs_model,
+            depth=depth,
         )
         self._started: Started | None = None
+        self._commands: SlashCommands | None = None
+        self._on_event = on_event
+        self._forget: list[Callable[[], None]] = []
         self.open_page: OpenPage | None = None
         """What `/web` does; set by whoever can serve a page."""
-        if on_event is not None:
-            self.bus.on("*", on_event)
+        self._show_events()
+
+    def _show_events(self) -> None:
+        if self._on_event is not None and not self._forget:
+            self._forget.append(self.bus.on("*", self._on_event))
 
     # ---- life
 
     async def initialize(self) -> None:
-        if self._adapter is not None:
-            if callable(self._adapter):
-                self._adapter = self._adapter(self.bus)
-            await self._adapter.initialize()
+        """RuntimeError where the bus carries another session that runs."""
+        if self._started is not None:
+            return
+        self.bus.serve(self._session_id(), self._voice.redactor.value)
+        self._show_events()
         try:
-            self._started = await unless_interrupted(self.signal, start(self._asked, self._voice, self.ui))
-        except Interrupted as stopped:
-            raise StartInterrupted(stopped.reason) from None
+            asked, warning = await self._open_adapter()
+            self._started = await unless_interrupted(self.signal, start(asked, self._voice, self.ui))
+        except BaseException as error:
+            self.bus.release()
+            if isinstance(error, Interrupted):
+                raise StartInterrupted(error.reason) from None
+            raise
+        if warning:
+            self._started.notices.append(warning)
         self.bus.conceal = partial(concealed, self)
         announce(self._started, self.mode)
-        self.bus.on("interrupt", self._on_interrupt)
+        self._commands = SlashCommands(self, leave=partial(self.interrupt, "exit"))
+        self._forget.append(self.bus.on("interrupt", self._on_interrupt))
+
+    def _session_id(self) -> str:
+        """The one that the bus was made with, for its first session; for each other a new one."""
+        return self.bus.session_id if self.bus.session_id and not self.bus.served else new_id()
+
+    async def _open_adapter(self) -> tuple[Start, str]:
+        """How it starts with this UI, and what its author should know."""
+        asked, adapter = self._asked, self._adapter
+        if adapter is None:
+            return asked, ""
+        if _makes_ui(adapter):
+            adapter = self._adapter = adapter(self.bus)
+            _bus_of(adapter, self.bus)
+        await _done(adapter.initialize())
+        if asked.callback is not None:
+            return (replace(asked, callback=None), "") if _share_keyboard(adapter, asked.callback) else (asked, "")
+        if self.ui.attached:
+            return asked, ""
+        name = type(adapter).__name__
+        if getattr(adapter, "answers", True):
+            return replace(asked, expects_ui=True), self.ui.warn_not_attached(f"the UI {name}")
+        if asked.approval not in (ApprovalMode.INTERACTIVE, ApprovalMode.STRICT):
+            return asked, ""
+        warning = NO_QUESTIONS.format(mode=str(asked.approval), name=name)
+        warnings.warn(warning, RuntimeWarning, stacklevel=3)
+        return asked, warning
 
     async def run(self, text: str, attachments: Sequence[Offered] = ()) -> RunResult:
         """One input, one answer, and the end of this run of the session."""
@@ -150,12 +216,17 @@ class WorkerRuntime:
 
     async def aclose(self) -> None:
         if self._started is not None:
+            if self._commands is not None:
+                await self._commands.aclose()
             started, self._started = self._started, None
             self.bus.conceal = None
             await started.crew.dismiss(started.run)
             await started.tree.aclose()
-        if self._adapter is not None:
-            await self._adapter.shutdown()
+            self.bus.release()
+        if self._adapter is not None and not _makes_ui(self._adapter):
+            await _done(self._adapter.shutdown())
+        while self._forget:
+            self._forget.pop()()
 
     async def __aenter__(self) -> WorkerRuntime:
         await self.initialize()
@@ -179,7 +250,7 @@ class WorkerRuntime:
 
     @property
     def mode(self) -> str:
-        return self.worker.mode or self._default_mode
+        return "single" if self._depth else self.worker.mode or self._default_mode
 
     @property
     def tree(self) -> SessionTree:
@@ -339,3 +410,59 @@ class WorkerRuntime:
 
     def _on_interrupt(self, event: Event) -> None:
         self.interrupt(str(event.wire.get("reason") or "interrupted"), str(event.wire.get("workerId") or ""))
+
+
+def _check_options(worker: Any, model: Any, callback: Any, bus: Any, signal: Any, on_event: Any) -> None:
+    """What could only fail later, in a place that says nothing about it."""
+    who = "a Worker, a mapping of its keys, a file or a name"
+    must_be(worker is None or isinstance(worker, (Worker, str, Path)), "WorkerRuntime: worker", who, worker)
+    made = model is None or isinstance(model, str) or callable(getattr(model, "stream", None))
+    which = "a name like 'anthropic:claude-sonnet-4-5' or a Model (FunctionScript(function) makes one)"
+    must_be(made, "WorkerRuntime: model", which, model)
+    answers = "a function that takes the request"
+    must_be(callback is None or callable(callback), "WorkerRuntime: approval_callback", answers, callback)
+    must_be(bus is None or isinstance(bus, EventBus), "WorkerRuntime: bus", "made by create_ui_event_bus()", bus)
+    stops = signal is None or isinstance(signal, InterruptSignal)
+    must_be(stops, "WorkerRuntime: interrupt_signal", "made by create_interrupt_signal()", signal)
+    must_be(on_event is None or callable(on_event), "WorkerRuntime: on_event", "a function that takes the event", on_event)
+
+
+def _makes_ui(adapter: Any) -> bool:
+    """A class or a function: it takes the bus and gives the UI."""
+    return isinstance(adapter, type) or (callable(adapter) and not hasattr(adapter, "initialize"))
+
+
+def _bus_of(adapter: Any, given: EventBus | None) -> EventBus | None:
+    """The bus that a UI holds, or the one that is given. Raises TypeError and ValueError for what cannot work."""
+    if adapter is None or _makes_ui(adapter):
+        return given
+    for method in ("initialize", "shutdown"):
+        if not callable(getattr(adapter, method, None)):
+            raise TypeError(f"ui_adapter: a {type(adapter).__name__} has no `{method}()`; a UI has both, and `bus`")
+    held = getattr(adapter, "bus", None)
+    if held is None and given is not None:
+        return given
+    if not isinstance(held, EventBus):
+        raise TypeError(
+            f"ui_adapter: a {type(adapter).__name__} has no `bus`: keep the one that it is made for as `self.bus`, or "
+            "give bus=… as well"
+        )
+    if given is not None and given is not held:
+        raise ValueError("bus= is not the bus of ui_adapter: leave bus= out, or make the UI for that bus")
+    return held
+
+
+async def _done(result: Any) -> None:
+    """A UI's method may be a plain function too."""
+    if inspect.isawaitable(result):
+        await result
+
+
+def _share_keyboard(adapter: Any, callback: ApprovalCallback) -> bool:
+    """Whether this callback would read the very terminal that this UI reads: then the UI asks, by its card."""
+    readers = (getattr(adapter, "keyboard", None), getattr(callback, "keyboard", None))
+    try:
+        names = [os.ttyname(reader()) for reader in readers if reader is not None]
+    except (OSError, ValueError, AttributeError):  # no terminal
+        return False
+    return len(names) == len(readers) and names[0] == names[1]

@@ -105,7 +105,7 @@ def _tell(run: WorkerRun, status: str, task: str) -> None:
             "name": run.worker.name,
             "task": task.strip().splitlines()[0][:200] if task.strip() else "",
             "status": status,
-            "depth": 0,
+            "depth": run.station.depth,
             "model": run.model_name,
         },
     )

@@ -1,6 +1,7 @@
 """Worker: a `.worker` file, checked. Who it is, what it may use, where it may reach.
 
-Plain data; `workers.worker_file` reads one, `workers.roster` finds them. Keys and defaults are those of the file.
+Plain data; `workers.worker_file` reads one, or checks one that was made in Python; `workers.roster` finds them. Keys
+and defaults are those of the file.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from golem_forge.config.run_settings import BudgetLimits
+from golem_forge.core.options import takes_options
 from golem_forge.core.verdict import Verdict
 
 
@@ -81,3 +83,6 @@ class Worker:
         """`workers/a.worker:7`, for messages about one key."""
         line = self.lines.get(key)
         return f"{self.shown_path}:{line}" if line else self.shown_path or self.name
+
+
+Worker.__init__ = takes_options("Worker", at=1)(Worker.__init__)  # type: ignore[method-assign]

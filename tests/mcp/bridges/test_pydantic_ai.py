@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,28 @@ def returns(result: Any) -> list[tuple[str, Any]]:
     """(outcome, content) of every answer that the model got."""
     parts = [part for message in result.all_messages() if isinstance(message, ModelRequest) for part in message.parts]
     return [(part.outcome, part.content) for part in parts if part.part_kind == "tool-return"]
+
+
+async def test_a_session_alone_is_enough(tmp_path: Path) -> None:
+    """It asks by its own callback; where that parks, the call is parked; where there is none, it is denied."""
+    parked, bench = ParkedCalls(), Bench()
+    sale: list[list[Call] | str] = [[("sell", {"item": "mug"}, "1")], "done"]
+    outputs = []
+    for callback in ({"approved": True}, parked.ask, None):
+        asked = (lambda request, answer=callback: answer) if isinstance(callback, dict) else callback
+        async with open_session(tmp_path, tools=bench.tools(), toolsets={}, approval_callback=asked) as session:
+            with (
+                pytest.raises(ValueError, match="parks its calls elsewhere")
+                if callback == parked.ask
+                else nullcontext()
+            ):
+                ForgeToolset(session, ParkedCalls())
+            agent = Agent(says(*sale), toolsets=[ForgeToolset(session)], output_type=[str, DeferredToolRequests])
+            outputs.append(await agent.run("go"))
+            await parked.aclose()
+    assert len(bench.ran) == 1 and outputs[0].output == "done", "asked and sold"
+    assert [call.tool_name for call in outputs[1].output.approvals] == ["sell"]
+    assert "approval_denied" in str(returns(outputs[2]))
 
 
 async def test_an_agent_calls_our_tools_and_hears_our_refusals(tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 
     parked = ParkedCalls()
     async with open_session(".", approval_callback=parked.ask) as session:
-        agent = Agent(model, toolsets=[ForgeToolset(session, parked)], output_type=[str, DeferredToolRequests])
+        agent = Agent(model, toolsets=[ForgeToolset(session)], output_type=[str, DeferredToolRequests])
 
     async with toolset:
         async with open_session(".", tools=await from_toolset(toolset), …) as session: …
 
-Either way a call takes the one path. Its agent cannot be asked in the middle of a call, so a call that needs approval
-is parked (see `parked`) and the agent is told by `ApprovalRequired`. This module imports pydantic_ai, a second of
-start-up: nothing else in Forge imports it.
+Either way a call takes the one path. Its agent cannot be asked in the middle of a call, so where `ParkedCalls.ask` is
+the session's approval callback, a call that needs approval is parked (see `parked`) and the agent is told by
+`ApprovalRequired`. With any other callback the session asks by that one; without one it denies. This module imports
+pydantic_ai, a second of start-up: nothing else in Forge imports it.
 """
 
 from __future__ import annotations
@@ -58,11 +59,15 @@ class Session(Protocol):
 
 
 class ForgeToolset(AbstractToolset[Any]):
-    """What a model may call in this session. `parked.ask` must be the session's approval callback."""
+    """What a model may call in this session."""
 
-    def __init__(self, session: Session, parked: ParkedCalls, *, id: str | None = "golem-forge") -> None:
+    def __init__(self, session: Session, parked: ParkedCalls | None = None, *, id: str | None = "golem-forge") -> None:
+        """`parked`: where it is not found by the session's approval callback. ValueError: another one is."""
+        own = _parked_by(session)
+        if parked is not None and own is not None and own is not parked:
+            raise ValueError("the session parks its calls elsewhere: leave `parked` out, or open it with `parked.ask`")
         self._session = session
-        self._parked = parked
+        self._parked = parked or own
         self._id = id
 
     @property
@@ -89,7 +94,10 @@ class ForgeToolset(AbstractToolset[Any]):
         """Raises ApprovalRequired where a person must agree first, and pydantic-ai's ToolFailed for any other end."""
         run = partial(self._session.call, name, tool_args, caller=Caller.LLM)
         ident = ctx.tool_call_id or new_id()
-        if ctx.tool_call_approved:
+        came: Outcome | ApprovalRequest
+        if self._parked is None:
+            came = await run()
+        elif ctx.tool_call_approved:
             said = ctx.tool_call_metadata
             asked = str(said.get("fingerprint", "")) if isinstance(said, Mapping) else ""
             came = await self._parked.go_on(ident, name, tool_args, run, asked)
@@ -100,6 +108,13 @@ class ForgeToolset(AbstractToolset[Any]):
         if not came.ok:
             raise exceptions.ToolFailed(f"{came.status.value}: {came.text}")
         return _returned(came)
+
+
+def _parked_by(session: Session) -> ParkedCalls | None:
+    """The one whose `ask` answers for this session."""
+    controller = getattr(getattr(session, "tree", None), "controller", None)
+    owner = getattr(getattr(controller, "approval_callback", None), "__self__", None)
+    return owner if isinstance(owner, ParkedCalls) else None
 
 
 def _shown(request: ApprovalRequest) -> dict[str, Any]:
@@ -153,6 +168,7 @@ class _Theirs:
             described.description or f"Tool from a pydantic-ai toolset: {described.name}",
             input_schema=described.parameters_json_schema,
             execute=execute,
+            takes_mapping=True,
             annotations=_tightening(annotations),
             timeout=described.timeout,
             code_digest=digest(described.parameters_json_schema),

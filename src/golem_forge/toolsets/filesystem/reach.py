@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
@@ -37,19 +38,25 @@ class Reach:
         return replace(effect, zone_verdict=said)
 
 
-def checked_overrides(sandbox: Sandbox | None, zone_approval: ZoneApproval) -> dict[tuple[str, Verb], Verdict]:
-    """Raises ConfigError for a zone, a verb or a verdict that does not exist."""
+def checked_overrides(
+    sandbox: Sandbox | None, zone_approval: ZoneApproval, called: str = "zone_approval"
+) -> dict[tuple[str, Verb], Verdict]:
+    """Raises ConfigError for a zone, a verb or a verdict that does not exist. `called`: the option, as it was given."""
     overrides: dict[tuple[str, Verb], Verdict] = {}
     problems: list[str] = []
-    for zone, verdicts in zone_approval.items():
+    given: Mapping[str, Any] = zone_approval
+    for zone, verdicts in given.items():
         if sandbox is not None and zone not in sandbox.zones:
-            problems.append(f"zone_approval: no zone '{zone}'{_meant(zone, sandbox.zones)}")
+            problems.append(f"{called}: no zone '{zone}'{_meant(zone, sandbox.zones)}")
+        if not isinstance(verdicts, Mapping):
+            problems.append(f"{called}.{zone}: must be a mapping of write and delete to verdicts")
+            continue
         for verb, verdict in verdicts.items():
             if verb not in _VERBS:
-                problems.append(f"zone_approval.{zone}: no '{verb}' there; only write and delete ask for consent")
+                problems.append(f"{called}.{zone}: no '{verb}' there; only write and delete ask for consent")
             elif verdict not in tuple(Verdict):
                 known = [each.value for each in Verdict]
-                problems.append(f"zone_approval.{zone}.{verb}: '{verdict}' is no verdict{_meant(str(verdict), known)}")
+                problems.append(f"{called}.{zone}.{verb}: '{verdict}' is no verdict{_meant(str(verdict), known)}")
             else:
                 overrides[zone, _VERBS[verb]] = Verdict(verdict)
     if problems:

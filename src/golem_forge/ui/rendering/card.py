@@ -62,7 +62,7 @@ def card(request: Fields, choices: Sequence[Fields] | None = None, *, width: int
     ]
     ending = [
         *_standing(request),
-        line(f"why asked: {why}", indent="  "),
+        *([line(f"why asked: {why}", indent="  ")] if why else []),
         *(_choice(number, choice) for number, choice in enumerate(offered, 1)),
     ]
     return [
@@ -115,10 +115,13 @@ def _title(request: Fields, width: int | None) -> Line:
     if request.get("type") == "trust":  # nothing runs yet: the question itself is the title
         return _ruled(f"── {one_line(request.get('description', ''))} ", width)
     tool = one_line(request.get("tool", ""))
+    risk = f"risk {one_line(request.get('risk', ''))} "
+    if not tool:  # a program asks about something of its own
+        return _ruled(f"── {one_line(request.get('description') or 'Shall this be done?')} · {risk}", width)
     label = one_line(request.get("label") or words(request.get("description", "")).partition(": ")[0])
     named = f"{label} ({tool})" if label != tool and _PLAIN_LABEL.fullmatch(label) else tool
     new = "is new or changed and " if request.get("type") == "definition" else ""
-    return _ruled(f"── {named} {new}wants to run · risk {one_line(request.get('risk', ''))} ", width)
+    return _ruled(f"── {named} {new}wants to run · {risk}", width)
 
 
 def _ruled(title: str, width: int | None) -> Line:

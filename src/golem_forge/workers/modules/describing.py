@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.verdict import Verdict
+from golem_forge.tools.inputs import ModelInput
 from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, Mode, Tool
 
 _LONGEST_TEXT: Final = 64 * 1024
@@ -40,6 +41,9 @@ class Described:
     aliases: dict[str, str] = field(default_factory=dict)
     max_argument_bytes: int = MAX_ARGUMENT_BYTES
     effects: tuple[Effect, ...] | None = None
+    always_load: bool = False
+    fills_defaults: bool = False
+    """Its host fills in the defaults of the schema: what is left out is what the schema says."""
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Described:
@@ -61,6 +65,8 @@ class Described:
             timeout=_seconds(said.get("timeout")),
             idle_timeout=_seconds(said.get("idle_timeout")),
             read_only=said.get("read_only") is True,
+            always_load=said.get("always_load") is True,
+            fills_defaults=said.get("fills_defaults") is True,
             approval=approval,
             aliases={str(key): str(value) for key, value in (said.get("aliases") or {}).items()},
             max_argument_bytes=min(int(said.get("max_argument_bytes") or MAX_ARGUMENT_BYTES), MAX_ARGUMENT_BYTES),
@@ -85,6 +91,8 @@ def described(export: str, tool: Tool) -> dict[str, Any]:
         "timeout": tool.timeout,
         "idle_timeout": tool.idle_timeout,
         "read_only": tool.read_only,
+        "always_load": tool.always_load,
+        "fills_defaults": isinstance(tool.input, ModelInput),
         "approval": PREDICATE if callable(own) else own,
         "aliases": dict(tool.argument_aliases or {}),
         "max_argument_bytes": tool.max_argument_bytes,

@@ -1,23 +1,29 @@
-"""What a Python module exports as tools: a function, a function with `<name>_schema` beside it, or a Tool.
+"""What a Python module exports as tools: a function, a function with its schema beside it, or a Tool.
 
-Takes an imported module (or what an `external` import gave) and gives Tools by export name. Refuses (ExportError) a
-name that is not there, one that is no function or Tool, and a Tool that only works in Forge's own process. Runs inside
-module hosts and in `load_custom_tools`; imports nothing heavy by itself.
+The schema of `add_up` is `add_up_schema`, `add_upSchema`, `AddUpSchema` …: its name without case and underscores, and
+the word schema. Takes an imported module (or what an `external` import gave) and gives Tools by export name. Refuses
+(ExportError) a name that is not there, one that is no function or Tool, a schema that belongs to none of the module's
+functions, and a Tool that only works in Forge's own process. Runs inside module hosts and in `load_custom_tools`;
+imports nothing heavy by itself.
 """
 
 from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
 
 from golem_forge.core.nearest import nearest
+from golem_forge.tools.decorator import FunctionTool
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.toolset import ToolsetContext
+from golem_forge.tools.validation import ToolDefinitionError
 
 _MOST_NAMED: Final = 50
+_SCHEMA: Final = "schema"
 
 
 class ExportError(Exception):
@@ -26,7 +32,9 @@ class ExportError(Exception):
 
 def module_tools(module: ModuleType, names: Iterable[str], shown: str) -> dict[str, Tool]:
     """The listed exports, in that order. `shown`: the module as the worker file names it."""
-    return {name: _tool(module, name, shown) for name in names}
+    tools = {name: _tool(module, name, shown) for name in names}
+    _refuse_stray_schemas(module, shown)
+    return tools
 
 
 def _tool(module: ModuleType, name: str, shown: str) -> Tool:
@@ -38,11 +46,96 @@ def _tool(module: ModuleType, name: str, shown: str) -> Tool:
     if isinstance(value, Tool):
         return _usable(value, shown)
     if not inspect.isroutine(value):
-        raise ExportError(f"'{name}' in {shown} must be a function or a Tool")
-    schema = getattr(module, f"{name}_schema", None)
-    if schema is not None and not isinstance(schema, Mapping) and not hasattr(schema, "model_json_schema"):
-        raise ExportError(f"'{name}_schema' in {shown} must be a pydantic model or a JSON Schema")
-    return Tool(name, None, input_schema=schema, execute=value, takes_mapping=False)
+        hint = f"; NamedTool(**{name}) makes one of a dict" if isinstance(value, Mapping) else ""
+        raise ExportError(f"'{name}' in {shown} must be a function or a Tool{hint}")
+    schema = _schema_of(module, name, shown)
+    try:
+        return FunctionTool(name, value, input_schema=schema)
+    except ToolDefinitionError as error:
+        raise ExportError(f"{shown}: {error}") from None
+
+
+def _schema_of(module: ModuleType, name: str, shown: str) -> Any:
+    """The schema beside a function; None: its signature says all. The plainest spellings of its name come first."""
+    plain = (f"{name}_schema", f"{name}Schema", f"{name[:1].upper()}{name[1:]}Schema")
+    found = {each: getattr(module, each) for each in plain if hasattr(module, each)}
+    found = found or {each: value for each, value in vars(module).items() if _folded(each) == _folded(name) + _SCHEMA}
+    if not found:
+        return None
+    (first, schema), *others = found.items()
+    if twice := next((other for other, value in others if value is not schema), ""):
+        raise ExportError(f"'{first}' and '{twice}' in {shown} are both the schema of '{name}'; keep one")
+    if not isinstance(schema, Mapping) and not hasattr(schema, "model_json_schema"):
+        raise ExportError(f"'{first}' in {shown} must be a pydantic model or a JSON Schema")
+    return schema
+
+
+def _refuse_stray_schemas(module: ModuleType, shown: str) -> None:
+    """A schema that nothing uses is a misspelt one: the function would be offered with another."""
+    exports = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    functions = {name: value for name, value in exports.items() if inspect.isroutine(value)}
+    folded = {_folded(name) for name in functions}
+    stray = {
+        name: value
+        for name, value in exports.items()
+        if _looks_like_schema(module, name, value) and _folded(name).removesuffix(_SCHEMA) not in folded
+    }
+    if not stray:
+        return
+    used = {id(each) for value in exports.values() for each in _mentioned(value)}
+    for name, schema in stray.items():
+        if id(schema) in used:
+            continue
+        base = name[: -len(_SCHEMA)].rstrip("_")
+        tools = [each for each, value in exports.items() if isinstance(value, Tool) and _folded(each) == _folded(base)]
+        if tools:
+            raise ExportError(
+                f"'{name}' in {shown} has no effect, the Tool '{tools[0]}' has a schema of its own; give it that one "
+                f"(input_schema={name})"
+            )
+        close = nearest(base, _public(module))
+        hint = f"; did you mean '{close}_schema', for '{close}'?" if close else ""
+        raise ExportError(
+            f"'{name}' in {shown} is the schema of no function there{hint} (_{name}, if it is not meant to be one)"
+        )
+
+
+def _looks_like_schema(module: ModuleType, name: str, value: Any) -> bool:
+    """A model or JSON Schema of the module's own, named `…Schema` or `…_schema`."""
+    if not name.endswith(("Schema", "_schema")) or name in ("Schema", "_schema"):
+        return False
+    if isinstance(value, Mapping):
+        return value.get("type") == "object" and isinstance(value.get("properties"), Mapping)
+    return hasattr(value, "model_json_schema") and getattr(value, "__module__", "") == module.__name__
+
+
+def _mentioned(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """The schemas that a function, a Tool or a model uses, in its annotations, its fields or as its base."""
+    seen = set() if seen is None else seen
+    if isinstance(value, Tool):
+        found = [value._input, value._output, value.function]
+    elif inspect.isroutine(value):
+        found = list(_hints(value).values())
+    elif isinstance(value, type) and hasattr(value, "model_fields"):
+        found = [*(field.annotation for field in value.model_fields.values()), *value.__mro__[1:]]
+    else:
+        found = list(typing.get_args(value))
+    for each in found:
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            yield from _mentioned(each, seen)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:  # said where its schema is built
+        return {}
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _public(module: ModuleType) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from golem_forge.core.errors import BlockedError, ForgeError
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.inputs import SchemaInput
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.workers.modules.describing import PREDICATE, Described
 from golem_forge.workers.modules.pool import HostPool
@@ -22,7 +23,7 @@ def hosted_tool(described: Described, pool: HostPool, digest: str) -> Tool:
         async with pool.use() as host:
             return await host.call(export, args, ctx)
 
-    async def predicate(args: dict[str, Any], ctx: ToolContext) -> bool | str:
+    async def predicate(args: dict[str, Any], ctx: ToolContext, /) -> bool | str:
         try:
             async with pool.use() as host:
                 return await host.predicate(export, args, ctx)
@@ -35,9 +36,10 @@ def hosted_tool(described: Described, pool: HostPool, digest: str) -> Tool:
     return Tool(
         described.name,
         described.description,
-        input_schema=described.input_schema,
+        input_schema=lambda: SchemaInput(described.input_schema, fills_defaults=described.fills_defaults),
         output_schema=described.output_schema,
         execute=execute,
+        takes_mapping=True,
         needs_approval=predicate if described.approval == PREDICATE else described.approval,
         mode=described.mode,
         label=described.label,
@@ -46,6 +48,7 @@ def hosted_tool(described: Described, pool: HostPool, digest: str) -> Tool:
         timeout=described.timeout,
         idle_timeout=described.idle_timeout,
         read_only=described.read_only,
+        always_load=described.always_load,
         effects=described.effects,
         source=SourceKind.CUSTOM,
         argument_aliases=described.aliases or None,

@@ -16,6 +16,7 @@ from golem_forge.config.home import ForgeHome
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.redaction import Redactor
+from golem_forge.policy.base import check_block
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.modules.host import ModuleRefused
@@ -85,6 +86,7 @@ class ModuleTools:
                 await self._take(block)
             except SourceError as error:
                 problems.append(_at(block, str(error)))
+            problems += _without_effect(block)
         if problems:
             await self.aclose()
             raise ConfigError(*problems)
@@ -155,6 +157,8 @@ class ModuleTools:
             await self._take(block, frozenset(taken) - before.keys())
         except SourceError as error:
             return self._withdraw(block, [_at(block, str(error))])
+        if problems := _without_effect(block):
+            return self._withdraw(block, problems)
         return Refreshed(
             tools=tuple(block.tools.values()),
             added=tuple(name for name in block.tools if name not in before),
@@ -181,6 +185,8 @@ class ModuleTools:
             self._pools.append(pool)
             found = [hosted_tool(each, pool, prepared.digest) for each in await pool.load()]
             tools = {tool.name: tool for tool in found}
+            for tool in found:
+                tool.made_from = source.paths()
             if len(tools) != len(found):
                 raise ModuleRefused("two of its tools have the same name")
             if clash := next((name for name in tools if name in taken), ""):
@@ -209,6 +215,13 @@ class ModuleTools:
             task = asyncio.get_running_loop().create_task(pool.retire())
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
+
+
+def _without_effect(block: _Loaded) -> list[str]:
+    """What its block says of a tool that decides for itself, and that would not count."""
+    key = block.source.block.key
+    errors = check_block(block.source.block.approval, block.tools)[0]
+    return [error.replace(": approval.", f": toolsets.{key}.approval.", 1).removeprefix(": ") for error in errors]
 
 
 def _at(block: _Loaded, text: str) -> str:

@@ -118,6 +118,10 @@ class ModuleSource:
     def digest(self) -> str:
         return content_digest(self._files)
 
+    def paths(self) -> tuple[str, ...]:
+        """Of the files its tools are made from, where they really are."""
+        return tuple(os.path.realpath(self.around.root / name) for name in self._files)
+
     async def prepare(self) -> Prepared:
         """Of the files as they were last read."""
         around, files = self.around, self._files
@@ -161,6 +165,10 @@ class PackageSource:
 
     def failed(self, why: str) -> str:
         return f"Failed to load external tools from {self.shown}: {why}"
+
+    def paths(self) -> tuple[str, ...]:
+        """None that could count before the next session."""
+        return ()
 
     async def prepare(self) -> Prepared:
         around = self.around

@@ -28,6 +28,9 @@ class Decisions:
         self._by_id: dict[str, Decided] = {}
         self._forget = bus.on("toolResult", self._keep)
 
+    def take_over(self, earlier: Decisions) -> None:
+        self._by_id.update(earlier._by_id)
+
     def _keep(self, event: Event) -> None:
         wire = event.wire
         call_id = str(wire["toolCallId"])

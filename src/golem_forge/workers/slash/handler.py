@@ -1,7 +1,8 @@
 """SlashCommands: hears what UIs ask for (`command`, `manualToolInvoke`) and does it, each in a task of its own.
 
 What a command says is a `status` event with code `command`, of type `info` or `error`. Nothing a command does raises:
-what goes wrong is told to the person.
+what goes wrong is told to the person. A runtime has one from `initialize` on; one that is made later for the same bus
+takes its place until it is closed, so that nothing is done twice.
 """
 
 from __future__ import annotations
@@ -34,16 +35,38 @@ _log = logging.getLogger(__name__)
 
 
 class SlashCommands:
-    def __init__(self, host: SlashHost, *, leave: Callable[[], None] = lambda: None) -> None:
-        """`leave` ends the conversation, for `/exit`."""
+    def __init__(self, host: SlashHost, *, leave: Callable[[], None] | None = None) -> None:
+        """`host`: a WorkerRuntime that is started, else RuntimeError. `leave` is what `/exit` does; without it what it
+        did before."""
+        _ = host.path
         self._host = host
-        self._leave = leave
-        self._decisions = Decisions(host.bus)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forget: list[Callable[[], None]] = []
+        self._closed = False
+        self._before = before = host.bus.commands
+        self._decisions = Decisions(host.bus)
+        self._leave: Callable[[], None] = lambda: None
+        if before is not None:
+            before.pause()
+        if isinstance(before, SlashCommands):
+            self._decisions.take_over(before._decisions)
+            self._leave = before._leave
+        self._leave = leave or self._leave
+        host.bus.commands = self
+        self.resume()
+
+    def resume(self) -> None:
+        if self._closed:
+            return
+        bus = self._host.bus
         self._forget = [
-            host.bus.on("command", lambda event: self._start(self.run(str(event.wire["text"])))),
-            host.bus.on("manualToolInvoke", lambda event: self._start(self._invoke(event))),
+            bus.on("command", lambda event: self._start(self.run(str(event.wire["text"])))),
+            bus.on("manualToolInvoke", lambda event: self._start(self._invoke(event))),
         ]
+
+    def pause(self) -> None:
+        while self._forget:
+            self._forget.pop()()
 
     async def run(self, text: str) -> None:
         """One typed line, to its end."""
@@ -67,9 +90,13 @@ class SlashCommands:
 
     async def aclose(self) -> None:
         """Hears no more, and ends what still runs."""
-        for forget in self._forget:
-            forget()
+        self.pause()
+        self._closed = True
         self._decisions.close()
+        if self._host.bus.commands is self:
+            self._host.bus.commands = self._before
+            if self._before is not None:
+                self._before.resume()
         for task in set(self._tasks):
             task.cancel()
         if self._tasks:

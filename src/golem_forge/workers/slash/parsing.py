@@ -42,6 +42,11 @@ class Classified:
     """The canonical name; as typed if it is unknown."""
     parsed: ParsedCommand
 
+    @property
+    def tool_name(self) -> str | None:
+        """The tool's name; None: it is no tool."""
+        return self.name if self.type == "tool" else None
+
 
 def is_command(line: str) -> bool:
     """`/` and a name. A name has no second `/`: `/workspace/notes.txt` is a path in a sentence."""

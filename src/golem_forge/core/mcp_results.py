@@ -1,0 +1,211 @@
+"""ToolResult ↔ MCP CallToolResult (as a plain dict), without loss in either direction.
+
+`to_mcp(from_mcp(m)) == m` and `from_mcp(to_mcp(r)) == r`. A result is first written the way any MCP client reads it:
+content blocks, structuredContent, isError, `_meta`. Only what a reader could not work out from that is added under
+`_meta[RESULT_KEY]`. What MCP can say twice (a false `isError`, an empty `_meta`, unknown top-level fields) is kept in
+the ToolResult's own meta under FRAME_KEY and never sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from golem_forge.core.result import ToolResult, semantic_value, structured_form
+
+RESULT_KEY: Final = "golem-forge/result"
+FRAME_KEY: Final = "golem-forge/frame"
+_FIELDS: Final = ("value", "text", "content", "structured", "is_error", "meta")
+_KNOWN: Final = frozenset({"content", "structuredContent", "isError", "_meta"})
+
+
+def to_mcp(result: ToolResult) -> dict[str, Any]:
+    frame = _frame(result)
+    if "message" in frame:
+        return dict(frame["message"])
+    bare = _without_frame(result, frame) if frame else result
+    written = _write(bare, frame)
+    if _read(written) != bare:
+        plain = _without_key(_plain_reading(written))
+        written["_meta"] = {**(plain.meta or {}), RESULT_KEY: _difference(plain, bare)}
+    return written
+
+
+def from_mcp(message: Mapping[str, Any]) -> ToolResult:
+    """Takes any CallToolResult, also a sloppy one: what is not of the right type is kept and not interpreted."""
+    message = dict(message)
+    if (quick := _quick_reading(message)) is not None:
+        return quick
+    plain = _plain_reading(message)
+    result = _read(message)
+    for candidate in (result, _framed(result, message), _framed(plain, message)):
+        if to_mcp(candidate) == message:
+            return candidate
+    return replace(plain, meta={FRAME_KEY: {"message": message}})
+
+
+def block_text(block: Any) -> str:
+    """What a reader without eyes or ears gets of one content block."""
+    if not isinstance(block, Mapping):
+        return ""
+    kind = block.get("type")
+    if kind == "text":
+        return str(block.get("text", ""))
+    if kind == "resource":
+        resource = block.get("resource")
+        resource = resource if isinstance(resource, Mapping) else {}
+        text = resource.get("text")
+        return text if isinstance(text, str) else f"[resource {resource.get('uri', '')}]"
+    if kind == "resource_link":
+        return f"[{block.get('name') or 'resource'}: {block.get('uri', '')}]"
+    return f"[{kind} {block.get('mimeType', '')}]".replace(" ]", "]")
+
+
+def _quick_reading(message: dict[str, Any]) -> ToolResult | None:
+    """Most messages: one text, perhaps with an object beside it. What the long way gives, at a tenth of its price;
+    None: take that."""
+    blocks = message.get("content")
+    if type(blocks) is not list or len(blocks) != 1 or type(blocks[0]) is not dict or len(blocks[0]) != 2:
+        return None
+    text = blocks[0].get("text")
+    if type(text) is not str or not text or blocks[0].get("type") != "text":
+        return None
+    structured, is_error = message.get("structuredContent"), message.get("isError", False)
+    if type(is_error) is not bool:
+        return None
+    meta = message.get("_meta")
+    if "_meta" in message and (type(meta) is not dict or RESULT_KEY in meta or FRAME_KEY in meta):
+        return None
+    if structured is None:
+        if "structuredContent" in message:
+            return None
+        value: dict[str, Any] = {"kind": "text", "content": text}
+    elif type(structured) is dict and "kind" not in structured:
+        value = {"kind": "json", "data": structured}
+    else:
+        return None
+    own = None if meta is None else dict(meta)
+    if not message.keys() <= _KNOWN or ("isError" in message and not is_error):
+        own = _with_frame(own, message)
+    return ToolResult(value=value, text=text, structured=structured, is_error=is_error, meta=own)
+
+
+# The frame: how the message was dressed
+
+
+def _framed(result: ToolResult, message: dict[str, Any]) -> ToolResult:
+    return replace(result, meta=_with_frame(result.meta, message))
+
+
+def _with_frame(meta: Mapping[str, Any] | None, message: dict[str, Any]) -> dict[str, Any]:
+    present = message.keys() & (_KNOWN if meta is not None else _KNOWN - {"_meta"})
+    frame = {
+        "present": sorted(present),
+        "extra": {key: value for key, value in message.items() if key not in _KNOWN},
+    }
+    return {**(meta or {}), FRAME_KEY: frame}
+
+
+def _frame(result: ToolResult) -> dict[str, Any]:
+    frame = result.meta.get(FRAME_KEY) if result.meta else None
+    return frame if isinstance(frame, dict) and frame.keys() in ({"present", "extra"}, {"message"}) else {}
+
+
+def _without_frame(result: ToolResult, frame: dict[str, Any]) -> ToolResult:
+    rest = {key: value for key, value in (result.meta or {}).items() if key != FRAME_KEY}
+    return replace(result, meta=rest if rest or "_meta" in frame["present"] else None)
+
+
+# Writing
+
+
+def _write(result: ToolResult, frame: dict[str, Any]) -> dict[str, Any]:
+    present = frame.get("present", ())
+    blocks = [*result.content] or ([_text_block(result.text)] if result.text else [])
+    written: dict[str, Any] = {**frame.get("extra", {}), "content": blocks}
+    structured = result.structured
+    if structured is None and (not frame or "structuredContent" in present):
+        structured = structured_form(result.value)
+    if structured is not None or "structuredContent" in present:
+        written["structuredContent"] = structured
+    if result.is_error or "isError" in present:
+        written["isError"] = result.is_error
+    if result.meta is not None:
+        written["_meta"] = result.meta
+    return written
+
+
+def _text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _difference(plain: ToolResult, result: ToolResult) -> dict[str, Any]:
+    """The fields a plain reading gets wrong, as JSON."""
+    differing = {name: getattr(result, name) for name in _FIELDS if getattr(plain, name) != getattr(result, name)}
+    if "content" in differing:
+        differing["content"] = list(differing["content"])
+    return differing
+
+
+# Reading
+
+
+def _read(message: dict[str, Any]) -> ToolResult:
+    plain = _plain_reading(message)
+    base = _without_key(plain)
+    payload = plain.meta.get(RESULT_KEY) if isinstance(plain.meta, dict) else None
+    if not _is_payload(payload):
+        return plain
+    assert isinstance(payload, dict)
+    fields = {**payload, "content": tuple(payload["content"])} if "content" in payload else payload
+    result = replace(base, **fields)
+    # Threat: a foreign server may send our key to show people one thing and the model another. It is believed only
+    # where it says what we would have said ourselves about exactly this message.
+    honest = _difference(base, result) == payload and _essence(_write(result, {})) == _essence(message)
+    return result if honest else plain
+
+
+def _essence(message: Mapping[str, Any]) -> dict[str, Any]:
+    essence = {key: message[key] for key in ("content", "structuredContent") if message.get(key) is not None}
+    return {**essence, "isError": True} if message.get("isError") else essence
+
+
+def _is_payload(payload: Any) -> bool:
+    if not isinstance(payload, dict) or not payload or not payload.keys() <= set(_FIELDS):
+        return False
+    return (
+        isinstance(payload.get("value", {"kind": "text"}), dict)
+        and isinstance(payload.get("value", {"kind": "text"}).get("kind"), str)
+        and isinstance(payload.get("text", ""), str)
+        and isinstance(payload.get("content", []), list)
+        and isinstance(payload.get("is_error", False), bool)
+        and isinstance(payload.get("meta", {}), (dict, type(None)))
+    )
+
+
+def _without_key(plain: ToolResult) -> ToolResult:
+    rest = {key: value for key, value in (plain.meta or {}).items() if key != RESULT_KEY}
+    return replace(plain, meta=rest or None)
+
+
+def _plain_reading(message: Mapping[str, Any]) -> ToolResult:
+    raw = message.get("content")
+    blocks = raw if isinstance(raw, list) else []
+    text = "\n".join(map(block_text, blocks))
+    structured = message.get("structuredContent")
+    meta = message.get("_meta")
+    return ToolResult(
+        value=_value(structured, text),
+        text=text,
+        content=() if text and blocks == [_text_block(text)] else tuple(blocks),
+        structured=structured,
+        is_error=message.get("isError") is True,
+        meta=dict(meta) if isinstance(meta, Mapping) else None,
+    )
+
+
+def _value(structured: Any, text: str) -> dict[str, Any]:
+    if structured is None:
+        return {"kind": "text", "content": text}
+    return semantic_value(structured) or {"kind": "json", "data": structured}
