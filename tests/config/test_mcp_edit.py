@@ -192,6 +192,7 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
     st.lists(_TEXT, max_size=4), st.dictionaries(st.from_regex(r"X_[A-Z0-9_]{0,8}", fullmatch=True), _TEXT, max_size=3)
 )
 @example(args=["\x85", "a\u2028b", "\ufeff", "\x7f", " ", "#", ": ", "- a"], env={"X_": "a\n b\r\n\t"})
+@example(args=["?0", "-0", ":0", "?", "a?"], env={"X_": "?0"})
 def test_every_text_comes_back_as_it_was(tmp_path_factory: Any, args: list[str], env: dict[str, str]) -> None:
     file = tmp_path_factory.mktemp("edit") / "forge.yaml"
     block = {"command": "x", "args": args, "env": env}

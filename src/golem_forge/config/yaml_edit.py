@@ -83,7 +83,7 @@ def _writer() -> Any:
 
 def writable(value: Any) -> Any:
     """The value for the writer: lists within one line, and texts that it would not write so that they can be read back
-    (U+0085 is folded away) in double quotes."""
+    (U+0085 is folded away, `?0` in a list becomes a key) in double quotes."""
     from ruamel.yaml.comments import CommentedSeq
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
@@ -93,7 +93,7 @@ def writable(value: Any) -> Any:
         items = CommentedSeq(writable(item) for item in value)
         items.fa.set_flow_style()
         return items
-    if isinstance(value, str) and not value.isprintable():
+    if isinstance(value, str) and (not value.isprintable() or value.startswith(("?", ":"))):
         return DoubleQuotedScalarString(value)
     return value
 
