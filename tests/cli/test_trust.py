@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-RULES = "version: 1\nrules:\n  - {command: [git, status], verdict: preApproved}\n"
+RULES = "version: 1\nrules:\n  - {command: [cargo, check], verdict: preApproved}\n"
 
 
 def test_nothing_to_trust(shell):
@@ -25,16 +25,16 @@ def test_without_a_terminal_nobody_agrees(shell):
 def test_yes_trusts_and_a_changed_byte_ends_it_A19(shell):
     shell.write("forge.yaml", "approval: {mode: strict}\n")
     shell.write(".forge/rules.yaml", RULES)
-    asks = shell("rules", "explain", "--", "git", "status")
+    asks = shell("rules", "explain", "--", "cargo", "check")
     assert asks.code == 3 and ".forge/rules.yaml: ignored" in asks.err
 
     given = shell("trust", "--yes")
     assert given.code == 0 and "is trusted: 2 files" in given.out
     assert RULES.strip() in given.out
-    assert shell("rules", "explain", "--mode", "interactive", "--", "git", "status").code == 0
+    assert shell("rules", "explain", "--mode", "interactive", "--", "cargo", "check").code == 0
 
     shell.write(".forge/rules.yaml", RULES + "# \n")
-    again = shell("rules", "explain", "--mode", "interactive", "--", "git", "status")
+    again = shell("rules", "explain", "--mode", "interactive", "--", "cargo", "check")
     assert again.code == 3 and "not trusted" in again.err
     shown = shell("trust", "--show")
     assert shown.code == 0
@@ -44,7 +44,7 @@ def test_yes_trusts_and_a_changed_byte_ends_it_A19(shell):
 def test_rules_without_a_forge_yaml_can_be_trusted(shell):
     shell.write(".forge/rules.yaml", RULES)
     assert shell("trust", "--yes").code == 0
-    assert shell("rules", "explain", "--", "git", "status").code == 0
+    assert shell("rules", "explain", "--", "cargo", "check").code == 0
 
 
 def test_withdraw(shell):
