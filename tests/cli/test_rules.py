@@ -127,6 +127,25 @@ def test_explain_in_a_mode(shell):
     assert told.code == 3 and "would be denied" in told.out
 
 
+def test_explain_in_strict_mode_says_what_becomes_of_it_where_nobody_can_be_asked(shell):
+    shell.write("a", "x\n")
+    runs = shell(*EXPLAIN, "--mode", "strict", "--", "cat", "a")
+    assert runs.code == 3 and "without anybody to ask the mode is auto_deny, and it would run" in runs.out
+    assert shell("call", "exec_command", "--cmd", "cat a", "--approval", "strict").code == 0
+    denied = shell(*EXPLAIN, "--mode", "strict", "--", "make")
+    assert denied.code == 3 and "without anybody to ask it is denied" in denied.out
+    assert shell("call", "exec_command", "--cmd", "make", "--approval", "strict").code != 0
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("{}",), ("[]",), ('{"cmd":5}',), ('{"cmd":""}',), ('{"cmd":"ls","nosuch":1}',), ("x",), ("null",)]
+)
+def test_explain_says_what_is_wrong_with_the_arguments_of_a_command(shell, words):
+    ended = shell(*EXPLAIN, "exec_command", *words)
+    assert ended.code == 2, ended.out + ended.err
+    assert "cannot be judged: exec_command:" in ended.out and "Traceback" not in ended.err
+
+
 def test_explain_for_a_worker(shell):
     shell.write_home(
         "rules.yaml", rules("{command: [make], exact: true, scope: {worker: main/*}, verdict: preApproved}")

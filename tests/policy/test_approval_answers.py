@@ -239,6 +239,36 @@ async def test_a46_an_edit_is_validated_and_told(make_path: Any, asked: Any) -> 
     assert outcome.args["n"] == 3
 
 
+@pytest.mark.parametrize(
+    ("answer", "names"),
+    [
+        ({"approved": True, "remember": "bogus"}, "'remember' is 'bogus', not 'session'"),
+        ({"approved": True, "remember": True}, "'remember' is not 'session'"),
+        ({"approved": True, "remember": "always"}, "named by its 'choice'"),
+        ({"approved": True, "remembr": "session"}, "there is no 'remembr'; did you mean 'remember'?"),
+        ({"approved": True, "args": "x"}, "'args' is not an object"),
+        ({"approved": True, "stop": True}, "cannot also stop"),
+        ({"approved": "yes"}, "'approved' is not true or false"),
+        (True, "{approved, remember?"),
+    ],
+    ids=str,
+)
+async def test_an_answer_that_cannot_be_understood_denies_and_names_it(
+    make_path: Any, asked: Any, answer: Any, names: str
+) -> None:
+    deploy_runs.clear()
+    outcome = await call(make_path(deploy, ask=asked(answer)), n=5)
+    assert (outcome.status, deploy_runs) == ("approval_denied", [])
+    assert names in outcome.error
+
+
+async def test_the_same_invalid_edit_twice_denies_and_names_the_field(make_path: Any, asked: Any) -> None:
+    ask = asked(*[{"approved": True, "args": {"n": "x"}}] * 4)
+    outcome = await call(make_path(deploy, ask=ask), n=5)
+    assert (outcome.status, len(ask)) == ("approval_denied", 2)
+    assert "The edited arguments are not valid (n: " in outcome.error
+
+
 async def test_a47_an_edit_into_something_blocked_is_refused(make_path: Any, asked: Any) -> None:
     def predicate(args: dict[str, Any]) -> str:
         return "blocked" if args["target"] == "prod" else "ask"
@@ -278,9 +308,9 @@ async def test_an_edit_answers_only_the_oldest_of_identical_calls(make_path: Any
 
 
 async def test_twenty_bad_edits_end_the_request(make_path: Any, asked: Any) -> None:
-    ask = asked({"approved": True, "args": {"n": "x"}})
+    ask = asked(*({"approved": True, "args": {"n": f"x{number}"}} for number in range(30)))
     outcome = await call(make_path(deploy, ask=ask))
-    assert outcome.status == "approval_denied"
+    assert outcome.status == "approval_denied" and "without a valid form (n: " in outcome.error
     assert len(ask) == 20
     assert not deploy_runs
 

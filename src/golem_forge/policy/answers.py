@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,10 +10,13 @@ from typing import Any, Final
 from golem_forge.core.decision import AnsweredBy
 from golem_forge.core.verdict import Status
 from golem_forge.core.visible import visible
+from golem_forge.events.answers import wrong_member
 from golem_forge.policy.offers import Offer
 from golem_forge.policy.request import ApprovalRequest
 
 MAX_REASON: Final = 2000
+_SHAPE: Final = "{approved, remember?, choice?, args?, reason?, stop?}"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +37,16 @@ def denied(message: str, *, by: AnsweredBy = AnsweredBy.NOBODY, status: Status =
 
 
 def read_answer(raw: Any, request: ApprovalRequest) -> Answer:
-    """A mapping `{approved, remember?, choice?, args?, reason?, stop?}`; any other value denies."""
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("approved"), bool):
-        return denied("The approval callback gave no valid answer; the call was not run.")
+    """A mapping `{approved, remember?, choice?, args?, reason?, stop?}`; any other value denies, and so does a member
+    that has another name or value."""
+    if not isinstance(raw, Mapping):
+        return denied(f"The approval callback gave no valid answer ({_SHAPE}); the call was not run.")
+    wrong = wrong_member(raw, besides=("by",))
+    if not wrong and raw.get("remember") == "always":
+        wrong = "'remember' is 'always', not 'session'; what is kept for good is named by its 'choice'"
+    if wrong:
+        _log.warning("an answer to an approval denied: %s", wrong)
+        return denied(f"The approval callback gave no valid answer: {wrong}. The call was not run.")
     reason = raw.get("reason")
     if not raw["approved"]:
         text = visible(str(reason))[:MAX_REASON].strip() if reason else ""
@@ -47,13 +58,11 @@ def read_answer(raw: Any, request: ApprovalRequest) -> Answer:
             stop=bool(raw.get("stop")),
         )
     args = raw.get("args")
-    if args is not None and not isinstance(args, dict):
-        return denied("The edited arguments are not an object; the call was not run.")
     try:
         choice = _chosen(raw, request)
     except LookupError:
         return denied("The answer names a choice that was not offered; the call was not run.")
-    return Answer(approved=True, choice=choice, args=args)
+    return Answer(approved=True, choice=choice, args=None if args is None else dict(args))
 
 
 def _chosen(raw: Mapping[str, Any], request: ApprovalRequest) -> Offer | None:

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from golem_forge.events.open_questions import INTERRUPT, EditRefused
+from golem_forge.core.copying import own_copy
+from golem_forge.events.open_questions import INTERRUPT, NOBODY, EditRefused
 from golem_forge.events.questions import RuntimeUI
 from golem_forge.policy.answers import Answer
-from golem_forge.policy.desk import Asker, Question, TooManyEdits
+from golem_forge.policy.desk import Asker, Question, TooManyEdits, in_words
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.tools.forms import errors_by_field
 from golem_forge.tools.threads import run_in_thread
@@ -49,18 +50,23 @@ def ui_asker(ui: RuntimeUI, timeout: float | None = None) -> Asker:
 
 
 def callback_asker(callback: ApprovalCallback, timeout: float | None = None) -> Asker:
-    """An invalid edit calls it again, with `field_errors` on the request."""
+    """An invalid edit calls it again, with `field_errors` on the request; the same edit twice denies."""
 
     async def ask(question: Question) -> Any:
         request = question.request
+        before: Any = None
         while True:
             answer = await _called(callback, request)
             edited = answer.get("args") if isinstance(answer, Mapping) and answer.get("approved") is True else None
-            if not isinstance(edited, dict):
+            if not isinstance(edited, Mapping):
                 return answer
             problems = question.check(edited)
             if not problems:
                 return answer
+            if edited == before:
+                why = f"The edited arguments are not valid ({in_words(problems)}); the call was not run."
+                return {"approved": False, "by": NOBODY, "reason": why}
+            before = own_copy(edited)
             request = replace(request, field_errors=problems)
 
     async def ask_in_time(question: Question) -> Any:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import traceback
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final
 
 from golem_forge.config.modes import Setting
@@ -24,6 +27,7 @@ from golem_forge.tools.tool import SourceKind, Tool
 
 PREDICATE_SECONDS: Final = 5.0
 _VERDICTS: Final[dict[Any, Verdict]] = {True: Verdict.ASK, False: Verdict.PRE_APPROVED} | {v.value: v for v in Verdict}
+_log = logging.getLogger(__name__)
 _asking: set[asyncio.Future[Any]] = set()
 """Checks that have not ended: the loop itself would not keep them."""
 DEFAULT_ASK: Final = Source(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")
@@ -94,8 +98,18 @@ async def own_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Sour
         if isinstance(failure, (BlockedError, SandboxError)):  # what Forge itself refuses on the way says so itself
             raise failure
         if failure is not None:
+            _note(tool, failure, ctx)
             raise _check_failed(tool, type(failure).__name__) from None
     return _read_verdict(tool, answer)
+
+
+def _note(tool: Tool, failure: BaseException, ctx: ToolContext) -> None:
+    """For whoever wrote the check: the caller reads the type of the exception only."""
+    try:
+        told = "".join(traceback.format_exception(failure))
+    except Exception:  # an exception that cannot be read is still only one refused call
+        return
+    _log.warning("approval check of '%s': %s", tool.name, ctx.redactor.text(told) if ctx.redactor else told)
 
 
 def constant_base(tool: Tool) -> Source:
@@ -134,13 +148,23 @@ async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) ->
 
 
 async def _asked(predicate: Any, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
+    """Threat: a check that blocks the loop blocks the clock that would end it too. So its time is taken here."""
+    started = monotonic()
     try:
         if inspect.iscoroutinefunction(predicate):
-            return await predicate(*arguments), None
-        answer = await run_in_thread(lambda: predicate(*arguments))
-        return await answer if inspect.isawaitable(answer) else answer, None
+            answer = await predicate(*arguments)
+        else:
+            answer, ended = await run_in_thread(lambda: (predicate(*arguments), monotonic()))
+            if not inspect.isawaitable(answer):
+                return _in_time(answer, ended - started)
+            answer = await answer
+        return _in_time(answer, monotonic() - started)
     except BaseException as error:  # SystemExit too: a check ends no session
         return None, error
+
+
+def _in_time(answer: Any, seconds: float) -> tuple[Any, BaseException | None]:
+    return (answer, None) if seconds <= PREDICATE_SECONDS else (None, TimeoutError())
 
 
 def _wants_context(predicate: Any) -> bool:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
@@ -58,7 +59,13 @@ def command_facts(
         )
         for segment, part, found, where in zip(parsed.segments, proof.segments, shares, places, strict=True)
     ]
-    facts = CommandFacts(text=text, parsed=parsed, world=world, cwd=cwd, reads_only=reads_only)
+    started = Parsed(
+        tuple(
+            replace(segment, words=part.started or segment.words)
+            for segment, part in zip(parsed.segments, proof.segments, strict=True)
+        )
+    )
+    facts = CommandFacts(text=text, parsed=parsed, world=world, cwd=cwd, reads_only=reads_only, started=started)
     return facts, (*execs, *(_read_effect(operand) for operand in proof.reads))
 
 

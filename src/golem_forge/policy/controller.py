@@ -14,7 +14,7 @@ from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.decision import AnsweredBy, Decision
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.nearest import nearest
-from golem_forge.core.options import options_from, takes_options
+from golem_forge.core.options import must_be, options_from, takes_options
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Risk, Verdict
 from golem_forge.events.answers import ApprovalAnswer
@@ -43,6 +43,8 @@ class ApprovalController:
         """`approval_callback(request)` answers `{approved, remember?, choice?, args?, reason?}` within `timeout`
         seconds; `ask` is a UI's (`ui_asker`) and knows its own timeout. `mode` may be a mapping of all options."""
         self.mode = _mode(mode)
+        fits = approval_callback is None or callable(approval_callback)
+        must_be(fits, "approval_callback", "a function that takes the request", approval_callback)
         self.approval_callback = approval_callback
         self.memory = ApprovalMemory()
         asker = ask or (callback_asker(approval_callback, timeout) if approval_callback is not None else None)

@@ -150,9 +150,11 @@ class ApprovalDesk:
             if answer.args is None:
                 return answer
             edited = waiting.restore(answer.args)
-            if not waiting.check_edit(edited):
+            problems = waiting.check_edit(edited)
+            if not problems:
                 return replace(answer, args=edited)
-            return denied("The edited arguments are not valid; the call was not run.")
+            why = in_words(waiting.clean(problems))
+            return denied(f"The edited arguments are not valid ({why}); the call was not run.")
         except TooManyEdits as error:
             return denied(str(error))
         except Exception as error:  # a broken UI must not become a consent
@@ -166,11 +168,13 @@ class ApprovalDesk:
             nonlocal edits
             problems = waiting.check_edit(waiting.restore(dict(args)))
             edits += bool(problems)
+            shown = waiting.clean(problems) if problems else ()
             if edits >= MAX_EDITS:
                 raise TooManyEdits(
-                    f"The arguments were edited {MAX_EDITS} times without a valid form; the call was not run."
+                    f"The arguments were edited {MAX_EDITS} times without a valid form ({in_words(shown)}); "
+                    "the call was not run."
                 )
-            return waiting.clean(problems) if problems else ()
+            return shown
 
         return Question(waiting.request, check)
 
@@ -193,6 +197,10 @@ class ApprovalDesk:
             card.task.cancel()
             if self._cards.get(key) is card:
                 del self._cards[key]
+
+
+def in_words(problems: Problems) -> str:
+    return "; ".join(f"{name}: {problem}" if name else problem for name, problem in problems)
 
 
 def _interrupted() -> Answer:

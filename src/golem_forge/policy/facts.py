@@ -23,6 +23,8 @@ class CommandFacts:
     cwd: str
     reads_only: bool = False
     """Every segment is proven to only read, if all zones are read-only for it: so must its walls be built."""
+    started: Parsed | None = None
+    """If `reads_only`, the words in which it must be started: the proof is of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ from golem_forge.tools.tool import SourceKind, Tool
 
 
 def only_refuses(judge: Judge, tool: Tool, sandbox: Sandbox | None) -> bool:
+    if tool.needs_approval == Verdict.BLOCKED.value:
+        return True
     if any(said.verdict is Verdict.BLOCKED for said in judge.blocks.named(tool.name)):
         return True
     if judge.mode is not ApprovalMode.AUTO_DENY or (judge.rules is not None and not judge.rules.silent()):

@@ -16,10 +16,13 @@ from typing import Final
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.root_links import process_link
+from golem_forge.core.verdict import Verdict
 from golem_forge.policy.shell.world import Operand, Program
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Kind
+from golem_forge.sandbox.walls.git_work_tree import is_repository, keeps_its_work_tree
+from golem_forge.sandbox.walls.settings import PathRule
 
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _OTHERS_MAY_WRITE: Final = stat.S_IWOTH
@@ -39,7 +42,8 @@ def is_system_directory(directory: str) -> bool:
 
 class SandboxWorld:
     """Implements `CommandWorld`. `path` is the walls' PATH, in order; `shipped_rg` the ripgrep that Forge brings;
-    `complete` tells of a virtual directory whether the walls know all that lies below it (None: they do not)."""
+    `complete` tells of a virtual directory whether the walls know all that lies below it (None: they do not); `rules`
+    are those that hold inside the walls."""
 
     def __init__(
         self,
@@ -48,7 +52,9 @@ class SandboxWorld:
         *,
         shipped_rg: str = "",
         complete: Callable[[str, bool], bool] | None = None,
+        rules: Callable[[], Sequence[PathRule]] = tuple,
     ) -> None:
+        self._rules = rules
         self._complete = complete
         self._sandbox = sandbox
         self._path = tuple(path)
@@ -67,6 +73,38 @@ class SandboxWorld:
 
     def complete(self, virtual: str, *, hidden: bool = True) -> bool:
         return self._complete is not None and self._complete(virtual, hidden)
+
+    def work_tree(self, place: str) -> str | None:
+        here = self.operand(place, "/")
+        if here.kind != "inside":
+            return place
+        parts = here.virtual.strip("/").split("/")
+        while parts:
+            virtual = f"/{'/'.join(parts)}"
+            real = self.operand(virtual, "/").real
+            if is_repository(real):
+                return virtual if keeps_its_work_tree(real, self._host_path) else None
+            parts.pop()
+        return f"/{here.virtual.split('/')[1]}"
+
+    def _host_path(self, path: str) -> str:
+        try:
+            place = self._sandbox.locate(path)
+        except SandboxError:
+            return path
+        return place.zone.real(place.parts) if place.zone else path
+
+    def holds_back(self) -> bool:
+        return any(
+            Verb.READ in rule.access and rule.verdict is not Verdict.PRE_APPROVED and self._touches(rule)
+            for rule in self._rules()
+        )
+
+    def _touches(self, rule: PathRule) -> bool:
+        roots = (self.operand(zone.virtual(()), "/") for zone in self._sandbox.zones.values())
+        places = [name for root in roots for name in (root.virtual, root.outer) if name]
+        near = any(_lies_in(rule.literal, place) or _lies_in(place, rule.literal) for place in places)
+        return near or not rule.literal
 
     def operand(self, path: str, cwd: str) -> Operand:
         link = process_link(path)

@@ -8,7 +8,7 @@ Facts about names only: that changing a protected path or reading a secret one a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Final
@@ -61,6 +61,32 @@ _SECRET_PAIRS: Final = frozenset({(".kube", "config"), (".docker", "config.json"
 _SECRET_ENDINGS: Final = (".pem", ".key", ".p12", ".pfx", ".keystore", ".kdbx")
 _ENV_EXAMPLES: Final = (".example", ".sample", ".template")
 _KEY_STARTS: Final = ("id_rsa", "id_ed25519", "id_ecdsa")
+
+
+def _not_ending(stem: str, endings: Iterable[str]) -> Iterator[str]:
+    """Globs for every name that begins with `stem` and ends in none of `endings`: at each place from the end, what
+    another letter there makes of it."""
+    tails = {ending[place:] for ending in endings for place in range(1, len(ending) + 1)}
+    for tail in sorted(tails):
+        before = {ending[-len(tail) - 1] for ending in endings if ending.endswith(tail)}
+        yield f"{stem}*[!{''.join(sorted(before))}]{tail}"
+        if not f"{stem}{tail}".endswith(tuple(endings)):
+            yield f"{stem}{tail}"
+
+
+def _secret_globs() -> Iterator[str]:
+    yield from (glob for name in sorted(_SECRET_DIRECTORIES) for glob in (name, f"{name}/**"))
+    yield from sorted(_SECRET_FILES)
+    yield from sorted("/".join(pair) for pair in _SECRET_PAIRS)
+    yield from (f"*{ending}" for ending in _SECRET_ENDINGS)
+    yield "service-account*.json"
+    yield from _not_ending(".env.", _ENV_EXAMPLES)
+    for start in _KEY_STARTS:
+        yield from _not_ending(start, (".pub",))
+
+
+SECRET_GLOBS: Final = tuple(f"**/{glob}" for glob in _secret_globs())
+"""What `_is_secret` says of files, for programs that take globs; in small letters."""
 
 _OBEYED_FILES: Final = frozenset(
     {

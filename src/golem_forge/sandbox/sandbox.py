@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 from golem_forge.config.home import forge_home as default_forge_home
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.options import takes_options
 from golem_forge.core.verdict import Verdict, strictest
 from golem_forge.sandbox.access import DIRECTORY, Opener, best_opener
 from golem_forge.sandbox.errors import (
@@ -42,6 +43,7 @@ from golem_forge.sandbox.zones import (
     check_zones,
     choose_default_zone,
     open_zone,
+    zone_specs,
 )
 
 
@@ -206,8 +208,9 @@ def below(zone: Zone, subpath: str) -> Zone:
     )
 
 
+@takes_options("open_sandbox", at=0)
 def open_sandbox(
-    specs: Sequence[ZoneSpec],
+    zones: Sequence[ZoneSpec | Mapping[str, Any]] | Mapping[str, Any],
     default_zone: str | None = None,
     *,
     forge_home: Path | None = None,
@@ -216,21 +219,23 @@ def open_sandbox(
     builtin_worker: bool = False,
     opener: Opener | None = None,
 ) -> Sandbox:
-    """Check and open the zones of a root worker. Raises ConfigError with every problem found.
+    """Check and open the zones of a root worker: ZoneSpecs, or mappings of their members. Raises ConfigError with every
+    problem found, TypeError for what is no zone. All of it may be one mapping, `{"zones": [...]}`.
 
     `forge_home`: FORGE_HOME if not the usual one, which no zone may hold.
     `home` is the person's home directory if not the usual one; `opener` the way to open below a handle, if not the
     best one this kernel has.
     """
+    specs = zone_specs(zones)
     forge_home = default_forge_home().path if forge_home is None else forge_home
     problems = [problem.text for problem in check_zones(specs, forge_home=forge_home, home=home or Path.home())]
     if problems:
         raise ConfigError(*problems)
-    zones = []
+    opened = []
     for spec in specs:
         try:
             zone = open_zone(spec, opener or best_opener(), PlaceholderNotes(forge_home))
-            zones.append(below(zone, spec.subpath) if spec.subpath else zone)
+            opened.append(below(zone, spec.subpath) if spec.subpath else zone)
         except OSError:
             problems.append(f"Zone '{spec.name}': the system refused access to its directory.")
         except SandboxError as error:
@@ -241,7 +246,7 @@ def open_sandbox(
     hidden = (os.path.realpath(forge_home), *(os.path.realpath(spec.path) for spec in specs if spec.subpath))
     homes = dict.fromkeys((os.path.abspath(forge_home), os.path.realpath(forge_home)))
     return Sandbox(
-        zones,
+        opened,
         default,
         has_block=has_block,
         builtin_worker=builtin_worker,

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict, strictest
+from golem_forge.core.options import must_be, options_from, takes_options
+from golem_forge.core.verdict import Verdict, Word, strictest
 from golem_forge.sandbox.access import DIRECTORY, Handle, Identity, Opener, identity_of
 from golem_forge.sandbox.errors import zone_gone, zone_replaced
 from golem_forge.sandbox.placeholder_notes import NAMES, PlaceholderNotes
@@ -34,7 +34,7 @@ _SYSTEM_NAMES: Final = frozenset(
 """Zones stand at `/<name>` inside walls, where these are taken."""
 
 
-class Mode(StrEnum):
+class Mode(Word):
     """What is possible in a zone, whoever agrees to it."""
 
     RO = "ro"
@@ -45,7 +45,8 @@ class Mode(StrEnum):
 class ZoneSpec:
     """A zone as written: a host directory under a name. None as a verdict means that nobody wrote one.
 
-    Path, mode and verdicts may be given as text. Raises ValueError for a mode or verdict that there is not.
+    Path, mode and verdicts may be given as text; `approval={"write": …, "delete": …}`, as in forge.yaml, says both
+    verdicts. Raises ValueError for a mode or verdict that there is not.
     """
 
     name: str
@@ -56,13 +57,35 @@ class ZoneSpec:
     subpath: str = ""
     unprotect: tuple[str, ...] = ()
     at_host_path: bool = True
+    approval: InitVar[Mapping[str, Verdict | str] | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, approval: Mapping[str, Verdict | str] | None) -> None:
+        for verb, said in options_from(approval, known=("write", "delete"), where="ZoneSpec: approval").items():
+            if getattr(self, verb) is not None:
+                raise TypeError(f"ZoneSpec: {verb} and approval[{verb!r}] are the same option; give one of them")
+            object.__setattr__(self, verb, said)
         object.__setattr__(self, "path", Path(self.path))
         object.__setattr__(self, "mode", Mode(self.mode))
         for verb in ("write", "delete"):
             said = getattr(self, verb)
             object.__setattr__(self, verb, None if said is None else Verdict(said))
+
+
+ZoneSpec.__init__ = takes_options("ZoneSpec", at=1)(ZoneSpec.__init__)  # type: ignore[method-assign]
+
+
+def zone_specs(zones: object) -> list[ZoneSpec]:
+    """Zones as Python or forge.yaml writes them: ZoneSpecs, mappings with a `name`, or one mapping of names to them.
+    TypeError for another shape."""
+    if isinstance(zones, Mapping):
+        zones = [{**said, "name": name} if isinstance(said, Mapping) else said for name, said in zones.items()]
+    like = "a list of zones, like [ZoneSpec(name='workspace', path='.')]"
+    must_be(isinstance(zones, (list, tuple)), "open_sandbox: zones", like, zones)
+    assert isinstance(zones, (list, tuple))
+    for each in zones:
+        one = "a ZoneSpec or a mapping {'name': …, 'path': …, 'mode': …}"
+        must_be(isinstance(each, (ZoneSpec, Mapping)), "open_sandbox: a zone", one, each)
+    return [each if isinstance(each, ZoneSpec) else ZoneSpec(**each) for each in zones]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

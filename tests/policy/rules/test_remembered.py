@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from golem_forge.core.errors import ConfigError
-from golem_forge.policy.rules import Origin, Rule, make_rule, remember, revoke, revoke_all
+from golem_forge.policy.rules import Origin, Rule, RuleBook, make_rule, remember, revoke, revoke_all
 
 from .conftest import Place
 
@@ -91,6 +91,16 @@ def test_what_may_not_be_saved_is_refused_and_nothing_changes(place: Place, chan
     with pytest.raises(ConfigError):
         remember(place.home, [make_rule({**RULE, **changes}, Origin.USER)])
     assert place.home.remembered.read_bytes() == before
+
+
+def test_what_an_older_forge_saved_and_nobody_may_save_now_is_left_out_with_a_warning(place: Place) -> None:
+    place.home.ensure()
+    wide, good = "{command: [csh], verdict: preApproved}", "{command: [pytest], verdict: preApproved}"
+    place.home.remembered.write_text(f"version: 1\nrules:\n  - {wide}\n  - {good}\n")
+    book = RuleBook(place.home)
+    assert [rule.command for rule in book.current().rules] == [(("pytest",),)]
+    [warning] = book.warnings
+    assert "csh" in warning and warning.endswith("it no longer counts")
 
 
 def test_a_file_that_cannot_be_read_is_never_overwritten(place: Place) -> None:

@@ -63,6 +63,12 @@ class World:
     def complete(self, virtual: str, *, hidden: bool = True) -> bool:
         return not virtual.startswith("/workspace/deep")
 
+    def work_tree(self, place: str) -> str | None:
+        return "/" + place.split("/")[1]
+
+    def holds_back(self) -> bool:
+        return False
+
 
 @pytest.fixture(scope="session")
 def world() -> World:

@@ -24,6 +24,10 @@ WIPES_ROOT = [
     "echo $[1]; rm -rf /",
     "echo \"$(( 1 # 2 ))\"; rm -rf /", "cat <<\"E\\\"\"\n'\nE\"\nrm -rf /\n: '",
     # wrappers
+    "csh -c 'rm -rf /'", "tcsh -fc 'rm -rf /'", "ksh93 -c 'rm -rf /'", "nu -c 'rm -rf /'", "xvfb-run -a rm -rf /",
+    "rlwrap rm -rf /", "cpulimit -l 50 -- rm -rf /", "numactl -N 0 rm -rf /", "direnv exec . rm -rf /",
+    "systemd-run --user rm -rf /", "hyperfine -p 'rm -rf /' ls", "ip netns exec n rm -rf /", "sg g -c 'rm -rf /'",
+    "nix develop -c rm -rf /", "nix-shell --run 'rm -rf /'", "split --filter='rm -rf /' a", "eval 'x=1; rm -rf /'",
     "env a.b=1 rm -rf /", "env -- a-b=1 c/d=2 rm -rf /", "env -S 'bash -c \"rm -rf /\"'", "env -S bash -c 'rm -rf /'",
     "env -S'a.b=1 rm -rf /'", "env -iS '-u X rm -rf /'", "env -S 'rm\\_-rf\\_/'", "env --split 'rm -rf' /",
     "env -C / rm -rf .", "env --chdir=/ rm -rf ./*", "env -C / sh -c 'rm -rf .'", "sudo -D / rm -rf .",

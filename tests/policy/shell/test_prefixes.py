@@ -129,16 +129,39 @@ def test_choices(text: str, expected: str | None) -> None:
         ("gradle test --info", True, False),
         ("cargo test", True, True),
         ("npm run build", True, True),
-        ("python x.py", True, True),
+        ("python x.py", True, False),
         ("git log", True, True),
         ("docker run alpine", False, False),
-        ("uv run python x.py", True, True),
+        ("uv run python x.py", True, False),
         ("uv run bash", False, False),
     ],
 )
 def test_what_a_model_may_suggest(text: str, offered: bool, saved: bool) -> None:
     prefix = tuple(text.split())
     assert (is_offered_prefix(prefix), is_saved_prefix(prefix)) == (offered, saved)
+
+
+def test_only_what_is_known_is_kept_for_good() -> None:
+    """What runs others may have any name; so a rule for all that begins alike outlives the session only if listed."""
+    runs_others = (
+        "csh tcsh ksh93 yash nu xonsh elvish vim.basic vim.tiny emacs-nox gdb-multiarch original-awk guile-3.0 gcc-12"
+        " clang-15 x86_64-linux-gnu-gcc python3.12-dbg rlwrap hyperfine direnv ssh-agent xterm env-cmd split"
+        " docker-compose gulp pry mono wine octave-cli cpulimit numactl xvfb-run systemd-nspawn ip sg newgrp sudoedit"
+        " mise asdf pyenv nix-shell concurrently cross-env tig fzf nc gnuplot pdflatex"
+    )
+    for program in runs_others.split():
+        assert prefix_choices((program, "x")) == [], program
+        assert not is_saved_prefix((program,)) and not is_saved_prefix((program, "x")), program
+    for text in (
+        "no-such-program", "nix run x", "cargo run", "dotnet run", "rustup run", "opam exec", "rails runner",
+        "go generate", "gh alias set", "git filter-repo", "svn diff", "hg log", "npx some-package", "python -m http",
+    ):  # fmt: skip
+        assert not is_saved_prefix(tuple(text.split())), text
+    for text in (
+        "pytest", "git log", "npm run build", "python -m pytest", "docker compose ps", "cargo check", "uv run pytest",
+        "npx tsc", "/usr/bin/git log", "gh pr view",
+    ):  # fmt: skip
+        assert is_saved_prefix(tuple(text.split())), text
 
 
 def test_no_words_no_choice() -> None:

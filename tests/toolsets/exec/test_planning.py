@@ -16,6 +16,7 @@ from golem_forge.policy.world import SYSTEM_PATH
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.environment import EnvBlock
 from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
+from golem_forge.sandbox.walls.settings import PathRule
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import Tool
@@ -41,6 +42,9 @@ class StatedWalls:
 
     def stands_at(self, zone: str, level: Level) -> str:
         return f"/{zone}"
+
+    def path_rules(self) -> tuple[PathRule, ...]:
+        return ()
 
 
 def context(sandbox: Sandbox, level: Level = Level.FULL) -> ToolContext:

@@ -75,9 +75,8 @@ def _parse(words: list[str]) -> Namespace:
 def _print(explained: Explained, dry: DryEvaluator) -> None:
     for notice in dry.notices:
         complain("rules explain", notice)
-    subject = (
-        explained.args["cmd"] if explained.tool == COMMAND_TOOL else json.dumps(explained.args, ensure_ascii=False)
-    )
+    command = explained.args.get("cmd") if explained.tool == COMMAND_TOOL else None
+    subject = command if isinstance(command, str) else json.dumps(explained.args, ensure_ascii=False)
     print(f"{visible(explained.tool)}  {shortened(visible(subject), _PAYLOAD_WIDTH)}")
     if explained.judged is None:
         refusal = explained.refusal

@@ -114,8 +114,8 @@ def _read_rule(written: Any, path: Path, origin: Origin, problems: Problems, war
         accept=_accept_of(written, kind, verdict, named),
         **own,
     )
-    _check_meaning(rule, named, warnings)
-    if len(problems.found) > before:
+    counts = _check_meaning(rule, named, warnings)
+    if not counts or len(problems.found) > before:
         return None
     for key, index, problem in example_problems(rule):
         problems.add((*path, key, index), f"rule {named.id}: {problem}")
@@ -203,8 +203,8 @@ def _accept_of(written: dict[str, Any], kind: Kind, verdict: Verdict, named: _Na
     return frozenset(ids)
 
 
-def _check_meaning(rule: Rule, named: _Named, warnings: list[str]) -> None:
-    """What is well written but may not be said, or not by this file."""
+def _check_meaning(rule: Rule, named: _Named, warnings: list[str]) -> bool:
+    """What is well written but may not be said, or not by this file. False: the rule is left out, with a warning."""
     allows = rule.verdict is Verdict.PRE_APPROVED
     if rule.verdict is Verdict.BLOCKED and not rule.reason:
         named.add("verdict", "a blocked rule needs a 'reason'; it is what the caller reads")
@@ -223,10 +223,15 @@ def _check_meaning(rule: Rule, named: _Named, warnings: list[str]) -> None:
     if rule.kind is Kind.COMMAND and allows and _is_too_wide(rule):
         how = "it runs whatever is piped into it; add words" if rule.exact else _AS_PREFIX
         problem = f"{rule.describe()}: {how}"
+        said = f"{rule.file}:{rule.line}: rule {rule.id}: {problem}"
         if rule.origin is Origin.USER:
-            warnings.append(f"{rule.file}:{rule.line}: rule {rule.id}: {problem}")
+            warnings.append(said)
+        elif rule.origin is Origin.REMEMBERED and named.path and not rule.exact:  # an older Forge offered it
+            warnings.append(f"{said}; it no longer counts")
+            return False
         else:
             named.add("command", problem)
+    return True
 
 
 def _is_too_wide(rule: Rule) -> bool:

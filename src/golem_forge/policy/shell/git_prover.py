@@ -3,20 +3,29 @@
 Threat: git can write files, start programs and look outside the repository by options alone, and by settings of the
 repository. The options are answered here, by an allow list. The settings are answered by the walls: what is proven here
 is proven only where every zone is read-only and there is no network (`SegmentProof.needs_closed_zones`), and it is
-started with `reading_git_environment`, which takes from git what a variable can take from it.
+started with `reading_environment`, which takes from git what a variable can take from it.
+
+Threat: a repository holds files under names that the person closed, in commits as well as in the work tree, where the
+walls hide them. So `started_git` writes the command in words that leave secret names out, and takes an operand without
+a path for a commit only, because the id of a file says nothing of its name.
 """
 
 from __future__ import annotations
 
-import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .git_table import GIT_SWITCHES, GIT_TABLE, KEPT_FROM_RUNNING, GitOperands, GitRow
+from .git_table import EVERY_COMMIT, GIT_SWITCHES, GIT_TABLE, KEPT_FROM_RUNNING, LEFT_OUT, GitOperands, GitRow, Shows
 
 _COUNT = re.compile(r"-[0-9]+")
 _NUMBERED = re.compile(r"-[A-Za-z][0-9]+%?(/[0-9]+%?)?")
+_MAGIC = (":(", ":!", ":^", ":/", "::")
+_STAGED = re.compile(r":(?:[0-3]:)?")
+_RANGE = re.compile(r"(\.{2,3})")
+_IS_COMMIT = re.compile(r"(?:HEAD|@|)|.*(?:[~^][0-9]*|\^[!@]|\^-[0-9]*|\^\{commit\})", re.DOTALL)
+_HEX = re.compile(r"[0-9A-Fa-f]{4,64}")
+_GLOB = frozenset("*?[\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,24 @@ class GitReading:
     """Operands after `--`."""
     inserts_at: int = 0
     """The index in the words, `git` included, where options of the subcommand begin."""
+    flags: frozenset[str] = frozenset()
+    ranges: tuple[str, ...] = ()
+    """The values of `-L`."""
+    layout: tuple[tuple[str, bool], ...] = ()
+    """The words from there to `--`, and whether each is one of `names`."""
+    ends_names: bool = False
+    """A `--` stands there: what is before it is no path."""
+
+    @property
+    def shows_content(self) -> bool:
+        row = self.row
+        shows = row is not None and row.shows is not Shows.NAMES
+        return shows and row is not None and (not row.showing or bool(self.flags & row.showing))
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether it is told to leave secret names out."""
+        return self.shows_content and self.row is not None and self.row.shows in (Shows.WALK, Shows.TREES)
 
 
 def read_git(arguments: tuple[str, ...]) -> GitReading:
@@ -67,17 +94,80 @@ def read_git(arguments: tuple[str, ...]) -> GitReading:
         tuple(reader.names),
         tuple(reader.paths),
         1 + index + length,
+        frozenset(reader.flags),
+        tuple(reader.ranges),
+        tuple(reader.layout),
+        "--" in rest,
     )
 
 
-def kept_from_running(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A command's words with git told to start no diff driver and no text conversion; other commands as they are."""
-    if posixpath.basename(words[0]) != "git":
+def path_in_commit(word: str) -> str | None:
+    """The path of `REV:path`, `:path` and `:N:path`, as git splits them; None: it has none."""
+    if staged := _STAGED.match(word):
+        return word[staged.end() :]
+    depth = 0
+    for place, letter in enumerate(word):
+        depth += (letter == "{") - (letter == "}")
+        if letter == ":" and depth <= 0:
+            return word[place + 1 :]
+    return None
+
+
+def closed_reason(reading: GitReading, is_path: Callable[[str], bool]) -> str:
+    """Why what the person closed could come out of this command; empty if it cannot. `is_path`: there is one."""
+    row = reading.row
+    if row is None:
+        return ""
+    for word in (*reading.names, *reading.paths):
+        if word.startswith(_MAGIC) or (word.startswith(":") and (word in reading.paths or not row.objects)):
+            return f"'{word}' may name any path of the repository"
+    if not reading.shows_content:
+        return ""
+    if "--follow" in reading.flags:
+        return "'git log --follow' shows the content that a file had under other names"
+    for word in reading.names if row.objects else ():
+        if word == "-":
+            return "'-' is no revision"
+        if path_in_commit(word) is not None and row.content:
+            return f"'{word}' has names that are not those of the work tree"
+        if _HEX.fullmatch(word) and not reading.ends_names and is_path(word):
+            return f"'{word}' may be a revision and a path"
+    return ""
+
+
+def started_git(words: tuple[str, ...], reading: GitReading, is_path: Callable[[str], bool]) -> tuple[str, ...]:
+    """The words as they are started once they are proven: no diff driver, no text conversion, no secret names."""
+    row = reading.row
+    if row is None:
         return words
-    reading = read_git(words[1:])
-    if reading.row is None or not reading.row.diffs:
-        return words
-    return (*words[: reading.inserts_at], *KEPT_FROM_RUNNING, *words[reading.inserts_at :])
+    start = (*words[: reading.inserts_at], *(KEPT_FROM_RUNNING if row.diffs else ()))
+    rest = words[reading.inserts_at :]
+    if not reading.shows_content:
+        return (*start, *rest)
+    if reading.ranges and reading.leaves_out:  # takes no paths, and would follow the lines into other files
+        before = tuple(word for word, _ in reading.layout)
+        return (*start, *before, "--no-renames", *rest[len(before) :])
+    kept: list[str] = []
+    paths: list[str] = []
+    for word, is_name in reading.layout:
+        if is_name and reading.leaves_out and not reading.ends_names and (is_path(word) or _GLOB & set(word)):
+            paths.append(word)
+        else:
+            kept.append(_as_commit(word, row) if is_name and row.objects else word)
+    if not reading.leaves_out:
+        return (*start, *kept, *rest[len(kept) :])
+    paths.extend(reading.paths)
+    walks = EVERY_COMMIT if not paths and row.switches.issuperset(EVERY_COMMIT) else ()
+    return (*start, *walks, *kept, "--", *paths, *LEFT_OUT)
+
+
+def _as_commit(word: str, row: GitRow) -> str:
+    if path_in_commit(word) is not None or (word.endswith("^{tree}") and not row.content):
+        return word
+    negated = "^" if word.startswith("^") else ""
+    sides = _RANGE.split(word.removeprefix("^"))
+    sides[::2] = [side if _IS_COMMIT.fullmatch(side) else f"{side}^{{commit}}" for side in sides[::2]]
+    return negated + "".join(sides)
 
 
 class _Reader:
@@ -90,6 +180,8 @@ class _Reader:
         self.why = ""
         self.option = ""
         self.flags: set[str] = set()
+        self.ranges: list[str] = []
+        self.layout: list[tuple[str, bool]] = []
         self.names: list[str] = []
         self.paths: list[str] = []
 
@@ -102,18 +194,27 @@ class _Reader:
                 self._option(word, words)
             else:
                 self.names.append(word)
+                self.layout.append((word, True))
         for path in self.paths:
             if path.startswith("-"):
                 self._refuse(path)
         if self.row.operands is GitOperands.PATTERN and not self.flags & self.row.pattern_flags:
+            first = next((place for place, (_, is_name) in enumerate(self.layout) if is_name), None)
+            if first is None and self.paths:  # git takes the first of them for the pattern
+                self._refuse(self.paths[0])
+            elif first is not None:
+                self.layout[first] = (self.layout[first][0], False)
             self.names = self.names[1:]
         given = [*self.names, *self.paths]
         is_list = self.row.operands is not GitOperands.LISTED or self.flags & self.row.listing
         if given and (self.row.operands is GitOperands.NONE or not is_list):
             self._refuse(given[0])
+        if self.row.required and not self.flags & self.row.required:
+            self._refuse(given[0] if given else "")
 
     def _option(self, word: str, words: Iterator[str]) -> None:
         row = self.row
+        self.layout.append((word, False))
         flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         known = flag in row.glued or (flag in row.switches and not equals) or (flag in row.valued and bool(equals))
         if "%G" in value:  # starts the program that checks signatures
@@ -122,12 +223,13 @@ class _Reader:
             self.flags.add(flag)
         elif flag in row.valued:
             self.flags.add(flag)
-            if next(words, "-").startswith("-"):
-                self._refuse(word)
+            self._value_of(flag, word, words)
         elif word.startswith("--"):
             self._refuse(word)
         elif word[:2] in row.valued:
             self.flags.add(word[:2])
+            if word[:2] == "-L":
+                self.ranges.append(word[2:])
         elif not (self._is_number(word) or (row.clusters and self._cluster(word, words))):
             self._refuse(word)
 
@@ -135,7 +237,20 @@ class _Reader:
         """`-5`, `-U3`, `-M90%`"""
         row = self.row
         counts = row.counted and _COUNT.fullmatch(word)
-        return bool(counts or (word[:2] in row.numbered and _NUMBERED.fullmatch(word)))
+        numbered = word[:2] in row.numbered and _NUMBERED.fullmatch(word)
+        if numbered:
+            self.flags.add(word[:2])
+        return bool(counts or numbered)
+
+    def _value_of(self, flag: str, word: str, words: Iterator[str]) -> bool:
+        """Takes the next word for the value of the flag; it must not look like an option."""
+        value = next(words, "-")
+        self.layout.append((value, False))
+        if flag == "-L":
+            self.ranges.append(value)
+        if value.startswith("-"):
+            self._refuse(word)
+        return not value.startswith("-")
 
     def _cluster(self, word: str, words: Iterator[str]) -> bool:
         """`-sb`, `-rn`, `-inA3`: letters of the row, of which the last may take a value."""
@@ -143,7 +258,7 @@ class _Reader:
             flag = f"-{letter}"
             self.flags.add(flag)
             if flag in self.row.valued:
-                return place < len(word) - 1 or not next(words, "-").startswith("-")
+                return place < len(word) - 1 or self._value_of(flag, word, words)
             if f"-{word[place:]}" in self.row.switches:  # `-suno`
                 return True
             if flag not in self.row.switches:

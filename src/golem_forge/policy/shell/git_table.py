@@ -3,14 +3,17 @@
 Adding an option here means having looked for every way in which it can write, start a program, reach a remote or read
 a file that no operand names. Only full spellings count, although git takes any unambiguous beginning. Left out on
 purpose: `--output`, `--ext-diff`, `--textconv`, `--filters`, `--no-index`, `-O` (a pager, an order file), `-S` of blame
-and every other option that reads a file, `--show-signature` and `%G…` (they start `gpg.program`), `--submodule` and
-`--recurse-submodules` (a git of its own with the submodule's settings), `-v` of status (external diffs), `--column`.
+and every other option that reads a file, `--full-diff` and `--literal-pathspecs` (they undo the paths that are left
+out), `--show-signature` and `%G…` (they start `gpg.program`), `--submodule` and `--recurse-submodules` (a git of its
+own with the submodule's settings), `-v` of status (external diffs), `--column`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from golem_forge.sandbox.protected import SECRET_GLOBS
 
 from .names import names
 
@@ -25,6 +28,19 @@ class GitOperands(StrEnum):
     LISTED = "listed"
     """Names to list, if one of `listing` is given; else they would be created."""
     NONE = "none"
+
+
+class Shows(StrEnum):
+    """What a subcommand shows of the files that a repository holds or has held."""
+
+    NAMES = "names"
+    """Names, ids and what people wrote about commits."""
+    WALK = "walk"
+    """Commits, and what they changed in files; it takes paths that are left out."""
+    TREES = "trees"
+    """Content of whatever it meets; it takes paths that are left out."""
+    FILES = "files"
+    """Content of what its operands name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,10 @@ class GitRow:
     listing: frozenset[str] = frozenset()
     content: bool = False  # it shows what is in files of the work tree
     diffs: bool = False  # it can start a diff driver or a text conversion unless it is told not to
+    shows: Shows = Shows.NAMES
+    showing: frozenset[str] = frozenset()  # if there are any, it shows content only with one of these options
+    objects: bool = False  # an operand may be any object of the repository: a file, of which no name is known
+    required: frozenset[str] = frozenset()  # it is known to only read with one of these
 
 
 _DIFF_SWITCHES = names(
@@ -63,7 +83,7 @@ _DIFF_VALUED = names("-S -G -I")
 _DIFF_NUMBERED = names("-M -C -B -U -l")
 
 _WALK_SWITCHES = names(
-    "--oneline --graph --all --no-decorate --clear-decorations --source --full-diff --merges --no-merges --first-parent"
+    "--oneline --graph --all --no-decorate --clear-decorations --source --merges --no-merges --first-parent"
     " --reverse --topo-order --date-order --author-date-order --boundary --left-right --cherry --cherry-mark"
     " --cherry-pick --left-only --right-only --simplify-by-decoration --simplify-merges --full-history --dense --sparse"
     " --ancestry-path --show-pulls -g --walk-reflogs --reflog --merge --not --children --parents --timestamp --count"
@@ -78,13 +98,40 @@ _WALK_VALUED = names(
     "-n --max-count --skip --since --after --until --before --author --committer --grep --grep-reflog --glob --exclude"
     " --date"
 )
-_LOG = GitRow(
-    switches=_DIFF_SWITCHES
-    | _WALK_SWITCHES
-    | names("--follow --use-mailmap --mailmap --no-mailmap --log-size -m -c --cc --remerge-diff --notes"),
-    glued=_DIFF_GLUED | _WALK_GLUED | names("--decorate-refs --decorate-refs-exclude"),
-    valued=_DIFF_VALUED | _WALK_VALUED | names("-L"),
+_QUIET = names(
+    "-s --no-patch --raw --numstat --shortstat --summary --compact-summary --cumulative -z --name-only --name-status"
+    " --no-color --no-renames -M -C -B --find-copies-harder --full-index --exit-code --quiet --no-ext-diff"
+    " --no-textconv --no-color-moved --no-relative -t -r --stat --stat-width --stat-name-width --stat-count"
+    " --stat-graph-width --dirstat --color --abbrev --find-renames --find-copies --diff-filter --ignore-submodules"
+    " --relative --line-prefix -l"
+)
+"""Options of diffs that show no line of a file."""
+_MERGE_DIFFS = names("-m -c --cc --remerge-diff")
+_LOG_SWITCHES = _WALK_SWITCHES | names("--use-mailmap --mailmap --no-mailmap --log-size --notes")
+_LOG_GLUED = _WALK_GLUED | names("--decorate-refs --decorate-refs-exclude")
+_SHOW = GitRow(
+    switches=_DIFF_SWITCHES | _LOG_SWITCHES | _MERGE_DIFFS,
+    glued=_DIFF_GLUED | _LOG_GLUED,
+    valued=_DIFF_VALUED | _WALK_VALUED,
     numbered=_DIFF_NUMBERED,
+    counted=True,
+    diffs=True,
+    shows=Shows.TREES,
+    objects=True,
+)
+_LOG = replace(
+    _SHOW,
+    switches=_SHOW.switches | names("--follow"),
+    valued=_SHOW.valued | names("-L"),
+    shows=Shows.WALK,
+    showing=(_DIFF_SWITCHES | _DIFF_GLUED | _DIFF_VALUED | _DIFF_NUMBERED | _MERGE_DIFFS | names("-L")) - _QUIET,
+    objects=False,
+)
+_STASH_LIST = GitRow(
+    # It takes no paths, so nothing can be left out of what it would show.
+    switches=_LOG_SWITCHES | (_DIFF_SWITCHES & _QUIET),
+    glued=_LOG_GLUED | (_DIFF_GLUED & _QUIET),
+    valued=_WALK_VALUED,
     counted=True,
     diffs=True,
 )
@@ -101,8 +148,8 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
         clusters=True,
     ),
     ("log",): _LOG,
-    ("show",): _LOG,
-    ("stash", "list"): _LOG,
+    ("show",): _SHOW,
+    ("stash", "list"): _STASH_LIST,
     ("diff",): GitRow(
         switches=_DIFF_SWITCHES | names("--cached --staged --merge-base --base --ours --theirs -0 -1 -2 -3 -c --cc"),
         glued=_DIFF_GLUED,
@@ -110,6 +157,8 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
         numbered=_DIFF_NUMBERED,
         content=True,
         diffs=True,
+        shows=Shows.TREES,
+        objects=True,
     ),
     ("blame",): GitRow(
         switches=names(
@@ -122,6 +171,7 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
         numbered=names("-M -C"),
         content=True,
         diffs=True,
+        shows=Shows.FILES,
     ),
     ("shortlog",): GitRow(
         switches=names(
@@ -169,7 +219,11 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
     ),
     ("cat-file",): GitRow(
         switches=names("-t -s -e -p --batch-all-objects --buffer --unordered"),
-        glued=names("--batch --batch-check"),
+        glued=names("--batch-check"),  # `--batch` shows files whose names come from elsewhere
+        shows=Shows.FILES,
+        showing=names("-p"),
+        objects=True,
+        required=names("-t -s -e -p --batch-check"),
     ),
     ("grep",): GitRow(
         switches=names(
@@ -186,6 +240,8 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
         operands=GitOperands.PATTERN,
         pattern_flags=names("-e"),
         content=True,
+        shows=Shows.TREES,
+        objects=True,
     ),
     ("branch",): GitRow(
         switches=names(
@@ -213,8 +269,13 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
 }
 """By the words that name the subcommand."""
 
-GIT_SWITCHES = names("--no-pager -P --no-optional-locks --no-replace-objects --literal-pathspecs")
+GIT_SWITCHES = names("--no-pager -P --no-optional-locks --no-replace-objects")
 """Before the subcommand. `-C` is read too: its value is a path operand, from which the others start."""
 
 KEPT_FROM_RUNNING = ("--no-ext-diff", "--no-textconv")
 """Said to every subcommand that `diffs`: git has no variable for it."""
+
+LEFT_OUT = tuple(f":(exclude,top,icase,glob){glob}" for glob in SECRET_GLOBS)
+"""Paths that no proven git shows the content of, in no commit: the walls hide them in the work tree only."""
+EVERY_COMMIT = ("--full-history", "--sparse")
+"""Said to walks over all paths: what is left out of the content does not leave commits out."""

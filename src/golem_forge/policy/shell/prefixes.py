@@ -33,6 +33,22 @@ RUNS_OTHERS = names(
     " docker podman nerdctl kubectl helm terraform tofu ansible ansible-playbook vagrant packer salt aws gcloud ssh"
     " sshpass mosh sftp ftp lftp telnet scp rsync curl wget socat bunx pnpx git git-difftool git-mergetool forge"
 )
+# More of the kind. Only offers leave them out: a person who writes such a rule by hand has named it.
+_RUNS_OTHERS_TOO = RUNS_OTHERS | names(
+    "pry mono wine octave-cli gnuplot latex pdflatex xelatex lualatex tex pdftex latexmk split csplit sort rg fzf tig"
+    " nc ncat netcat gulp grunt lerna nx turbo docker-compose podman-compose direnv mise rtx asdf pyenv rbenv nodenv"
+    " nvm opam ip ctags cscope git-lfs sudoedit visudo vipw xdg-open open start gio flatpak-spawn distrobox toolbox"
+    " lazygit gitui ffmpeg convert magick pandoc doxygen sphinx-build mkdocs jekyll hugo rpmbuild dpkg-buildpackage"
+    " debuild fakeroot alternatives update-alternatives logrotate anacron supervisord pm2 foreman overmind honcho"
+)
+# The same program under another name: `gcc-12`, `vim.tiny`, `emacs-nox`, `x86_64-linux-gnu-gcc`, `original-awk`.
+_TRIPLET = re.compile(
+    r"(?:[a-z0-9_]+-){1,3}(?:gnu|gnueabihf|gnueabi|musl|elf|mingw32|android|darwin[0-9.]*)-|original-"
+)
+_SUFFIX = re.compile(
+    r"([-.]?[0-9][0-9.]*|[-.](basic|tiny|nox|gtk3?|athena|multiarch|py|dbg|stable|nightly|wrapper|bin))$"
+)
+
 # What follows these is a target of the project's, but more may follow it (`make test SHELL=…`): for the session only.
 _TARGETS = names("make gmake just task rake gradle mvn")
 # Programs that change so much that their name alone says nothing.
@@ -82,6 +98,36 @@ _RUNNERS = {
 } | {"docker": names("run exec"), "podman": names("run exec"), "kubectl": names("run exec"), "uv": names("run tool")}
 _LOADING = re.compile(r"[-+][A-Za-z]*[WXIrodOC]|--(rcfile|init-file|require|import|loader)")
 _INFORMING = names("--version --help -V -h")
+
+# The only ones for which a rule for everything that begins alike is kept for good: the project's own checks, and
+# programs that show something. Threat: whatever else is offered by its name alone may start other programs by an option
+# or operand that nobody thought of, and such a rule outlives the session in which a person watched it.
+_SAVED = names(
+    "pytest py.test unittest ruff mypy pyright black isort flake8 pylint pycodestyle pydocstyle bandit yamllint eslint"
+    " tsc prettier stylelint jest vitest rubocop rspec shellcheck shfmt hadolint markdownlint gofmt rustfmt"
+    " clang-format stylua phpunit phpstan ls cat tac head tail wc nl cut paste tr grep egrep fgrep stat file du df"
+    " diff cmp comm uniq basename dirname realpath readlink md5sum sha1sum sha256sum sha512sum cksum echo pwd true"
+    " false whoami id uname which seq tree jq mkdir touch"
+)
+_SAVED_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    "git": names(
+        "log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree cat-file add commit"
+        " stash:list stash:show worktree:list remote:show"
+    ),
+    "npm": names("test ls list outdated audit"),
+    "yarn": names("test"),
+    "pnpm": names("test ls list"),
+    "cargo": names("check clippy test fmt build doc tree metadata"),
+    "go": names("fmt doc version"),
+    "docker": names("ps images logs inspect version info compose:ps compose:logs compose:images compose:ls"),
+    "podman": names("ps images logs inspect version info compose:ps compose:logs"),
+    "gh": names("pr:view pr:list pr:diff pr:status pr:checks issue:view issue:list run:view run:list"),
+    "pip": names("list show freeze check"),
+    "pip3": names("list show freeze check"),
+    "uv": names("pip:list pip:show tree"),
+}
+_SAVED_SCRIPTS = names("npm yarn pnpm")
+"""`npm run build`: a script that the project names."""
 
 # Programs that have subcommands, and the subcommands that have subcommands themselves.
 _ONE_WORD = (
@@ -157,7 +203,12 @@ def is_offered_prefix(prefix: tuple[str, ...]) -> bool:
     if is_banned_prefix(prefix):
         return False
     program = posixpath.basename(prefix[0])
-    if program not in RUNS_OTHERS or _INTERPRETER.fullmatch(program):
+    if program not in RUNS_OTHERS:
+        stem = _stem(program)
+        if stem in _RUNS_OTHERS_TOO or stem in SHELLS or is_wrapper(stem) or _INTERPRETER.fullmatch(stem):
+            return _INTERPRETER.fullmatch(program) is not None
+        return True
+    if _INTERPRETER.fullmatch(program):
         return True
     if program not in _ONE_WORD and program not in _TWO_WORDS:
         return False
@@ -170,8 +221,28 @@ def is_offered_prefix(prefix: tuple[str, ...]) -> bool:
 
 
 def is_saved_prefix(prefix: tuple[str, ...]) -> bool:
-    """May the rule be kept for good, too?"""
-    return is_offered_prefix(prefix) and posixpath.basename(prefix[0]) not in _TARGETS
+    """May the rule be kept for good, too? Only what is listed; the rest is for this session, or kept word for word."""
+    if not is_offered_prefix(prefix):
+        return False
+    program, arguments = posixpath.basename(prefix[0]), prefix[1:]
+    if _PYTHON.fullmatch(program):
+        return arguments[:1] == ("-m",) and is_saved_prefix(arguments[1:]) and arguments[1] in _SAVED
+    if program in _STARTS_NEXT:
+        return is_saved_prefix(arguments)
+    if arguments and arguments[0] in _STARTERS.get(program, ()):
+        return is_saved_prefix(arguments[1:])
+    if len(arguments) > 1 and program in _SAVED_SCRIPTS and arguments[0] in _SCRIPTS[program]:
+        return _SUBCOMMAND.fullmatch(arguments[1]) is not None
+    listed = _SAVED_SUBCOMMANDS.get(program, frozenset())
+    return program in _SAVED or any(":".join(arguments[:length]) in listed for length in (1, 2))
+
+
+def _stem(program: str) -> str:
+    """The name without a target before it, and without version or build after it."""
+    name = _TRIPLET.sub("", program, count=1) if _TRIPLET.match(program) else program
+    while (shorter := _SUFFIX.sub("", name)) and shorter != name:
+        name = shorter
+    return name
 
 
 def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:

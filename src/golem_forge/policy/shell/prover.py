@@ -18,21 +18,21 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .git_prover import GitReading, read_git
+from .git_prover import GitReading, closed_reason, path_in_commit, read_git, started_git
 from .names import names
 from .operands import file_words, secret_by_shape, spellings
+from .reach import ANYWHERE, evaluated_moves, moves_of, operands_outside, place_of, steers_cd, stray_operands
+from .reach import resolve as _resolve
 from .readonly_table import COLOR_VALUES, FIND_TESTS, FIND_VALUED, HARMLESS_SCRIPTS, TABLE, Row
-from .strict import Opaque, Parsed, Segment, parse_strict
+from .strict import Parsed, Segment
 from .world import CommandWorld, Operand, OperandKind
 
-_PLACE_CHANGERS = names("cd chdir pushd popd builtin command eval exec source .")
-_MOVERS = names("cd chdir pushd popd")
+_PLACE_CHANGERS = names("cd chdir pushd popd builtin command eval exec source . trap alias")
 _HOME = "/home/forge"
 _MAX_PLACES = 32
 
 _DEEP = names("rg diff")  # given a directory, they show the content of files in it
 
-_MAX_CLIMBS = 40  # each `..` after a name costs a look at the disk
 _MAX_SPELLINGS = 64
 
 _COUNT = re.compile(r"-[0-9]+")
@@ -53,6 +53,8 @@ class SegmentProof:
     operands: tuple[Operand, ...] = ()
     needs_closed_zones: bool = False
     """Proven only inside full walls with every zone read-only, and beside nothing that is not proven."""
+    started: tuple[str, ...] = ()
+    """The words in which it is started, for the proof is of them; none: those that were given."""
 
     @property
     def proven(self) -> bool:
@@ -89,13 +91,17 @@ def prove(parsed: Parsed, world: CommandWorld, cwd: str) -> Proof:
     possible = _possible_places(parsed, world, cwd)
     proofs: list[SegmentProof] = []
     for index, segment in enumerate(parsed.segments):
-        moves = _moves(segment.words)
+        moves = moves_of(segment.words)
         if moves:
-            proofs.append(_prove_move(parsed, index, moves, world, cwd, possible[index]))
+            steered = _is_steered(moves) and any(map(steers_cd, parsed.segments[:index]))
+            may_be = (ANYWHERE, *possible[index]) if steered else possible[index]
+            proofs.append(_prove_move(parsed, index, moves, world, cwd, may_be))
         else:
-            proof = _prove_segment(segment, world, places[index] or possible[index])
+            here = places[index] or possible[index]
+            proof = _prove_segment(segment, world, here)
             why = proof.why if places[index] else (proof.why or "the working directory is not known here")
-            proofs.append(replace(proof, why=why))
+            strays = operands_outside(parsed, index, world, here) if why else ()
+            proofs.append(replace(proof, why=why, operands=tuple(dict.fromkeys((*proof.operands, *strays)))))
     why = next((proof.why for proof in proofs if proof.why), "")
     return Proof(why, tuple(proofs))
 
@@ -131,6 +137,7 @@ def _possible_places(parsed: Parsed, world: CommandWorld, cwd: str) -> tuple[tup
     places: list[tuple[str, ...]] = []
     done: tuple[str, ...] = (cwd,)  # after what came before, if that ended well
     failed: tuple[str, ...] = ()
+    steered = False
     for segment in parsed.segments:
         match segment.joined_by:
             case "&&":
@@ -143,12 +150,15 @@ def _possible_places(parsed: Parsed, world: CommandWorld, cwd: str) -> tuple[tup
                 here = _together(done, failed)
         places.append(here)
         left = here
-        for moves in (_moves(segment.words), *_evaluated_moves(segment.words)):
+        own = moves_of(segment.words)
+        for moves in (own,) if own else evaluated_moves(segment):
             if moves:
                 before = places if moves[1:] == ("-",) or moves[0] == "popd" else ()
-                led = (_place_of(to, world, place) for to in moves[1:] if to != "-" for place in left)
+                led = (place_of(to, world, place) for to in moves[1:] if to != "-" for place in left)
                 home = (_HOME,) if moves == ("cd",) else ()
-                left = _together(tuple(led), home, *before)
+                anywhere = (ANYWHERE,) if steered and _is_steered(moves) else ()
+                left = _together(anywhere, tuple(led), home, () if own else left, *before)
+        steered = steered or steers_cd(segment)
         if segment.joined_by == "&&":
             done, failed = left, _together(failed, here)
         elif segment.joined_by == "||":
@@ -166,28 +176,9 @@ def _together(*places: tuple[str, ...]) -> tuple[str, ...]:
     return every if len(every) <= _MAX_PLACES else (*every[:_MAX_PLACES], "/")
 
 
-def _place_of(path: str, world: CommandWorld, cwd: str) -> str:
-    """The virtual directory that `path` leads to, whether or not a zone has it."""
-    target = _resolve(path, world, cwd)
-    if target.kind == "inside":
-        return target.virtual
-    return posixpath.normpath(posixpath.join(cwd, path))
-
-
-def _moves(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`cd` or `pushd` and where to, if this is what the words do; options are left out."""
-    while words and words[0] in ("command", "builtin"):
-        words = tuple(word for word in words[1:] if not word.startswith("-"))
-    if not words or words[0] not in _MOVERS:
-        return ()
-    return (words[0], *(word for word in words[1:] if word == "-" or word[:1] not in ("-", "+")))
-
-
-def _evaluated_moves(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    if words[0] != "eval":
-        return []
-    inner = parse_strict(" ".join(words[1:]))
-    return [] if isinstance(inner, Opaque) else [_moves(segment.words) for segment in inner.segments]
+def _is_steered(moves: tuple[str, ...]) -> bool:
+    """Does a variable decide where this leads to: CDPATH for what is relative, HOME or OLDPWD without a name?"""
+    return not all(to.startswith("/") for to in moves[1:] or ("",))
 
 
 def _prove_move(
@@ -219,6 +210,8 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
     operands: list[Operand] = []
     for place in places:
         operands.extend(_resolve(path, world, place) for path in paths if path != "-")
+    if why:  # what else the words name may be files as well: `sort --files0-from=x`
+        operands.extend(stray_operands(segment.words, world, places))
     why = (
         _shell_reason(segment, world)
         or _program_reason(segment.words[0], name, world)
@@ -227,7 +220,7 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
         or _secret_reason(file_words(name, arguments), world, places)
     )
     if not paths and (row.lists_cwd or (row.operands == "pattern" and _is_recursive(arguments))):
-        operands.extend(here for place in places if (here := world.operand(".", place)).kind == "inside")
+        operands.extend(here for place in places if (here := world.operand(".", place)).kind != "bad")
     if not why and (name in _DEEP or (row.operands == "pattern" and _is_recursive(arguments))):
         hidden = name != "rg" or _looks_at_hidden_files(arguments)
         why = next((reason for op in operands if (reason := _depth_reason(op, world, hidden=hidden))), "")
@@ -245,20 +238,48 @@ def _prove_git(segment: Segment, reading: GitReading, world: CommandWorld, place
         return SegmentProof(reading.why, tuple(entered))
     named = [_resolve(name, world, place) for name in reading.names for place in places]
     paths = [_resolve(path, world, place) for path in reading.paths for place in places]
+    inner = [_in_commit(path, world, place) for path in _inner_paths(reading) for place in places]
     # A revision is judged as the path that it could be, but it is no file that is read.
-    operands = [*entered, *(op for op in named if op.kind != "inside" or op.exists), *paths]
+    operands = [*entered, *(op for op in named if op.kind != "inside" or op.exists), *paths, *inner]
+
+    def is_path(word: str) -> bool:
+        return any(op.exists for place in places if (op := world.operand(word, place)).kind == "inside")
+
     why = (
         _shell_reason(segment, world)
         or _program_reason(segment.words[0], "git", world)
         or reading.why
         or next((reason for op in operands if (reason := _operand_reason(op))), "")
         or _secret_reason(segment.words[1:], world, places)
+        or closed_reason(reading, is_path)
     )
+    if not why and len(places) > 1 and reading.leaves_out and reading.names:
+        why = "the working directory is not known here"
+    if not why and any(world.work_tree(place) is None for place in places):
+        why = "the repository's settings lay its work tree elsewhere"
+    if not why and reading.shows_content and world.holds_back():
+        why = "a rule holds back files, and git may show what is in them"
     if not why and reading.row.content:
         roots = {f"/{place.split('/')[1]}" for place in places}
         zones = [world.operand(root, "/") for root in sorted(roots)]
         why = next((reason for op in zones if (reason := _depth_reason(op, world, hidden=True))), "")
-    return SegmentProof(why, tuple(dict.fromkeys(operands)), needs_closed_zones=True)
+    started = started_git(segment.words, reading, is_path)
+    return SegmentProof(why, tuple(dict.fromkeys(operands)), needs_closed_zones=True, started=started)
+
+
+def _inner_paths(reading: GitReading) -> list[str]:
+    """Paths that are part of a word: `HEAD:path`, and `path` of `-L 1,5:path`, from the working directory."""
+    found = [path for word in reading.names if (path := path_in_commit(word)) is not None]
+    if reading.leaves_out:
+        found.extend(f"./{text.rpartition(':')[2]}" for text in reading.ranges)
+    return found
+
+
+def _in_commit(path: str, world: CommandWorld, place: str) -> Operand:
+    """A path of a commit as the file that it is in the work tree, whether or not it is there."""
+    if path.startswith(("./", "../")):
+        return _resolve(path, world, place)
+    return _resolve(path or ".", world, world.work_tree(place) or place)
 
 
 def _shell_reason(segment: Segment, world: CommandWorld) -> str:
@@ -384,26 +405,6 @@ def _printf_reason(arguments: tuple[str, ...]) -> str:
 
 def _is_recursive(arguments: tuple[str, ...]) -> bool:
     return any(word[:1] == "-" and word[:2] != "--" and set(word) & {"r", "R"} for word in arguments)
-
-
-def _resolve(path: str, world: CommandWorld, cwd: str) -> Operand:
-    """Resolves as the kernel does: what stands before `..` is followed first, for it may be a link."""
-    given = path
-    for _ in range(_MAX_CLIMBS):
-        parts = path.split("/")
-        climb = next((i for i, part in enumerate(parts) if part == ".." and _is_name(parts, i - 1)), None)
-        if climb is None:
-            return world.operand(path, cwd)
-        before = world.operand("/".join(parts[:climb]), cwd)
-        if before.kind != "inside":
-            return before
-        parent = before.virtual.rstrip("/").rpartition("/")[0]
-        path = "/".join([parent, *parts[climb + 1 :]]) or "/"
-    return Operand("bad", given)
-
-
-def _is_name(parts: list[str], index: int) -> bool:
-    return index >= 0 and parts[index] not in ("", ".", "..")
 
 
 def _operand_reason(operand: Operand) -> str:

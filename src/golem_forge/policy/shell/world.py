@@ -46,3 +46,10 @@ class CommandWorld(Protocol):
     def complete(self, virtual: str, *, hidden: bool = True) -> bool:
         """Whether the walls hide every secret below this directory: they have looked at all of it. Without `hidden`,
         names that begin with a dot are not looked into by the program."""
+
+    def work_tree(self, place: str) -> str | None:
+        """The virtual directory whose repository git finds from `place`; the zone's without one. None: the repository's
+        settings say that its files are elsewhere, or nobody can tell."""
+
+    def holds_back(self) -> bool:
+        """Whether a rule asks before, or blocks, reading something in the zones."""

@@ -99,7 +99,7 @@ _GIT_SETTINGS: Final = {
     "diff.submodule": "short",
 }
 """Settings by which a repository makes git start something. Diff drivers have no setting that turns them off: their
-options are on the command line (`git_prover.kept_from_running`)."""
+options are on the command line (`git_prover.started_git`)."""
 
 
 def reading_environment(declared: Mapping[str, str]) -> dict[str, str]:

@@ -93,6 +93,10 @@ class Walls:
         cache = cache_directory(self._planner.environ, self._planner.home)
         self._bytecode = KeptBytecode(cache, forge_home, self._planner.zones)
 
+    def path_rules(self) -> tuple[PathRule, ...]:
+        """What rules say of paths inside these walls now."""
+        return self._planner.rules()
+
     def narrowed(self, sandbox: Sandbox) -> Walls:
         """Walls around some of these zones, for one tool that may do less than its worker. The report, once it is
         there, and everything else is this one's; the scans of its zones are its own, so keep it."""

@@ -41,6 +41,7 @@ class Ground:
             self.walls.search_path(),
             shipped_rg=ripgrep(),
             complete=lambda virtual, hidden: self.walls.scan_complete(virtual, hidden=hidden),
+            rules=self.walls.path_rules,
         )
 
     def workspace(self, level: Level) -> str:

@@ -1,8 +1,8 @@
 """Commands as they are started: in other words than they were given where the walls need it, with the same meaning.
 
 Where zones stand at their host directories only (level landlock, no walls), path operands are written that way. Where a
-command is proven to only read, git is told to start no diff driver. Only texts that the strict parser reads are
-touched; whatever it cannot read runs as it is, and finds no `/workspace` at those levels.
+command is proven to only read, git is told to start no diff driver and to leave secret names out. Only texts that the
+strict parser reads are touched; whatever it cannot read runs as it is, and finds no `/workspace` at those levels.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.policy.shell import Parsed, parse_strict, quote
-from golem_forge.policy.shell.git_prover import kept_from_running
 from golem_forge.policy.shell.operands import file_words
 from golem_forge.policy.shell.strict import REDIRECTIONS, render
+
+if TYPE_CHECKING:
+    from golem_forge.policy.facts import CommandFacts
 
 _TOKEN: Final = re.compile(
     r"(?P<operator>&&|\|\||;|\|)"
@@ -50,13 +51,11 @@ def rewritten(text: str, host_path: Callable[[str], str]) -> str:
     return "".join(pieces) + text[end:]
 
 
-def reading_text(text: str) -> str:
-    """A command that is proven to only read, with git kept from running what a repository names."""
-    parsed = parse_strict(text)
-    if not isinstance(parsed, Parsed):
-        return text
-    kept = Parsed(tuple(replace(part, words=kept_from_running(part.words)) for part in parsed.segments))
-    return text if kept == parsed else render(kept)
+def started_text(facts: CommandFacts) -> str:
+    """A command that is proven to only read in the words that the proof is of."""
+    if facts.started is None or facts.started == facts.parsed:
+        return facts.text
+    return render(facts.started)
 
 
 def rewritten_words(words: tuple[str, ...], host_path: Callable[[str], str]) -> tuple[str, ...]:

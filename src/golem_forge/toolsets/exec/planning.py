@@ -24,7 +24,7 @@ from golem_forge.tools.plan import Plan
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.edit.command import BARE_PATCH, is_bare_patch
 from golem_forge.toolsets.exec.ground import NOWHERE, Ground, as_host_paths, ground_of, start_directory
-from golem_forge.toolsets.exec.operands import reading_text, rewritten
+from golem_forge.toolsets.exec.operands import rewritten, started_text
 from golem_forge.toolsets.exec.running import first_wait
 from golem_forge.toolsets.exec.sessions import ExecSessions, Started
 from golem_forge.toolsets.exec.settings import ExecSettings, declared_env
@@ -105,7 +105,7 @@ def _starter(
     shell: str,
     weighed: Weighed,
 ) -> Callable[[], Awaitable[WalledChild]]:
-    text = reading_text(args["cmd"]) if weighed.reads_only else args["cmd"]
+    text = started_text(weighed.facts) if weighed.reads_only else args["cmd"]
     if weighed.level is not Level.FULL:
         text = rewritten(text, lambda word: as_host_paths(word, cwd, ground.sandbox))
     options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]

@@ -64,7 +64,7 @@ async def report(
     running.delivered = new.end
     standing = standing_of(ending, session=running.number, timeout_s=running.timeout_s)
     value: dict[str, Any] = {"kind": "exec.result"}
-    finished = Finished(result=ToolResult(value), status=standing.status, code=standing.code, bounded=True)
+    finished = Finished(result=ToolResult(value, ""), status=standing.status, code=standing.code, bounded=True)
     if ending is None:
         value["session_id"] = running.number
     else:

@@ -46,7 +46,7 @@ class FilesystemToolset:
         given = zone_approval if zone_approval is not None else zone_approval_config
         self._called = "zone_approval" if zone_approval is not None else "zone_approval_config"
         self._zone_approval = given or {}
-        self._sandbox = sandbox
+        self._sandbox = Reach(sandbox).sandbox
         checked_overrides(sandbox, self._zone_approval, self._called)
 
     def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:

@@ -9,6 +9,7 @@ from typing import Any
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.nearest import nearest
+from golem_forge.core.options import must_be
 from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
@@ -24,6 +25,10 @@ class Reach:
     sandbox: Sandbox | None = None
     """None: the one of each call's context."""
     overrides: Mapping[tuple[str, Verb], Verdict] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        fits = self.sandbox is None or isinstance(self.sandbox, Sandbox)
+        must_be(fits, "sandbox", "made by open_sandbox([ZoneSpec(name='workspace', path='.')])", self.sandbox)
 
     def target(self, path: str, access: Verb, ctx: ToolContext, *, follow_last: bool = True) -> Target:
         sandbox = self.sandbox or ctx.sandbox or Sandbox(has_block=False)
@@ -44,7 +49,9 @@ def checked_overrides(
     """Raises ConfigError for a zone, a verb or a verdict that does not exist. `called`: the option, as it was given."""
     overrides: dict[tuple[str, Verb], Verdict] = {}
     problems: list[str] = []
-    given: Mapping[str, Any] = zone_approval
+    given: Any = zone_approval
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{called}: must be a mapping, like {{'workspace': {{'write': 'ask'}}}}, not {given!r}")
     for zone, verdicts in given.items():
         if sandbox is not None and zone not in sandbox.zones:
             problems.append(f"{called}: no zone '{zone}'{_meant(zone, sandbox.zones)}")

@@ -15,7 +15,7 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.finished import Finished
 from golem_forge.core.verdict import Verdict
 from golem_forge.policy.shell import quote
-from golem_forge.policy.shell.git_prover import kept_from_running
+from golem_forge.policy.shell.strict import render
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.environment import exec_environment, reading_environment
 from golem_forge.sandbox.walls.job import Job, Streams
@@ -98,7 +98,7 @@ class _Program:
 
     def job(self, ctx: ToolContext) -> Job:
         level = self.weighed.level
-        argv = kept_from_running(self.words) if self.weighed.reads_only else self.words
+        argv = _started(self.words, self.weighed) if self.weighed.reads_only else self.words
         if level is not Level.FULL:
             argv = rewritten_words(argv, lambda word: as_host_paths(word, self.cwd, self.ground.sandbox))
         own = exec_environment(tty=False, level=level, hosts=False, workspace=self.ground.workspace(level))
@@ -122,6 +122,14 @@ class _Program:
             return 0
         there = any(os.path.lexists(os.path.join(each, name)) for each in self.ground.walls.search_path())
         return _NOT_EXECUTABLE if there else _NOT_FOUND
+
+
+def _started(words: tuple[str, ...], weighed: Weighed) -> tuple[str, ...]:
+    """In the words that the proof is of; those of `bash -c '…'` are in its script."""
+    started = weighed.facts.started
+    if started is None or started == weighed.facts.parsed:
+        return words
+    return (*words[:2], render(started)) if started.segments[0].shells else started.segments[0].words
 
 
 async def _run(program: _Program, ctx: ToolContext) -> Finished:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -136,6 +137,17 @@ class DryEvaluator:
         tool, arguments = TOOLKIT[native], Arguments({"path": path}, {"path": path})
         ctx = replace(self.path.onlooker(), worker=self.worker)
         return await self.path.judge.judge(tool, arguments, Plan(run=_never, effects=(effect,)), ctx)
+
+    def unattended(self, explained: Explained) -> Verdict | None:
+        """The verdict where nobody can be asked: a strict session is `auto_deny` there, so what asks only because the
+        mode is strict runs."""
+        tool, judged = self.catalog.get(explained.tool), explained.judged
+        if tool is None or judged is None or self.mode.value is not ApprovalMode.STRICT:
+            return explained.verdict
+        judge = copy(self.path.judge)
+        judge.mode = ApprovalMode.AUTO_DENY
+        again = judge.weigh(tool, judged.facts, judged.base, judged.decision.keys, extra=self.extra)
+        return again.decision.verdict
 
     def _weigh(self, tool: Tool, explained: Explained, judged: Judged) -> None:
         if self.extra:

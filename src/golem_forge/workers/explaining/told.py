@@ -27,6 +27,8 @@ def then(explained: Explained, dry: DryEvaluator) -> str:
     if explained.judged is not None and dry.granted(explained.judged.decision.fingerprint):
         return "it would run: this exact call was approved for this session"
     said = _THEN.get((Verdict.ASK, mode.value), "a person would be asked; without anybody to ask it is denied")
+    if mode.value is ApprovalMode.STRICT and dry.unattended(explained) is Verdict.PRE_APPROVED:
+        said = "a person would be asked; without anybody to ask the mode is auto_deny, and it would run"
     return f"{said} (mode {mode.value.value}, {mode.origin})"
 
 

@@ -27,6 +27,7 @@ WRAPPERS = (
     | SETARCH
     | names(
         "busybox toybox env su runuser command trap xargs parallel find alias ssh chroot start-stop-daemon . source"
+        " hyperfine concurrently nix-shell"
     )
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from golem_forge.policy.shell.names import names
 from golem_forge.policy.shell.options import all_options, is_long, leading_options
@@ -15,6 +16,7 @@ from golem_forge.policy.shell.wrappers.regular import directory_of, options_and_
 
 _ENV_ASSIGNMENT = re.compile(r"([^=]*)=(.*)", re.DOTALL)
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
+_MAX_STARTS = 8
 _FD_RUNS = names("-x -X --exec --exec-batch")
 
 
@@ -150,7 +152,7 @@ def _setarch(arguments: tuple[str, ...]) -> Iterator[Hidden]:
 def _start_stop_daemon(arguments: tuple[str, ...]) -> Iterator[Hidden]:
     """The program is an option's value; its arguments follow `--`."""
     after = arguments[arguments.index("--") + 1 :] if "--" in arguments else ()
-    for word, following in zip(arguments, (*arguments[1:], ""), strict=True):
+    for word, following in pairwise((*arguments, "")):
         if word[:2] in ("-x", "-a") or is_long(word, "--exec") or is_long(word, "--startas", 6):
             glued = word.partition("=")[2] if word.startswith("--") else word[2:]
             yield Hidden(words=(glued or following, *after))
@@ -173,6 +175,41 @@ def _chroot(arguments: tuple[str, ...]) -> Iterator[Hidden]:
         yield replace(hidden, directory="/")
 
 
+def _scripts(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """`hyperfine 'a' 'b'`, `concurrently 'a' 'b'`: every operand is text for a shell, and some options' values too."""
+    for word in arguments:
+        text = word.partition("=")[2] if word.startswith("-") else word
+        if text:
+            yield Hidden(script=text)
+
+
+def _filter(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """`split --filter=command`"""
+    for word, following in pairwise((*arguments, "")):
+        if is_long(word, "--filter", 2):
+            yield Hidden(script=word.partition("=")[2] or following)
+
+
+_EXECS = names("exec run x shell develop netns with")
+_GIVES_SCRIPT = names("--run --command -c")
+
+
+def _subcommand_runs(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    """`direnv exec . cmd`, `mise exec -- cmd`, `nix develop -c cmd`, `ip netns exec n cmd`: what is run comes somewhere
+    after a subcommand, so every word there may be it."""
+    start = next((i for i, word in enumerate(arguments) if word in _EXECS), len(arguments)) + 1
+    rest = arguments[start:]
+    for index, word in enumerate(rest[:_MAX_STARTS]):
+        if not word.startswith("-"):
+            yield Hidden(words=rest[index:])
+
+
+def _nix_shell(arguments: tuple[str, ...]) -> Iterator[Hidden]:
+    for word, following in pairwise((*arguments, "")):
+        if word in _GIVES_SCRIPT and following:
+            yield Hidden(script=following)
+
+
 PROGRAMS: dict[str, Callable[[tuple[str, ...]], Iterator[Hidden]]] = {
     "busybox": _applet,
     "toybox": _applet,
@@ -189,4 +226,10 @@ PROGRAMS: dict[str, Callable[[tuple[str, ...]], Iterator[Hidden]]] = {
     **dict.fromkeys(SETARCH, _setarch),
     "ssh": _ssh,
     "chroot": _chroot,
+    **dict.fromkeys(("hyperfine", "concurrently"), _scripts),
+    "split": _filter,
+    **dict.fromkeys(
+        ("direnv", "mise", "rtx", "asdf", "pyenv", "rbenv", "nodenv", "opam", "nix", "ip"), _subcommand_runs
+    ),
+    "nix-shell": _nix_shell,
 }

@@ -17,6 +17,8 @@ def regular(grammar: Grammar, arguments: tuple[str, ...]) -> Iterator[Hidden]:
     valued = grammar.short + grammar.script_short
     long_valued = grammar.long | ({grammar.script_long} if grammar.script_long else set())
     options, assignments, index = options_and_assignments(arguments, valued, frozenset(long_valued))
+    if grammar.joined:  # `eval 'x=1; rm …'`: an assignment is part of the text
+        options, index = leading_options(arguments, valued, frozenset(long_valued))
     rest = arguments[index + grammar.before :]
     directory = directory_of(grammar, options)
     if grammar.script_short:

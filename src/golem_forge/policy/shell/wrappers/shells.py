@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from golem_forge.policy.shell.names import names
 from golem_forge.policy.shell.wrappers.hidden import Hidden
 
-SHELLS = names("sh bash dash zsh ksh ash mksh rbash fish")
+SHELLS = names(
+    "sh bash dash zsh ksh ksh93 ksh2020 rksh pdksh mksh lksh oksh loksh ash rbash rzsh yash posh fish csh tcsh bsd-csh"
+    " nu xonsh elvish rc es oil osh ysh ion murex"
+)
 
 
 def shell(arguments: tuple[str, ...]) -> Iterator[Hidden]:
