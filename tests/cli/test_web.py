@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import stat
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -84,8 +87,8 @@ def test_link_and_status_reach_servers_that_have_no_terminal(shell: Shell, serve
 
     one = serve()
     places = shell.forge_home / "state" / "web"
-    [socket] = places.iterdir()
-    assert stat.S_IMODE(places.stat().st_mode) == 0o700 and stat.S_IMODE(socket.stat().st_mode) == 0o600
+    [place] = places.iterdir()
+    assert stat.S_IMODE(places.stat().st_mode) == 0o700 and stat.S_IMODE(place.stat().st_mode) == 0o600
     status = shell("web", "status", "--json")
     [known] = status.json["servers"]
     assert status.code == 0 and known["port"] == one.port and known["address"] == f"http://127.0.0.1:{one.port}/"
@@ -123,6 +126,26 @@ try:
 except OSError as error:
     print("not reached:", error)
 """
+
+
+async def test_only_a_link_is_printed_and_sockets_that_never_got_a_name_go(shell: Shell) -> None:
+    places = shell.forge_home / "state" / "web"
+    places.mkdir(parents=True, mode=0o700)
+    for name, age in ((".1-dead.sock", 3600), (".2-new.sock", 0)):
+        with socket.socket(socket.AF_UNIX) as unnamed, contextlib.chdir(places):
+            unnamed.bind(name)
+            os.utime(name, (time.time() - age,) * 2)
+    said: dict[str, object] = {"link": ""}
+    server = ControlSocket(ForgeHome(shell.forge_home), 1, {"status": lambda: {"port": 1}, "link": lambda: said})
+    await server.open()
+    assert [place.name for place in sorted(places.iterdir())][:-1] == [".2-new.sock"], "that one may be starting"
+    for lie in ("\x1b]0;mine\x07http://x/#code=a", "javascript:x#code=a", "http://x/#code=a\nb", ["http://x/#code=a"]):
+        said["link"] = lie
+        answer = await asyncio.to_thread(shell, "web", "link")
+        assert (answer.code, answer.out) == (1, "") and "is not a link" in answer.err, lie
+    said["link"] = "http://[::1]:1/#code=a-B_9"
+    assert (await asyncio.to_thread(shell, "web", "link")).out == "http://[::1]:1/#code=a-B_9\n"
+    await server.close()
 
 
 def test_a_home_with_a_long_name_and_one_that_nobody_can_write_to(shell: Shell, serve: Callable[..., Served]) -> None:

@@ -1,6 +1,7 @@
 """A small runtime over the real bus, RuntimeUI and terminal adapter: each line the person types is a scene to play.
 
-Every action the UI sends is noted, one JSON line each, in the file NOTES names.
+Every action the UI sends is noted, one JSON line each, in the file NOTES names. With CLOCK, the file of that name says
+what time it is for the keyboard, and every key is noted once it was heard.
 """
 
 from __future__ import annotations
@@ -101,6 +102,10 @@ class Runtime:
         self.bus.on("interrupt", lambda event: self.signal.set())
         self.bus.on("command", lambda event: self.command(str(event.wire["text"])))
         await self.adapter.initialize()
+        if clock := os.environ.get("CLOCK"):
+            screen = self.adapter._screen
+            screen.keyboard._silence._clock = lambda: float(Path(clock).read_text())
+            screen.app.key_processor.after_key_press += lambda _: self.note("key")
         try:
             if os.environ.get("SLOW_START"):
                 await self.gate()

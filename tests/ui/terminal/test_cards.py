@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 Play = Callable[..., Any]
-ESC, ENTER, TAB, CTRL_D, CTRL_L = "\x1b", "\r", "\t", "\x04", "\x0c"
+ESC, ENTER, TAB, CTRL_C, CTRL_D, CTRL_L = "\x1b", "\r", "\t", "\x03", "\x04", "\x0c"
+CTRL_A, BACKSPACE, CTRL_R, CTRL_U, LEFT = "\x01", "\x7f", "\x12", "\x15", "\x1b[D"
 ASKED = "Approve? [y/N]"
 READY = "(y once"
 """The keys are named once they count."""
 SEND = "(y send"
+STANDS = "your text waits in the input line"
 
 
 def ask(play: Play, *scenes: str, **size: int) -> Any:
@@ -27,6 +29,35 @@ def ready(terminal: Any, card: int = 0) -> None:
     terminal.wait_for(re.compile(rf"(?s)(wants to run.*?){{{card}}}"))
     terminal.wait_for(READY, anywhere=False)
     terminal.settle(0.03)
+
+
+class Timed:
+    """A card whose keyboard has its own time: it stands still but for `after`, whatever the machine does."""
+
+    def __init__(self, play: Play, clock: Path, scene: str = "card", *, asks: str = READY) -> None:
+        self._clock, self._now = clock, 100.0
+        clock.write_text("100.0")
+        self.played = play(scene, prompt=False, CLOCK=str(clock))
+        self.terminal = self.played.terminal
+        self.terminal.wait_for(asks, anywhere=False)
+
+    def after(self, seconds: float, keys: str = "") -> None:
+        """Time passes, then a key is pressed and heard."""
+        self._now += seconds
+        being_written = self._clock.with_suffix(".new")
+        being_written.write_text(str(self._now))
+        being_written.replace(self._clock)
+        if keys:
+            heard = len(self.played.noted("key"))
+            self.terminal.send(keys)
+            self.played.wait_noted("key", heard + 1)
+
+    def type(self, text: str) -> None:
+        for letter in text:
+            self.after(0.09, letter)
+
+    def unanswered(self) -> bool:
+        return not self.played.noted("approvalResponse") and not self.played.noted("formResponse")
 
 
 def answers(played: Any) -> list[dict[str, Any]]:
@@ -107,20 +138,89 @@ def test_a_key_that_came_with_a_paste_or_with_the_terminals_own_words_is_no_answ
 def test_a_word_typed_at_a_card_never_answers_it_and_goes_to_the_input_line(play: Play) -> None:
     played = ask(play)
     terminal = played.terminal
-    draft = ""
     for typed, pause in (("why", 0), ("why", 0.05), ("dy", 0.05), ("xyn1sq", 0.05), ("hello\r", 0.05), ("hey\ry", 0)):
         if pause:
             terminal.type(typed, pause)
         else:
             terminal.send(typed)
-        draft += typed.rstrip("\r")
-        terminal.wait_for(re.compile(r"(?m)^> " + draft.replace("\r", r"\n *")), anywhere=False)
+        terminal.wait_for(re.compile(r"(?m)^> " + typed.rstrip("\r").replace("\r", r"\n *")), anywhere=False)
+        if pause:
+            terminal.wait_for(STANDS, anywhere=False)
+        if typed != "hey\ry":
+            terminal.send(CTRL_U)
         ready(terminal)
         assert played.noted("approvalResponse") == played.noted("userInput") == [], typed
     assert terminal.text.count("why asked: rule r1 asks") == 2, "on the card, and once for the w that came alone"
     terminal.send("y")
     assert played.wait_noted("answered")["approved"] is True
-    terminal.wait_for("you> whywhydyxyn1sqhellohey")
+    terminal.wait_for("you> hey")
+
+
+def test_every_key_breaks_the_silence_also_one_that_changes_nothing(play: Play, tmp_path: Path) -> None:
+    card = Timed(play, tmp_path / "clock")
+    terminal = card.terminal
+    for keys in (("x", BACKSPACE, BACKSPACE), (LEFT, TAB, CTRL_A, LEFT)):
+        for key in keys:
+            card.after(0.45, key)
+        card.after(0.4)
+        terminal.settle(0.6)  # a card that had not heard the last key would take the keyboard by now
+        card.after(0.05, "y")
+        terminal.wait_for("\n> y", anywhere=False)
+        assert card.unanswered(), keys
+        card.after(0.1, CTRL_U)
+        card.after(0.6)
+        terminal.wait_for(READY, anywhere=False)
+    card.after(5, "y")
+    assert card.played.wait_noted("answered")["approved"] is True
+
+
+def test_who_leaves_a_reason_or_an_edit_answers_only_after_a_silence(play: Play, tmp_path: Path) -> None:
+    card = Timed(play, tmp_path / "clock")
+    terminal = card.terminal
+    for opens, shown in (("n", "Reason for the model"), ("e", '? {"cmd": "echo hello"}')):
+        for leaves in (ESC, CTRL_C):
+            card.after(5, opens)
+            terminal.wait_for(shown, anywhere=False)
+            card.after(5, leaves)
+            terminal.wait_gone(shown)
+            card.after(0.3, "y")
+            terminal.wait_for("\n> y", anywhere=False)
+            assert card.unanswered(), (opens, leaves)
+            card.after(0.1, BACKSPACE)
+            card.after(0.6)
+            terminal.wait_for(READY, anywhere=False)
+
+
+def test_text_typed_into_a_search_answers_nothing_and_stays_in_one_piece(play: Play, tmp_path: Path) -> None:
+    card = Timed(play, tmp_path / "clock")
+    card.after(1, LEFT)
+    card.after(0.1, CTRL_R)
+    card.type("say you said")
+    card.terminal.wait_for("search: say you said", anywhere=False)
+    card.after(0.6)
+    card.terminal.wait_for("\n> say you said", anywhere=False)
+    card.terminal.wait_for(STANDS, anywhere=False)
+    card.after(0.1, "y")
+    card.terminal.wait_for("\n> say you saidy", anywhere=False)
+    assert card.unanswered() and "search:" not in card.terminal.visible
+
+
+def test_a_card_takes_no_key_while_text_that_was_typed_at_it_stands_in_the_line(play: Play, tmp_path: Path) -> None:
+    card = Timed(play, tmp_path / "clock")
+    terminal = card.terminal
+    card.after(1)
+    card.type("is that ok")
+    card.after(0.7)
+    terminal.wait_for(STANDS, anywhere=False)
+    card.type("you tell me")
+    card.after(0.7, ENTER)
+    terminal.wait_for("queued: is that okyou tell me", anywhere=False)
+    assert card.unanswered()
+    card.after(0.6)
+    terminal.wait_for(READY, anywhere=False)
+    card.after(0.1, "y")
+    assert card.played.wait_noted("answered")["approved"] is True
+    assert card.played.wait_noted("userInput")["content"] == "is that okyou tell me"
 
 
 def test_text_typed_at_a_trust_card_stays_in_the_input_line_and_denies_nothing(play: Play) -> None:
@@ -133,6 +233,7 @@ def test_text_typed_at_a_trust_card_stays_in_the_input_line_and_denies_nothing(p
         else:
             terminal.send(typed)
         terminal.wait_for(f"{typed.rstrip()}", anywhere=False)
+        terminal.send(CTRL_U)
     terminal.wait_for("(y trust", anywhere=False)
     assert played.noted("approvalResponse") == []
     terminal.send("n")
@@ -146,9 +247,11 @@ def test_what_is_typed_on_after_an_edit_does_not_send_it(play: Play) -> None:
     terminal.wait_for('? {"cmd": "echo hello"}')
     terminal.type("\ry\ry", 0.05)
     terminal.wait_for("\n> yy", anywhere=False)
+    terminal.send(CTRL_U)
     terminal.wait_for(SEND, anywhere=False)
     terminal.type("ny", 0.05)  # back to the card, which is another question
-    terminal.wait_for("\n> yyny", anywhere=False)
+    terminal.wait_for("\n> ny", anywhere=False)
+    terminal.send(CTRL_U)
     ready(terminal)
     assert played.noted("approvalResponse") == []
 
@@ -186,11 +289,14 @@ def test_a_draft_that_is_being_typed_when_the_card_comes_goes_on_and_does_not_an
     terminal.type(sentence, pause=0.03)
     terminal.wait_for(ASKED)
     terminal.wait_for(f"you> {sentence}")
-    terminal.wait_for(READY)
+    terminal.wait_for(STANDS)
     assert played.noted("approvalResponse") == []
+    terminal.send(ENTER)
+    terminal.wait_for(f"queued: {sentence}")
+    terminal.wait_for(READY)
     terminal.send("y")
     assert played.wait_noted("answered")["approved"] is True
-    terminal.wait_for(f"you> {sentence}")
+    assert played.wait_noted("userInput", 2)["content"] == sentence
 
 
 def test_u5_several_cards_queue_with_their_place_and_one_key_pressed_twice_answers_one(play: Play) -> None:

@@ -95,10 +95,21 @@ async def test_a_word_typed_at_a_card_presses_nothing_and_goes_to_the_box(staged
     await window.page.keyboard.type("y")
     assert await me.box.input_value() == written + "y"
     assert stage.seen("approvalResponse") == [] and len(stage.seen("userInput")) == 1
+    await me.is_ready(approve)
     await approve.focus()
+    await window.run(_WATCHED)
+    await window.page.keyboard.press("Backspace")  # it changes nothing, and is typing all the same
+    await until(lambda: window.run("() => window.unready"), "a key that changes nothing breaks the silence")
+    await me.is_ready(approve)
     await me.press_focused(APPROVE)
     await until(lambda: stage.results() == [("act", "success")], "a press after a silence counts")
     assert await me.box.input_value() == written + "y"
+
+
+_WATCHED = """() => {
+  const card = document.querySelector("article[data-request-id]");
+  new MutationObserver(() => (window.unready ||= card.dataset.ready === "false")).observe(card, { attributes: true });
+}"""
 
 
 async def _holds(me: Person, text: str) -> bool:

@@ -5,6 +5,7 @@ Only the user who runs it is answered. Exit: 0 done or running, 1 nothing runs, 
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 NOT_RUNNING: Final = 1
 _LINK: Final = "web link"
+_IS_LINK: Final = re.compile(r"https?://[\w.:\[\]/-]+#code=[\w-]+", re.ASCII)
 _STATUS: Final = "web status"
 _LINK_HELP: Final = """usage: forge web link [--port N]
 
@@ -54,7 +56,11 @@ def run_link(words: list[str]) -> int:
     if answer is None or "link" not in answer:
         complain(_LINK, "the server does not answer; try again, or start another with `forge web`.")
         return NOT_RUNNING
-    print(answer["link"], flush=True)
+    link = answer["link"]
+    if not isinstance(link, str) or not _IS_LINK.fullmatch(link):  # it goes to a terminal, and then to a browser
+        complain(_LINK, "what the server answers is not a link; end it and start another with `forge web`.")
+        return NOT_RUNNING
+    print(link, flush=True)
     if sys.stderr.isatty():
         print("It lets you in once, within 5 minutes.", file=sys.stderr)
     return 0

@@ -382,8 +382,10 @@ class TerminalAdapter:
         return [*self._transcript.live_lines(width, max(rows - len(busy), 2)), *busy]
 
     def question_lines(self) -> list[Line]:
-        taken = self._screen is not None and self._screen.keyboard.listening
-        return self._answering.lines(taken=taken)
+        if self._screen is None:
+            return self._answering.lines(taken=False)
+        keyboard = self._screen.keyboard
+        return self._answering.lines(taken=keyboard.listening, text_waits=keyboard.text_waits)
 
     def queued_lines(self) -> list[Line]:
         return [[("dim", f"queued: {plain(text)}".replace("\n", " ⏎ "))] for text in self._queued[-3:]]

@@ -280,8 +280,11 @@ class Answering:
 
     # ---- what stands above the answer
 
-    def lines(self, *, taken: bool) -> list[Line]:
-        """`taken`: the question has the keyboard; until then its keys are not named, for they do not count."""
+    def lines(self, *, taken: bool, text_waits: bool = False) -> list[Line]:
+        """`taken`: the question has the keyboard; until then its keys are not named, for they do not count.
+
+        `text_waits`: it gets the keyboard once the input line is empty.
+        """
         front = self.front
         if front is None:
             return []
@@ -289,7 +292,7 @@ class Answering:
         lines: list[Line] = [[("warn", plain(front.note))]] if front.note else []
         if not taken:
             head = "Send? [y/N]" if self.stage is Stage.KEY and front.form else _HEADS[self.stage, front.kind]
-            return [*lines, *self._asked(f"{place}{head}", _WAITS)]
+            return [*lines, *self._asked(f"{place}{head}", _TEXT_WAITS if text_waits else _WAITS)]
         if front.reason:
             keys = "(Enter sends it, also an empty one · Esc back)"
             return [*lines, *self._asked("Deny. Reason for the model:", keys)]
@@ -319,6 +322,7 @@ class Answering:
 
 
 _WAITS: Final = "(waits until you stop typing; what you type goes to the input line)"
+_TEXT_WAITS: Final = "(your text waits in the input line: Enter sends it, Ctrl+U clears it)"
 _HEADS: Final = {
     (Stage.KEY, CARD): "Approve? [y/N]",
     (Stage.KEY, FORM): "Send? [y/N]",

@@ -1,9 +1,8 @@
 """Which key does what: in the input line, in a reply, and at a question that one key answers.
 
 Esc and Ctrl+C are bound non-eagerly: Esc waits a moment for the rest of an Alt sequence, so Alt+b stays a word
-movement. A question's keys never come from a paste or out of a word: such text goes to the draft (keyboard.py). Each
-key there counts as typing, and so does every key of a reply, so that a second press of the key that answered one card
-does not answer the next one.
+movement. A question's keys never come from a paste or out of a word: such text goes to the draft (keyboard.py). Every
+key counts as typing, so that a second press of the key that answered one card does not answer the next one.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ def input_bindings(screen: Screen) -> KeyBindings:
 
     @keys.add("enter", filter=~is_searching)
     def _(event: Any) -> None:
-        screen.keyboard.typed()
         screen.offers.clear()
-        if screen.keyboard.held:  # it was typed at a question, and stays for the person until that is answered
-            if not screen.keyboard.lone_key():
+        if screen.keyboard.held and not screen.keyboard.deliberate:  # it belongs to what was typed at the question
+            if not screen.keyboard.came_alone:
                 draft.insert_text("\n")
         elif actions.line(draft.text):
             draft.reset()
@@ -63,7 +61,6 @@ def input_bindings(screen: Screen) -> KeyBindings:
 
     @keys.add(Keys.Any, filter=~is_searching)
     def _(event: Any) -> None:
-        screen.keyboard.typed()
         draft.insert_text(event.data * event.arg)
 
     return keys
@@ -101,7 +98,6 @@ def answer_bindings(screen: Screen) -> KeyBindings:
 
     @keys.add("enter")
     def _(event: Any) -> None:
-        screen.keyboard.typed()
         actions.answer(reply.text)
 
     @keys.add("escape", "enter", filter=Condition(lambda: screen.content.multiline))
@@ -130,7 +126,6 @@ def answer_bindings(screen: Screen) -> KeyBindings:
     @keys.add(Keys.Any)
     @keys.add(Keys.BracketedPaste)
     def _(event: Any) -> None:
-        screen.keyboard.typed()
         if screen.keyboard.fresh:
             reply.reset()
         reply.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n") * event.arg)

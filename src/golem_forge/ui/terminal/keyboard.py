@@ -2,9 +2,10 @@
 
 Threat: a key that was on its way before a card was drawn, a paste, a burst of keys (a paste from a terminal that does
 not mark them) or a word that somebody types ("why") must not answer it. So a question gets the keyboard only once it is
-on the screen and nobody is typing, and keys that come together count as none. After any key that is no answer it takes
-none until half a second of silence. What is typed meanwhile goes to the draft. Only a form that the person asked for
-has the keyboard at once.
+on the screen and nobody is typing, and keys that come together count as none. After any key that is no answer, also
+one that changes nothing, it takes none until half a second of silence. What is typed meanwhile goes to the draft, and
+while text that was typed at the question stands there, all keys do: a pause in a sentence is not its end. Only a form
+that the person asked for has the keyboard at once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SILENCE_S: Final = 0.5
 """Who pressed a key so short ago is writing a line and has not yet seen the card."""
 _TOGETHER_S: Final = 0.01
+_TEXT_KEYS: Final = 2
+"""So many keys without a silence between them are text; one is a slip."""
 
 
 class Silence:
@@ -76,12 +79,17 @@ class Keyboard:
         """What the question was last given the keyboard for."""
         self._commands = ""
         """Keys that acted since the last silence. If more follows, they began a word and belong to the draft."""
+        self._alone = self._quiet = True
+        """Of the key at hand: whether it came alone, and after a silence."""
+        self._run = 0
+        """Keys that came one by one to the draft since the last silence, at a question."""
+        self._typed_here = False
+        """Text was typed at the question in front."""
         self.held = False
         """A question had the keyboard and waits for silence; the draft has it meanwhile."""
         self._due: asyncio.TimerHandle | None = None
         self._drawn_again = False
         draft.on_text_changed += lambda _: self._written()
-        draft.on_cursor_position_changed += lambda _: self._written()
         reply.on_text_changed += lambda _: self._touched()
         reply.on_cursor_position_changed += lambda _: self._touched()
 
@@ -95,6 +103,22 @@ class Keyboard:
         """Whether the question's keys count."""
         return self._armed and not self._commands
 
+    @property
+    def text_waits(self) -> bool:
+        """Whether text that was typed at the question stands in the draft, so that no single key answers."""
+        stands = self._typed_here and bool(self._draft.text.strip())
+        return stands and not self._armed and self._stage() is Stage.KEY
+
+    @property
+    def came_alone(self) -> bool:
+        """Whether the key at hand did."""
+        return self._alone
+
+    @property
+    def deliberate(self) -> bool:
+        """Whether the key at hand came alone and after a silence."""
+        return self._alone and self._quiet
+
     # ---- questions come and go
 
     def question_changed(self) -> None:
@@ -102,6 +126,8 @@ class Keyboard:
         self.stop()
         self._drawn_again = self.held = False
         self._commands = ""
+        if self._stage() is Stage.NOTHING or not self._draft.text.strip():
+            self._typed_here = False
         self._reply.reset()  # what was typed for the last question, maybe a secret, is not to be seen at the next
         if self._armed:
             self._armed = False
@@ -112,6 +138,7 @@ class Keyboard:
         """The person asked for the form in front. A single key that sends it still waits as every other does."""
         self.question_changed()
         if self._stage() is Stage.LINE:
+            self._leave_search()
             self._armed = True
             self._take(self.start())
 
@@ -125,7 +152,7 @@ class Keyboard:
 
     def stage_changed(self) -> None:
         """The same question goes on with another key or line. After a line, the single key waits for silence."""
-        if self._armed and self._stage() is Stage.KEY and self._taken is Stage.LINE and self._silence.left:
+        if self._armed and self._stage() is Stage.KEY and self._taken is Stage.LINE:
             self._hold()
         elif self._armed:
             self._take(self.start())
@@ -151,9 +178,15 @@ class Keyboard:
         if self._drain():
             self._arm_when_quiet()
             return
+        if not self.text_waits:
+            self._leave_search()
+        if self.text_waits:
+            return  # every key draws anew, and so asks again
         if not self._drawn_again and self.draw_again():
             self._drawn_again = True  # once: a flood of output must not keep the question from being asked
             return
+        if self._stage() is Stage.KEY:
+            self._typed_here = False
         self._armed = True
         self.held = False
         self._take(self.start())
@@ -208,42 +241,63 @@ class Keyboard:
     def _more_to_read(self) -> bool:
         return bool(select.select([self.app.input.fileno()], [], [], 0)[0])
 
+    def _leave_search(self) -> None:
+        """Threat: who searches is typing. What they typed goes to the draft, where what follows goes as well."""
+        from prompt_toolkit.search import stop_search
+
+        app = self.app
+        if not app.layout.is_searching or app.context is None:
+            return
+        typed = app.layout.current_buffer.text if app.layout.current_buffer is not None else ""
+        app.context.copy().run(stop_search)
+        self._draft.insert_text(typed)
+
     # ---- keys
 
-    def typed(self) -> None:
+    def key_came(self) -> None:
+        """Called for every key before it does anything, whoever has the keyboard and whatever the key means."""
+        self._quiet = not self._silence.left
+        self._alone = self._silence.alone(more=bool(self.app.key_processor.input_queue) or self._more_to_read())
         self._silence.broken()
+        if self._quiet:
+            self._run = 0
+        if not self._armed:
+            self._to_draft(1)
+
+    def _to_draft(self, keys: int) -> None:
+        """Threat: the terminal's own words and pastes come in one piece; they are not somebody's sentence."""
+        if self._stage() is Stage.NOTHING or not self._alone:
+            return
+        self._run += keys
+        if self._run >= _TEXT_KEYS:
+            self._typed_here = True
 
     def pressed(self, meaning: Meaning, text: str) -> bool:
         """A key at a question that single keys answer. True: it may act; else it, `text`, went to the draft."""
-        alone, quiet = self.lone_key(), not self._silence.left
-        self._silence.broken()
-        if alone and meaning is Meaning.COMMAND:
+        if self._alone and meaning is Meaning.COMMAND:
             self._commands += text or " "
             self._count_again_when_quiet()
             return True
-        if alone and meaning is Meaning.ANSWER and quiet:
+        if meaning is Meaning.ANSWER and self.deliberate:
             return True
         self._spill(text)
         return False
 
     def pasted(self, text: str) -> None:
         """At a question. Threat: pasted text can hold the mark that ends a paste, and a `y` behind it."""
-        self.lone_key()
-        self._silence.broken()
+        self.key_came()  # the terminal's own words are not counted as keys
+        self._alone = False
         self._spill(text)
-
-    def lone_key(self) -> bool:
-        """Whether the key at hand came alone."""
-        return self._silence.alone(more=bool(self.app.key_processor.input_queue) or self._more_to_read())
 
     def _spill(self, text: str) -> None:
         began = self._commands.strip() if text.strip() else ""
+        self._to_draft(len(began + text))
         self._hold()
         self._draft.insert_text(began + text)
 
     def _written(self) -> None:
-        if not self._armed:
-            self._silence.broken()
+        if not self._draft.text.strip():
+            self._typed_here, self._run = False, 0
 
     def _touched(self) -> None:
         self.fresh = False

@@ -75,6 +75,7 @@ class Screen:
             mouse_support=False,
         )
         self.keyboard.app = self.app
+        self.app.key_processor.before_key_press += lambda _: self.keyboard.key_came()
         self.app.ttimeoutlen = ESCAPE_S
         self.app.timeoutlen = _SECOND_KEY_S
         self.app.before_render += lambda _: self._before_render()

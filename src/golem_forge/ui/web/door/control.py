@@ -19,6 +19,7 @@ import secrets
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,6 +34,8 @@ _LONGEST_ADDRESS: Final = 100
 """Bytes of a socket's path; the kernel takes 107, others fewer."""
 _MOST_BYTES: Final = 1 << 16
 _PATIENCE_S: Final = 5.0
+_NAMING_S: Final = 60.0
+"""More than a server takes from making its socket to naming it."""
 _CREDENTIALS: Final = struct.Struct("3i")
 
 Answers = Mapping[str, Callable[[], dict[str, Any]]]
@@ -153,11 +156,19 @@ def _directory(home: ForgeHome) -> Iterator[_Directory]:
 
 
 def _remove_stale(place: _Directory) -> None:
+    """Also those that never got their name, unless they are so young that their server may be about to listen."""
     for name in os.listdir(place.fd):
-        if name.endswith(_SUFFIX) and not name.startswith("."):
+        if name.endswith(_SUFFIX) and not (name.startswith(".") and _is_young(place, name)):
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as trying:
                 trying.settimeout(_PATIENCE_S)
                 _connect(trying, place, name)
+
+
+def _is_young(place: _Directory, name: str) -> bool:
+    try:
+        return time.time() - os.stat(name, dir_fd=place.fd, follow_symlinks=False).st_mtime < _NAMING_S
+    except OSError:
+        return True  # it has its name by now
 
 
 def _asked(place: _Directory, name: str, request: str) -> dict[str, Any] | None:

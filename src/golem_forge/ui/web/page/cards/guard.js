@@ -6,7 +6,8 @@
    and counts like a click.
 
    Threat: a blank in a word that somebody types while a button has the focus presses it. So text that is typed outside
-   of a field presses nothing until half a second of silence, and at a card it goes to the box for messages. */
+   of a field presses nothing until half a second of silence, which every key breaks, also one that changes nothing;
+   at a card the text goes to the box for messages. */
 
 import { isTyping } from "../dom.js";
 
@@ -78,7 +79,7 @@ const whenPressed = (event) => {
   } else if (event.key.length === 1 && !presses) {
     if (event.key !== "?" && isCard(event.target)) inputLine()?.focus(); // the key itself arrives there
     stray();
-  }
+  } else if (goesOn || event.key === "Backspace" || event.key === "Delete") stray();
 };
 
 /** @param {Event} event */
