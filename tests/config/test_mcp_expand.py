@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.config.mcp.expanding import Unset, expand_spec, expanded
+from golem_forge.config.mcp.expanding import Unset, declared_secrets, expand_spec, expanded
 from golem_forge.config.mcp.spec import Auth, Login, ServerSpec
 from golem_forge.core.errors import ForgeError
 
@@ -172,3 +172,35 @@ def test_a_value_cannot_add_a_header() -> None:
     with pytest.raises(ForgeError) as caught:
         expand_spec(spec(url="https://h.test", headers={"X": "${X}"}), {"X": f"{CANARY}\r\nHost: evil"}, zone)
     assert "headers.X" in str(caught.value) and CANARY not in str(caught.value)
+
+
+def test_credentials_that_are_written_out_are_secrets_by_name() -> None:
+    """Also as the default of a variable that is not set, in an option and in the address."""
+    local = spec(
+        command="server",
+        args=(
+            *("--api-key=opt-equals-1", "--password", "opt-word-234", "--header", "X-Auth-Token: opt-header-5"),
+            *("--token-file", "/not/a/secret", "--name=ordinary-name", "--secret", "${NOPE:-opt-default-6}"),
+        ),
+        env={
+            "ACCESS_TOKEN": "${NOPE:-env-default-7}",
+            "P_TOKEN": "pre-${NOPE:-}env-mixed-8",
+            "SET_TOKEN": "${SET:-never-in-use-9}",
+            "API_KEY": "env-written-10",
+            "PLAIN": "${NOPE:-plain-default}",
+            "OWN_CREDENTIALS": "${zone:work}/credentials.json",
+        },
+        zones={"work": "ro"},
+    )
+    remote = spec(
+        url="https://x.example/mcp?api_key=query%2Fvalue-11&page=ordinary-page&token=${NOPE:-query-default-12}",
+        headers={"Authorization": "Bearer ${NOPE:-header-default-13}", "X-Api-Key": "header-written-14"},
+    )
+    environ = {"SET": "a-value-that-is-set"}
+    expected = ("opt-equals-1", "opt-word-234", "opt-header-5", "opt-default-6", "env-default-7", "pre-env-mixed-8")
+    expected += ("env-written-10", "a-value-that-is-set", "query%2Fvalue-11", "query/value-11", "query-default-12")
+    expected += ("header-default-13", "header-written-14")
+    for found in (declared_secrets, lambda each, values: expand_spec(each, values, zone).secrets):
+        secrets = {*found(local, environ), *found(remote, environ)}
+        assert secrets >= set(expected)
+        assert not [one for one in secrets if re.search("never|not/a|ordinary|plain|credentials", one)]

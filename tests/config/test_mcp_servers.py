@@ -461,7 +461,10 @@ def test_the_keys_of_other_programs_mean_ours(root: Path, home: ForgeHome) -> No
         ),
         ("mcp_servers: {git: {comand: x}}", "unknown key 'comand'; did you mean 'command'?"),
         ("mcp_servers: [git]", "forge.yaml:1: mcp.servers: expected a mapping, got a list"),
-        ("mcpServers: {git: {command: x}}", "forge.yaml:1: mcpServers: unknown key 'mcpServers'; known: approval, budget, delegation, entry, mcp,"),
+        (
+            "mcpServers: {git: {command: x}}",
+            "forge.yaml:1: mcpServers: unknown key 'mcpServers'; known: approval, budget, delegation, entry, mcp,",
+        ),
     ],
 )
 def test_the_keys_of_other_programs_are_never_ignored(root: Path, home: ForgeHome, text: str, said: str) -> None:

@@ -67,6 +67,17 @@ def test_short_and_endless_secrets_are_refused_with_a_reason() -> None:
     assert made.text("123") == "123"
 
 
+def test_more_secrets_than_can_be_hidden_are_told_and_the_first_ones_stay(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("golem_forge.events.redaction.MAX_SECRETS", 2)
+    made = redactor(ONE="first-value", TWO="second-value")
+    assert made.add_secret("ONE", "first-value") is None  # known already: it takes no further place
+    assert made.add_secret("THREE", "third-value") == "THREE: more than 2 secrets"
+    assert "THREE" in caplog.text and "third-value" not in caplog.text
+    assert made.text("first-value second-value") == "[secret ONE] [secret TWO]"
+
+
 def test_a_secret_from_a_file_is_found_without_its_last_newline() -> None:
     assert redactor(KEY="hunter2hunter2\n").text("it is hunter2hunter2.") == "it is [secret KEY]."
 

@@ -15,6 +15,9 @@ from tests.deadlines import LONG, within
 from golem_forge import BlockedError, Tool, ToolCall, open_session, tool
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.events.bus import EventBus
+from golem_forge.orchestrator.travel import Travel
+from golem_forge.orchestrator.validate import validate
 from golem_forge.tools.plan import Plan
 
 events: list[tuple[str, str, float]] = []
@@ -568,3 +571,165 @@ async def test_an_interrupt_ends_the_wait_for_a_tool_that_is_not_there_yet(make_
     with within(1.2):
         outcomes = await batch
     assert [(o.status, o.executed) for o in outcomes] == [("interrupted", True), ("interrupted", False)]
+
+
+def _waits_for(what: asyncio.Event) -> Any:
+    async def check(args: dict[str, Any]) -> bool:
+        await what.wait()
+        return False
+
+    return check
+
+
+async def test_a_reader_whose_check_does_not_answer_gives_up_its_place(
+    make_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writers pass it, and it is told; other readers always did."""
+    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", 0.05)
+    wrote = asyncio.Event()
+
+    @tool(needs_approval=_waits_for(wrote), read_only=True)
+    async def slow() -> str:
+        return "slow"
+
+    @tool(needs_approval=False)
+    async def write() -> str:
+        wrote.set()
+        return "wrote"
+
+    path = make_path(slow, write)
+    outcomes = await path.batch([ToolCall("slow", {}), ToolCall("write", {})])
+    assert [o.status for o in outcomes] == ["success"] * 2, [o.error for o in outcomes]
+    assert "ran first" in outcomes[0].notes[0] and not outcomes[1].notes
+
+
+async def test_what_is_known_to_touch_other_things_does_not_wait_for_a_check(
+    make_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long a check keeps its place: it answers when all that is unrelated has run. What is not known to be
+    unrelated keeps the order."""
+    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", LONG)
+    unrelated, ran = asyncio.Event(), []
+
+    def planned(name: str, verb: Verb, path: str, check: Any = False) -> Tool:
+        async def run() -> str:
+            ran.append(name)
+            if len(ran) == 3:
+                unrelated.set()
+            return name
+
+        async def plan(args: dict[str, Any], ctx: Any) -> Plan:
+            return Plan(run=run, effects=(Effect(verb=verb, target=path, real=path),))
+
+        return Tool(name, "Touches.", input_schema={"type": "object"}, planner=plan, needs_approval=check)
+
+    @tool(needs_approval=False, effects=())
+    async def pure() -> str:
+        ran.append("pure")
+        return "pure"
+
+    @tool(needs_approval=False)
+    async def undeclared() -> str:
+        ran.append("undeclared")
+        return "undeclared"
+
+    tools = (
+        planned("slow", Verb.WRITE, "/a/x", _waits_for(unrelated)),
+        planned("reader", Verb.READ, "/b"),
+        planned("writer", Verb.WRITE, "/a/y"),
+        planned("same", Verb.READ, "/a/x/1"),
+    )
+    path = make_path(*tools, pure, undeclared, mode="approve_all")
+    names = ("slow", "pure", "reader", "writer", "same", "undeclared")
+    outcomes = await path.batch([ToolCall(name, {}) for name in names])
+    assert all(o.ok for o in outcomes), [o.error for o in outcomes]
+    assert set(ran[:3]) == {"pure", "reader", "writer"} and ran[3:] == ["slow", "same", "undeclared"]
+    assert not any(o.notes for o in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("by", "made"), [("run_custom_tool", "changed"), ("greet", "changed"), ("run_custom_tool", "new")]
+)
+async def test_a_tool_made_from_files_waits_for_the_slow_check_of_an_undeclared_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, made: str
+) -> None:
+    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", 0.01)
+    folder = tmp_path / "home" / "tools" / "greet"
+    folder.mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+
+    async def slow(args: dict[str, Any]) -> bool:
+        await asyncio.sleep(0.3)
+        return False
+
+    @tool(needs_approval=slow)
+    async def undeclared() -> str:
+        (folder / "tool.yaml").write_text(_MANIFEST + _TESTED)
+        (folder / "greet.sh").write_text("echo new\n")
+        return "done"
+
+    if made == "changed":
+        (folder / "tool.yaml").write_text(_MANIFEST + _TESTED)
+        (folder / "greet.sh").write_text("echo old\n")
+    call = ToolCall(by, {"tool_name": "greet"} if by == "run_custom_tool" else {})
+    toolsets = {"filesystem": {}, "user_tools": {}}
+    async with open_session(
+        tmp_path / "work",
+        home=tmp_path / "home",
+        tools=[undeclared],
+        toolsets=toolsets,
+        approval_callback=lambda request: {"approved": True},
+    ) as session:
+        if made == "changed":
+            assert (await session.call("run_custom_tool", {"tool_name": "greet"})).text == "old\n"
+            session.refresh()
+        outcomes = await session.path.batch([ToolCall("undeclared", {}), call])
+    assert (outcomes[1].status, outcomes[1].text) == ("success", "new\n"), outcomes[1].error
+
+
+async def test_a_check_that_blocks_the_loop_for_too_long_is_refused(
+    make_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("golem_forge.policy.base.PREDICATE_SECONDS", 0.05)
+
+    async def blocks(args: dict[str, Any]) -> bool:
+        time.sleep(0.1)
+        return False
+
+    @tool(needs_approval=blocks)
+    async def run() -> str:
+        return "ran"
+
+    outcome = await make_path(run).call(ToolCall("run", {}))
+    assert (outcome.status, outcome.executed) == ("policy_denied", False) and "TimeoutError" in outcome.error
+
+
+async def test_who_hears_of_a_result_cannot_change_it(make_path: Any) -> None:
+    def change(event: Any) -> None:
+        event.wire["args"]["names"].append("EVIL")
+        event.wire["value"]["data"]["names"].append("EVIL")
+
+    @tool(needs_approval=False)
+    async def echo(names: list[str]) -> dict[str, list[str]]:
+        return {"names": names}
+
+    bus = EventBus("s")
+    heard = []
+    bus.on("toolResult", change)
+    bus.on("toolResult", heard.append)
+    outcome = await make_path(echo, bus=bus).call(ToolCall("echo", {"names": ["a"]}))
+    assert heard and outcome.args == {"names": ["a"]}
+    assert outcome.result is not None and outcome.result.value["data"] == {"names": ["a"]}
+
+
+async def test_a_tool_that_is_looked_up_again_keeps_what_a_person_wrote_on_the_card(make_path: Any) -> None:
+    @tool(needs_approval=False)
+    async def greet(who: str) -> str:
+        return who
+
+    path = make_path(greet)
+    travel = Travel(ToolCall("greet", {"who": "model"}), path.signal, path.signal)
+    path._find(travel)
+    travel.arguments, travel.edited = validate(travel.tool, {"who": "person"}), True
+    path._find(travel)
+    assert travel.arguments.plain == {"who": "person"}

@@ -13,6 +13,7 @@ import pytest
 
 from golem_forge import Caller, Tool, ToolCall, ToolContext, open_session, tool
 from golem_forge.tools.plan import Plan
+from golem_forge.tools.validation import ToolDefinitionError
 
 
 async def test_a_callback_that_changes_its_request_changes_nothing_else(make_path: Any) -> None:
@@ -236,7 +237,7 @@ def test_a_wrong_option_is_refused_where_it_stands(options: dict[str, Any], says
         tool(name="x", **options)(lambda: 1)
 
 
-async def test_a_bad_tool_is_quarantined_and_the_rest_live(tmp_path: Path) -> None:
+async def test_a_bad_tool_is_refused_where_it_is_given_and_quarantined_where_it_was_found(tmp_path: Path) -> None:
     project = tmp_path / "p"
     project.mkdir()
 
@@ -248,10 +249,13 @@ async def test_a_bad_tool_is_quarantined_and_the_rest_live(tmp_path: Path) -> No
         """A plain function is a tool that asks."""
         return n
 
-    async with open_session(project, tools=[anything, plain], approval="approve_all") as session:
+    with pytest.raises(ToolDefinitionError, match=r"'anything' cannot be offered: .* cannot be filled by name"):
+        open_session(project, tools=[anything, plain], approval="approve_all")
+    async with open_session(project, tools=[plain], approval="approve_all") as session:
+        notices = session.station.admit([anything], {})
         bad = await session.call("anything", {})
         assert bad.status == "tool_not_found" and "cannot be filled by name" in bad.error
-        assert any("'anything' is not offered" in notice for notice in session.notices)
+        assert any("'anything' is not offered" in notice for notice in notices)
         assert (await session.call("plain", {"n": 3})).text == "3"
 
 

@@ -327,6 +327,49 @@ async def test_what_could_only_be_refused_is_neither_counted_nor_found(play: Pla
     assert "mcp calendar: 19 tools" in offer.description
 
 
+async def test_what_always_refuses_by_its_own_word_is_not_found(play: Play) -> None:
+    schema = {"type": "object"}
+    never = Tool("ring_never", "Rings the bell.", input_schema=schema, execute=dict, needs_approval="blocked")
+    played = await play([calls(search("ring bell"), ("ring_never", {})), "ok"], tools=[never, *catalog300()])
+    await played.runtime.turn("go")
+    searched, called = played.script.results(1)
+    assert "ring_never" not in found(searched[1]) and called[0] == "policy_denied"
+    assert "ring_never" not in names(played.script.requests[1])
+
+
+async def test_no_definition_takes_a_secret_along(play: Play) -> None:
+    """Sent, found, or told to a UI: in a description, a default, an enum, an example or a name. Also one that is
+    learned later; and what nothing was learned about is the same object as before."""
+    first, later = "s3cr3t-of-the-start", "s3cr3t-of-later-on"
+    said = f"{first} and {later}"
+    schema = {
+        "type": "object",
+        "description": said,
+        "properties": {
+            "password": {"type": "string", "description": "Stays.", "default": said, "examples": [said]},
+            f"of {said}": {"enum": [first, later, "other"]},
+        },
+        "required": [f"of {said}"],
+    }
+    leaks = Tool("leaks_all", f"Leaks {said}.", input_schema=schema, execute=dict, always_load=True)
+    hides = Tool("hides_all", f"Hides {said}.", input_schema=schema, execute=dict)
+    turns = ["ok", "ok", calls(search("hides_all", limit=1)), "ok"]
+    played = await play(turns, tools=[leaks, hides, *catalog300()])
+    redactor = played.runtime.path.redactor
+    redactor.add_secret("FIRST", first)
+    await played.runtime.turn("go")
+    await played.runtime.turn("go")
+    redactor.add_secret("LATER", later)
+    await played.runtime.turn("go")
+    requests = played.script.requests
+    once, twice = (next(each for each in request.tools if each.name == "leaks_all") for request in requests[:2])
+    assert once is twice and first not in repr(once) and later in repr(once)
+    assert once.schema["properties"]["password"]["description"] == "Stays."
+    told = repr(requests[2:]) + repr([event.wire for event in played.seen("toolResult")])
+    assert "[secret FIRST] and [secret LATER]" in told and "hides_all" in names(requests[3])
+    assert first not in told and later not in told
+
+
 async def test_searching_asks_nobody_in_any_mode(play: Play) -> None:
     for mode in ("interactive", "strict"):
         asked: list[Any] = []

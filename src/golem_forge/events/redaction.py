@@ -7,12 +7,14 @@ a zone's host path its virtual path. `value` gives back the same object when the
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
 from golem_forge.core.root_links import leads_to_root
+from golem_forge.events.all_texts import all_texts
 from golem_forge.events.credential_names import INSIDE, KNOWN_NAMES, NOT, credential
 from golem_forge.events.jsontext import encode
 from golem_forge.events.secret_forms import forms, line_forms
@@ -20,6 +22,9 @@ from golem_forge.events.secret_forms import forms, line_forms
 MIN_SECRET: Final = 4
 MAX_SECRET: Final = 64 * 1024
 MAX_SECRETS: Final = 1000
+"""The first ones stay: a process may have them already. A later one is told of in the log and to the caller, who
+decides whether it is handed out all the same."""
+_log = logging.getLogger(__name__)
 _MAX_DEPTH: Final = 100
 _QUICK_DEPTH: Final = 8
 """So deep at most, a value that contains itself is soon found out."""
@@ -43,6 +48,8 @@ _ALREADY = re.compile(r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*
 class Redactor:
     def __init__(self) -> None:
         self._secrets: dict[str, str] = {}
+        self._values: set[str] = set()
+        """The secrets themselves; `_secrets` has their spellings."""
         self._paths: dict[str, str] = {}
         self._secret_pattern: re.Pattern[str] | None = None
         self._path_pattern: re.Pattern[str] | None = None
@@ -51,7 +58,6 @@ class Redactor:
         """Short texts that were looked through: ids and names come again and again."""
         self._shortest = 0
         self._long = _LONG
-        self._names = 0
         self._learned = 0
         self._compiled = 0
         """How much of what was learned the patterns have: they are made when they are first needed, not at every step
@@ -63,13 +69,18 @@ class Redactor:
         return self._secrets
 
     @property
+    def version(self) -> int:
+        """Another one after each thing that was learned."""
+        return self._learned
+
+    @property
     def paths(self) -> Mapping[str, str]:
         return self._paths
 
     def copy(self) -> Redactor:
         """One that knows the same and learns on its own from now on: for one child's output, with its own paths."""
         made = Redactor()
-        made._secrets, made._paths, made._names = dict(self._secrets), dict(self._paths), self._names
+        made._secrets, made._paths, made._values = dict(self._secrets), dict(self._paths), set(self._values)
         if made._secrets or made._paths:
             made._learn()
         return made
@@ -80,9 +91,12 @@ class Redactor:
             return f"{name}: shorter than {MIN_SECRET} characters, so it would be found in ordinary words"
         if len(value) > MAX_SECRET:
             return f"{name}: longer than {MAX_SECRET} characters"
-        if self._names >= MAX_SECRETS:
+        if value in self._values:
+            return None
+        if len(self._values) >= MAX_SECRETS:
+            _log.warning("%s: not taken out of what is shown: there are %d secrets already", name, MAX_SECRETS)
             return f"{name}: more than {MAX_SECRETS} secrets"
-        self._names += 1
+        self._values.add(value)
         for form in forms(value) | line_forms(value):
             self._secrets.setdefault(form, f"[secret {name}]")
         self._learn()
@@ -138,6 +152,26 @@ class Redactor:
             # Only those that are there: each alternative costs at every place of a long text.
             pattern = _alternatives({form: shown for form, shown in self._secrets.items() if form in text})
         return text if pattern is None else pattern.sub(lambda match: self._secrets[match.group()], text)
+
+    def without_secrets(self, value: Any) -> Any:
+        """A JSON value with `secrets_out` of each of its texts, names included; the same object if there was none.
+
+        For what must keep its members whatever they are called, e.g. a schema with a property `password`.
+        """
+        said = all_texts(value)
+        return value if said is not None and self.secrets_out(said) is said else self._without_secrets(value)
+
+    def _without_secrets(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.secrets_out(value)
+        if isinstance(value, Mapping):
+            made = {self.secrets_out(str(name)): self._without_secrets(item) for name, item in value.items()}
+            same = all(name in made and made[name] is item for name, item in value.items())
+            return value if same else made
+        if isinstance(value, list | tuple):
+            items = [self._without_secrets(item) for item in value]
+            return value if all(one is other for one, other in zip(items, value, strict=True)) else items
+        return value
 
     def paths_out(self, text: str, before: str = "") -> str:
         """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""

@@ -106,7 +106,7 @@ class Approval:
 
     async def _edit(self, travel: Travel, args: dict[str, Any], replan: Replan) -> None:
         before, asked = travel.arguments.plain, _judged(travel).decision
-        travel.arguments = validate(travel.tool, args)
+        travel.arguments, travel.edited = validate(travel.tool, args), True
         shown, of_others = self._redactor.value, travel.tool.without_secrets
         if note := changes(shown(of_others(before)), shown(of_others(travel.arguments.plain))):
             travel.notes = (*travel.notes, note)

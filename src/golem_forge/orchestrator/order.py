@@ -21,7 +21,8 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import Mode
 
 KEEPS_PLACE: Final = 2.0
-"""Seconds that a tool's own check holds up the calls after it. Longer ones let them pass."""
+"""Seconds that a tool's own check holds up the calls after it, unless they are known to touch other things: those do
+not wait at all. Longer checks let all pass but what is known, or has to be assumed, to depend on the call."""
 ANYWHERE: Final = ("/",)
 _CONTENT: Final = re.compile(r" (?:sha256:[0-9a-f]{64}|[0-9a-f]{32})$")
 """What follows the path of a program inside a zone (`policy.commands`)."""
@@ -59,7 +60,12 @@ class BatchOrder:
         """The calls that have not ended and are about to write something, or may be for all that is known."""
         self._checked: set[int] = set()
         """Whose own check is being asked."""
-        self._slow: set[int] = set()
+        self._slow: dict[int, _Place] = {}
+        """Who gave up which place."""
+        self._touched: dict[int, tuple[str, ...]] = {}
+        """Index → everything it reads or changes, of calls whose declared effects are all of it."""
+        self._patient: set[int] = set()
+        """What they are, or whether they are there at all, may be what an undeclared writer before them changes."""
         self._settling: list[asyncio.Future[None]] = []
         self._overtaken: set[int] = set()
 
@@ -72,7 +78,8 @@ class BatchOrder:
             self._waiting.append((index, turn))
             await turn
         if self._slow:
-            self._overtaken.update(at for at in self._slow if at < index)
+            read = _Place.READER if read_only else None
+            self._overtaken.update(at for at, place in self._slow.items() if at < index and place is not read)
 
     def announce(self, index: int, writes: tuple[str, ...], reads: tuple[str, ...] = ()) -> None:
         """What this call is about to write, and what its plan was made from: real paths."""
@@ -85,6 +92,17 @@ class BatchOrder:
             self._may_write[index] = None
         if self._settling:
             self._wake_settling()
+
+    def touches(self, index: int, paths: tuple[str, ...] | None) -> None:
+        """Everything that the call reads or changes; None: nobody knows."""
+        if paths is None:
+            self._touched.pop(index, None)
+        else:
+            self._touched[index] = paths
+
+    def is_patient(self, index: int) -> None:
+        """It waits for undeclared writers before it to the end, also while their checks are asked."""
+        self._patient.add(index)
 
     def only_reads(self, index: int) -> None:
         """It is a reader, whatever becomes of its plan and its check: other readers need not wait for those."""
@@ -110,14 +128,16 @@ class BatchOrder:
         late = asyncio.get_running_loop().call_later(KEEPS_PLACE, self._give_way, index)
         self._checked.add(index)
         self._wake_settling()
+        if index in self._touched:
+            self._wake()
         try:
             yield
         finally:
             late.cancel()
             self._checked.discard(index)
-            self._slow.discard(index)
-            if self._places[index] is _Place.SLOW:
-                self._places[index] = _Place.UNKNOWN
+            before = self._slow.pop(index, None)
+            if before is not None and self._places[index] is _Place.SLOW:
+                self._places[index] = before
 
     def overtaken(self, index: int) -> bool:
         """Whether a call after this one ran first, because its check was slow."""
@@ -125,7 +145,9 @@ class BatchOrder:
 
     def writer_before(self, index: int) -> bool:
         """Whether a call before this one may still change something."""
-        return any(place not in _BESIDE_READER for place in self._places[self._first_open : index])
+        first = self._first_open
+        places = (self._slow.get(at, place) for at, place in enumerate(self._places[first:index], first))
+        return any(place not in _BESIDE_READER for place in places)
 
     def done(self, index: int) -> None:
         self._places[index] = _Place.DONE
@@ -152,18 +174,29 @@ class BatchOrder:
         harmless = _BESIDE_READER if self._places[index] is _Place.READER else _BESIDE_WRITER
         first = self._first_open
         return all(
-            place in harmless or (place is _Place.SLOW and not self._known_to_touch(at, index))
+            place in harmless
+            or (place is _Place.SLOW and not self._may_depend(at, index))
+            or (at in self._checked and self._known_as_unrelated(at, index))
             for at, place in enumerate(self._places[first:index], first)
         )
 
-    def _known_to_touch(self, before: int, index: int) -> bool:
-        touched = (*self._reads.get(index, ()), *self._writes.get(index, ()))
-        return overlap(_named(self._writes.get(before, ())), _named(touched))
+    def _may_depend(self, before: int, index: int) -> bool:
+        """Whether the two are known to touch the same, or an undeclared writer may make what the second one is."""
+        wrote, writes = self._writes.get(before, ()), self._writes.get(index, ())
+        if index in self._patient and wrote != tuple(_named(wrote)):
+            return True
+        touched = (*self._reads.get(index, ()), *writes)
+        return overlap(_named(wrote), _named(touched)) or overlap(_named(self._reads.get(before, ())), _named(writes))
+
+    def _known_as_unrelated(self, before: int, index: int) -> bool:
+        first, second = self._touched.get(before), self._touched.get(index)
+        return first is not None and second is not None and not overlap(first, second)
 
     def _give_way(self, index: int) -> None:
-        if self._places[index] is _Place.UNKNOWN:
+        place = self._places[index]
+        if index in self._checked and place in (_Place.UNKNOWN, _Place.READER):
+            self._slow[index] = place
             self._places[index] = _Place.SLOW
-            self._slow.add(index)
             self._wake()
 
     def _unsettled(self, index: int, reads: Sequence[str]) -> bool | None:
@@ -175,7 +208,7 @@ class BatchOrder:
             writes = self._writes.get(at)
             if writes is None:
                 planned = False
-            elif overlap(_named(writes) if at in self._checked else writes, reads):
+            elif overlap(_named(writes) if at in self._checked and index not in self._patient else writes, reads):
                 return True
         return None if planned else False
 
@@ -235,6 +268,17 @@ def reads_of(travel: Travel, sandbox: Sandbox | None) -> tuple[str, ...]:
             program = _CONTENT.sub("", effect.real)
             found += [program] if any(_is_within(program, zone) for zone in zones) else ()
     return tuple(found)
+
+
+def touched_by(travel: Travel) -> tuple[str, ...] | None:
+    """The real paths that a call reads or changes, if that is all it does by its declared effects; else None.
+
+    A process, a server and another worker reach more than a path says.
+    """
+    effects = travel.tool.effects if travel.plan is None else travel.plan.effects
+    if effects is None or any(effect.verb not in _PATHS or Mark.NO_WALLS in effect.marks for effect in effects):
+        return None
+    return (*travel.tool.made_from, *(effect.real or effect.target for effect in effects))
 
 
 def overlap(some: Iterable[str], others: Sequence[str]) -> bool:

@@ -31,7 +31,7 @@ from golem_forge.orchestrator.batch import BatchMode, OnFailure, run_batch
 from golem_forge.orchestrator.driver import Ended, Watch, drive, drive_within
 from golem_forge.orchestrator.failure import failure_text
 from golem_forge.orchestrator.gate import Gate
-from golem_forge.orchestrator.order import BatchOrder, reads_of, writes_of
+from golem_forge.orchestrator.order import BatchOrder, reads_of, touched_by, writes_of
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan, still_as_judged
 from golem_forge.orchestrator.present import Presenter
@@ -51,6 +51,7 @@ from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.decorator import as_tools
 from golem_forge.tools.session_parts import SessionParts
 from golem_forge.tools.tool import Tool
 
@@ -225,6 +226,8 @@ class Orchestrator:
                     order.only_reads(index)
                 elif tool.planner is None:
                     order.announce(index, writes_of(travel, self.sandbox))
+                if tool.planner is None:
+                    order.touches(index, touched_by(travel))
             if tool.planner is not None or travel.handed or not self._decide_at_once(travel):
                 await self._plan_in_order(travel, order, index)
                 tool = travel.tool
@@ -264,6 +267,8 @@ class Orchestrator:
             travel.handed = handed
         if tool.made_from:
             travel.found_at = self._gate.generation
+        if travel.edited:  # what a person wrote on the card stays, whatever the call said
+            args = travel.arguments.given or travel.arguments.plain
         travel.arguments = validate(tool, args)
         if tool.wants_context and travel.ctx is None:
             travel.ctx = self._context(travel)
@@ -276,11 +281,13 @@ class Orchestrator:
         except ForgeError as error:
             if alone or travel.call.problem or not _may_be_other_later(travel, error) or not order.writer_before(index):
                 raise
+            order.is_patient(index)
             await self._turn(travel, False, order, index)
         else:
             made_from = travel.tool.made_from
             if alone or not made_from:
                 return
+            order.is_patient(index)
             waited = await self._waited(travel, order, index, made_from)
             if not waited and travel.found_at == self._gate.generation:
                 return
@@ -325,6 +332,7 @@ class Orchestrator:
             await self._judge(travel)
 
     def _announce(self, travel: Travel, order: BatchOrder, index: int) -> None:
+        order.touches(index, touched_by(travel))
         order.announce(index, writes_of(travel, self.sandbox), reads_of(travel, self.sandbox))
 
     async def _is_as_judged(self, travel: Travel) -> bool:
@@ -359,6 +367,7 @@ class Orchestrator:
         judging = self.judge.judge(tool, arguments, travel.plan, ctx, keys, travel.handed)
         travel.judged = await drive_within(judging, travel.waiting, None)  # a check must not outlive an interrupt
         travel.decision = travel.judged.decision
+        travel.decision.edited = travel.edited
 
     async def _enter(self, travel: Travel, read_only: bool, order: BatchOrder | None, index: int) -> None:
         """Waits for this call's turn. Interrupting ends the wait with zero executions."""
@@ -465,7 +474,7 @@ def _may_be_other_later(travel: Travel, error: ForgeError) -> bool:
 
 def _typed(travel: Travel) -> bool:
     """Whether a person wrote the arguments, or changed what somebody else wrote."""
-    return travel.call.caller is Caller.HUMAN or (travel.decision is not None and travel.decision.edited)
+    return travel.call.caller is Caller.HUMAN or travel.edited
 
 
 async def _not_to_come(name: str) -> bool:
@@ -487,7 +496,7 @@ def _with_own_id(call: ToolCall) -> ToolCall:
 
 def _catalog_of(tools: Iterable[Tool]) -> Catalog:
     catalog = Catalog()
-    for tool in tools:
+    for tool in as_tools(tools):
         catalog.add(tool)
     return catalog
 

@@ -164,14 +164,14 @@ class Recorder:
         data: dict[str, Any] = {
             "toolCallId": outcome.call.id,
             "toolName": outcome.tool,
-            "args": shown(_for_others(travel, args)),
+            "args": own_copy(shown(_for_others(travel, args))),  # copies: a listener must not change the Outcome
             "status": outcome.status.value,
             "durationMs": round(outcome.duration_ms, 3),
             "decision": _said(travel, shown),
             "truncated": False,
         }
         optional = {
-            "value": self._shown_value(travel, result),
+            "value": own_copy(self._shown_value(travel, result)),
             "error": outcome.error,
             "outputHandle": outcome.output_handle,
         }

@@ -41,6 +41,8 @@ class Travel:
     """The fingerprint a person approved; a later plan must have the same one."""
     notes: tuple[str, ...] = ()
     asked = False
+    edited = False
+    """Whether a person changed the arguments on a card."""
     stop_turn = False
     executed = False
     ended = False

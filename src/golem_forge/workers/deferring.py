@@ -22,7 +22,7 @@ from golem_forge.tools.catalog_errors import ToolNotFound
 from golem_forge.tools.deferral import Divided, Threshold, divided, loaded_with, sources
 from golem_forge.tools.definition_check import schema_problem
 from golem_forge.tools.modes import llm_tools
-from golem_forge.tools.tool import Tool
+from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.toolsets.tool_search import TOOL_SEARCH, Search, create_tool_search_tool
 from golem_forge.workers.models.layer import ToolOffer
 
@@ -50,6 +50,9 @@ class Deferring:
         self._station = station
         self._threshold = Threshold()
         self._seen: _Seen | None = None
+        self._offers: dict[str, tuple[Tool, ToolOffer]] = {}
+        """By name, as long as the tool is the same and no secret was learned."""
+        self._clean_of = 0
         self.user_tools: UserTools | None = None
         """None: this worker sees none of the person's own tools."""
         self.loaded: tuple[str, ...] = ()
@@ -59,9 +62,10 @@ class Deferring:
         """What the next request carries."""
         seen = self.look()
         if seen.search is None:
-            return tuple(_offer(tool) for tool in self._station.catalog.offered(Caller.LLM) if tool.name in seen.usable)
+            offered = self._station.catalog.offered(Caller.LLM)
+            return tuple(self._offer(tool) for tool in offered if tool.name in seen.usable)
         sent = (*seen.tools.always, seen.search, *seen.tools.loaded(self.loaded))
-        return tuple(_offer(tool) for tool in sent if self._is_sound(tool))
+        return tuple(self._offer(tool) for tool in sent if self._is_sound(tool))
 
     def schema_of(self, name: str) -> Mapping[str, Any]:
         """Of whatever a call by that name would reach, deferred or spelt otherwise; {}: it would reach nothing."""
@@ -86,6 +90,20 @@ class Deferring:
         if self._seen is None or not _same(self._seen.of, of):
             self._seen = self._work_out(of)
         return self._seen
+
+    def _offer(self, tool: Tool) -> ToolOffer:
+        """Threat: a module's docstring and a server's schema may hold what they were given in their environment."""
+        redactor = self._station.tree.redactor
+        if redactor.version != self._clean_of:
+            self._offers, self._clean_of = {}, redactor.version
+        known = self._offers.get(tool.name)
+        if known is None or known[0] is not tool:
+            description, schema = redactor.secrets_out(tool.description), tool.input_schema
+            if tool.source is not SourceKind.NATIVE:  # Forge's own names stay, whatever somebody's password is
+                schema = redactor.without_secrets(schema)
+            known = tool, ToolOffer(name=tool.name, description=description, schema=schema)
+            self._offers[tool.name] = known
+        return known[1]
 
     def _what_counts(self) -> tuple[Any, ...]:
         judge = self._station.path.judge
@@ -160,7 +178,3 @@ def loaded_tools(records: Iterable[Mapping[str, Any]], worker_id: str) -> tuple[
 
 def _same(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
     return all(one is other or (isinstance(one, int) and one == other) for one, other in zip(before, now, strict=True))
-
-
-def _offer(tool: Tool) -> ToolOffer:
-    return ToolOffer(name=tool.name, description=tool.description, schema=tool.input_schema)

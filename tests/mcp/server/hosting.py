@@ -76,6 +76,7 @@ class SessionGuest:
 class SessionHost:
     def __init__(self, session: Session, mode: ApprovalMode = ApprovalMode.INTERACTIVE) -> None:
         self.session = session
+        self.redactor = session.tree.redactor
         self.calls = ServedCalls()
         self.mode = mode
         self.admitted: list[ClientFacts] = []

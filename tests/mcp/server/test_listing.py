@@ -8,6 +8,7 @@ import pytest
 
 from golem_forge.core.call import Caller
 from golem_forge.core.effects import Effect, Verb
+from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.server.annotations import derived_annotations
 from golem_forge.mcp.server.listing import Listing
 from golem_forge.tools.catalog import Catalog
@@ -82,6 +83,17 @@ def test_built_once_for_each_state() -> None:
     assert listing.digest() == known
     catalog.remove("it")
     assert listing.entries() == () and listing.digest() != known and listing.schema("it") is None
+
+
+def test_a_definition_takes_no_secret_along() -> None:
+    secret, redactor = "s3cr3t-of-a-server", Redactor()
+    schema = {"type": "object", "properties": {"a": {"type": "string", "default": secret}}}
+    made = Tool("it", f"Says {secret}.", input_schema=schema, execute=nothing)
+    offered = (made,)
+    listing = Listing(lambda: offered, redactor)
+    assert secret in repr(listing.entries())
+    redactor.add_secret("KEY", secret)
+    assert secret not in repr(listing.entries()) and listing.entries()[0]["name"] == "it"
 
 
 @pytest.mark.parametrize("mode", MODES)

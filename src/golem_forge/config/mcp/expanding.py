@@ -10,15 +10,17 @@ variables and never hold a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
+from urllib.parse import unquote
 
 from golem_forge.config.mcp.address import url_problem
 from golem_forge.config.mcp.spec import Login, ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.visible import visible
-from golem_forge.events.credential_names import NOT, credential
+from golem_forge.events.credential_names import IS, NOT, credential
 
 _REFERENCE: Final = re.compile(
     r"\$\{(?:zone:(?P<zone>[^}]*)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
@@ -29,6 +31,12 @@ _SECRET: Final = 4
 """Below this many characters a value is found in ordinary words."""
 _COPIED_SECRET: Final = 8
 """The same for `pass_env`, which also copies `USER` and `TERM`."""
+_OPTION: Final = re.compile(r"-*(?P<name>[\w.-]+)\s*[=:]\s*(?P<value>.+)", re.DOTALL)
+"""`--api-key=…`, `TOKEN=…`, `Authorization: …`"""
+_IN_QUERY: Final = re.compile(r"[?&](?P<name>[^=&#]+)=(?P<value>(?:\$\{[^}]*\}|[^&#])*)")
+_SHORT_NAMES: Final = frozenset({"tok", "pass"})
+"""Of options."""
+_NAMES_IN_QUERY: Final = frozenset({"key", "auth", *_SHORT_NAMES})
 _LINE_ENDS: Final = re.compile(r"[\r\n\0]")
 
 
@@ -92,6 +100,7 @@ def expand_spec(spec: ServerSpec, environ: Mapping[str, str], zone: Callable[[st
     for name, value in copied.items():
         if len(value.strip()) >= (_COPIED_SECRET if credential(name) == NOT else _SECRET):
             hidden.append(value)
+    hidden += _written(spec, environ)
     return Expanded(args=args, env=env, url=url, headers=headers, secrets=tuple(dict.fromkeys(hidden)))
 
 
@@ -107,11 +116,44 @@ def declared_secrets(spec: ServerSpec, environ: Mapping[str, str]) -> tuple[str,
         for name in spec.pass_env
         if len(environ.get(name, "").strip()) >= (_COPIED_SECRET if credential(name) == NOT else _SECRET)
     ]
+    return tuple(dict.fromkeys((*found, *_written(spec, environ))))
+
+
+def _written(spec: ServerSpec, environ: Mapping[str, str]) -> list[str]:
+    """Credentials that stand in the file, as they are sent: also the default of a variable that is not set."""
+    found: list[str] = []
+    for text in _credentials(spec):
+        references = list(_REFERENCE.finditer(text))
+        found += [match["default"] for match in references if match["default"] and not environ.get(match["name"])]
+        if any(match["zone"] is not None for match in references):
+            continue  # a path
+        try:
+            sent = expanded(text, environ, zone=str).strip()
+        except ForgeError:
+            continue
+        found += (sent, sent.rpartition(" ")[2])  # `Bearer …`
+    return [value for value in dict.fromkeys(found) if len(value.strip()) >= _COPIED_SECRET]
+
+
+def _credentials(spec: ServerSpec) -> Iterator[str]:
+    """The values that are named like a credential: variables, headers, options and parts of the address."""
     for name, value in (*spec.env.items(), *spec.headers.items()):
-        written = value.strip().rpartition(" ")[2]  # `Bearer …`
-        if credential(name) != NOT and "${" not in value and len(written) >= _COPIED_SECRET:
-            found.append(written)
-    return tuple(dict.fromkeys(found))
+        if credential(name) != NOT:
+            yield value
+    for word, following in pairwise((*spec.args, "")):
+        if (match := _OPTION.fullmatch(word)) is not None:
+            if _is_option(match["name"]):
+                yield match["value"]
+        elif word.startswith("-") and not following.startswith("-") and _is_option(word.lstrip("-")):
+            yield following
+    for match in _IN_QUERY.finditer(spec.url):
+        if credential(match["name"]) != NOT or match["name"].lower() in _NAMES_IN_QUERY:
+            yield match["value"]
+            yield unquote(match["value"])
+
+
+def _is_option(name: str) -> bool:
+    return credential(name) == IS or name.lower() in _SHORT_NAMES
 
 
 class _Expansion:

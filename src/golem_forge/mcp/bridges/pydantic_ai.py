@@ -35,14 +35,16 @@ from golem_forge.core.call import Caller, Outcome
 from golem_forge.core.canonical import digest
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.ids import new_id
+from golem_forge.core.options import must_be
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
 from golem_forge.mcp.bridges.parked import ParkedCalls
+from golem_forge.orchestrator import Orchestrator
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.results import to_result
-from golem_forge.tools.tool import Tool
+from golem_forge.tools.tool import SourceKind, Tool
 
 _ANYTHING: Final = SchemaValidator(core_schema.any_schema())
 """Arguments are checked on our path, which says what is wrong and records it."""
@@ -54,6 +56,8 @@ class Session(Protocol):
 
     @property
     def catalog(self) -> Catalog: ...
+    @property
+    def path(self) -> Orchestrator: ...
     def refresh(self) -> None: ...
     async def call(self, name: str, args: Any = None, *, caller: Caller | str = ...) -> Outcome: ...
 
@@ -63,6 +67,8 @@ class ForgeToolset(AbstractToolset[Any]):
 
     def __init__(self, session: Session, parked: ParkedCalls | None = None, *, id: str | None = "golem-forge") -> None:
         """`parked`: where it is not found by the session's approval callback. ValueError: another one is."""
+        fits = callable(getattr(session, "call", None)) and hasattr(session, "catalog")
+        must_be(fits, "ForgeToolset: session", "what open_session gives", session)
         own = _parked_by(session)
         if parked is not None and own is not None and own is not parked:
             raise ValueError("the session parks its calls elsewhere: leave `parked` out, or open it with `parked.ask`")
@@ -80,10 +86,11 @@ class ForgeToolset(AbstractToolset[Any]):
         return {tool.name: self._described(tool) for tool in offered}
 
     def _described(self, tool: Tool) -> ToolsetTool[Any]:
+        clean, schema, is_forges = self._session.path.redactor, tool.input_schema, tool.source is SourceKind.NATIVE
         described = ToolDefinition(
             name=tool.name,
-            description=tool.description,
-            parameters_json_schema=tool.input_schema,
+            description=clean.secrets_out(tool.description),
+            parameters_json_schema=schema if is_forges else clean.without_secrets(schema),
             metadata={"annotations": dict(tool.annotations), "source": tool.source.value},
         )
         return ToolsetTool(toolset=self, tool_def=described, max_retries=0, args_validator=_ANYTHING)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from golem_forge.core.call import Outcome
 from golem_forge.core.signal import InterruptSignal
+from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.server.served_call import ServedCalls
 from golem_forge.tools.tool import Tool
 
@@ -47,6 +48,11 @@ class Host(Protocol):
     @property
     def calls(self) -> ServedCalls:
         """Every call under way, by id: how a question that comes up in one finds the client who made it."""
+        ...
+
+    @property
+    def redactor(self) -> Redactor:
+        """What the session knows to be secret."""
         ...
 
     async def gathered(self) -> None:

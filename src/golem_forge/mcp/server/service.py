@@ -34,7 +34,7 @@ class Service:
 
         self.clients = Clients(host)
         self._gathered = host.gathered
-        self._listing = Listing(host.offered)
+        self._listing = Listing(host.offered, host.redactor)
         self._written: dict[str, tuple[object, dict[str, Any]]] = {}
         """Version → (the entries it was written from, the list on the wire)."""
         calls = Calls(self.clients, self._listing)

@@ -64,6 +64,7 @@ class SessionHost:
         self.session = session
         self.mode = mode
         self.calls = ServedCalls()
+        self.redactor = session.tree.redactor
         session.tree.controller = OnceApproval(mode, self.calls)
         if session.servers is None and is_built_in(session.station.worker):
             session.servers = servers_for(session.station, McpBlock())  # some may be configured while it serves
