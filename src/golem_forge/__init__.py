@@ -189,11 +189,27 @@ def __getattr__(name: str) -> "Any":
     return value
 
 
+_INSTEAD = {
+    "EventCLIAdapter": "create_event_cli_adapter(bus, …) makes one",
+    "ShellToolset": "name it in open_session(toolsets={'shell': {…}}) or in a worker file",
+    "WorkerCallToolset": "toolsets: {workers: {allow: […]}} in a worker file makes a tool of each worker",
+    "isNamedTool": "isinstance(value, NamedTool) says it",
+    "wrapWithDefaultApproval": "load_custom_tools(path, {'tools': […], 'approval': {…}}) applies it",
+    "ApprovalConfig": "it is a mapping, {'default': …, 'tools': {…}}",
+    "ApprovalDecisionType": "it is Verdict",
+    "CustomToolsetConfig": "it is a mapping, load_custom_tools(path, {'tools': […], 'approval': {…}})",
+    "CallToolResult": "ToolResult.to_mcp() and ToolResult.from_mcp(message) write and read it",
+    "DisplayHints": "it is a mapping; golem_forge.tools.results.DisplayHints is its type",
+}
+"""Names of the design documents that are not here, with what to use."""
+
+
 def _meant(name: str) -> str:
     """The public name that is spelled otherwise, as in the design documents. Imports nothing, like all of this."""
     folded = name.replace("_", "").lower()
     close = [known for known in __all__ if known.replace("_", "").lower() == folded]
-    return f"; here it is {close[0]}" if close else ""
+    instead = [words for known, words in _INSTEAD.items() if known.lower() == folded]
+    return f"; here it is {close[0]}" if close else f"; {instead[0]}" if instead else ""
 
 
 def __dir__() -> list[str]:

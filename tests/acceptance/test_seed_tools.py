@@ -8,6 +8,7 @@ theirs.
 from __future__ import annotations
 
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -440,7 +441,8 @@ async def test_a_custom_result_with_display_hints(view: str, make_path: Any) -> 
 
     git_status = NamedTool(name="git_status", execute=status, needs_approval=False)
     outcome = await called(make_path(git_status), "git_status")
-    assert (outcome.text, outcome.result.kind) == ("1 staged, 0 modified", "git.status")
+    said = '1 staged, 0 modified\n{"branch":"main","staged":["a"],"modified":[]}'
+    assert (outcome.text, outcome.result.kind) == (said, "git.status")
     assert outcome.result.value["data"]["branch"] == "main"
     assert display_hints(outcome.result.value) == {"preferredView": "tree", "collapsed": True, "maxHeight": 9}
 
@@ -542,7 +544,7 @@ async def test_function_and_schema(name: str, schema: str, shape: str, tmp_path:
         ("class wholeSchema(BaseModel): n: int", ["whole"], "the Tool 'whole' has a schema of its own"),
         ("", ["nowhere"], "Tool 'nowhere' not found in {0}"),
         ("number = 3", ["number"], "'number' in {0} must be a function or a Tool"),
-        ("told = {'name': 'told'}", ["told"], "must be a function or a Tool; NamedTool(**told) makes one of a dict"),
+        ("told = {'name': 'told'}", ["told"], "must be a function or a Tool; NamedTool(told) makes one of a dict"),
         ("def bad(args, options): ...", ["bad"], "needs a schema"),
     ],
 )
@@ -793,6 +795,51 @@ async def test_the_router_lists_queries_and_dispatches(tmp_path: Path, asked: An
     asking = ToolRouter([NamedTool(name="asks", execute=lambda: "ran")], approval=ApprovalController("approve_all"))
     assert (await asking.dispatch("asks")).text == "ran"
 
+    def plain() -> str:
+        return "ran"
+
+    by_mode = ToolRouter([plain], approval="approve_all")  # a function makes a tool, and a mode a controller
+    assert (await by_mode.dispatch(name="plain")).text == "ran"
+
+
+async def test_a_call_of_another_shape_is_an_error_at_once(tmp_path: Path) -> None:
+    push = NamedTool(name="push", execute=lambda: "ran", needs_approval=False, mode="manual")
+    read = NamedTool(name="read_mail", execute=lambda: "ran", needs_approval=False)
+    async with open_session({"directory": tmp_path, "tools": [push, read], "approvalMode": "auto_deny"}) as session:
+        router = ToolRouter(session)
+        assert (await session.call(ToolCall("read_mail", {}))).text == "ran"
+        assert (await session.call(ToolCall("push", {}, Caller.HUMAN))).text == "ran"
+        wrong: Any
+        for wrong in ({"name": "read_mail", "args": {}}, read, None, 5):
+            for call in (session.call, router.dispatch):
+                with pytest.raises(TypeError, match=r"takes a name and arguments, .*, or one ToolCall"):
+                    await call(wrong)
+        with pytest.raises(TypeError, match="a ToolCall has its own arguments"):
+            await session.call(ToolCall("read_mail", {}), {})
+        with pytest.raises(ValueError, match="caller 'user' is none of llm, human, mcp, tool"):
+            await session.call("push", caller="user")
+        for call in (session.call, router.dispatch):
+            with pytest.warns(RuntimeWarning, match=r"'push' is for people only.*caller='human'"):
+                told = await call("push", {})
+            with warnings.catch_warnings(action="error"):
+                to_a_model = await call("push", {}, caller=Caller.LLM)
+                await call("psh", {})
+            for outcome in (told, to_a_model):  # what a model may read says nothing of it
+                assert (outcome.status, outcome.text) == ("tool_not_found", "Unknown tool 'push'.")
+        with pytest.raises(TypeError, match="a tool must be a Tool or a function, not 5"):
+            router.register(5)  # type: ignore[arg-type]
+    for wrong, says in (
+        ({"toolz": []}, "did you mean 'tools'"),
+        ({"approvalCallback": print}, "did you mean 'approval_callback'"),
+        ({"approval_callback": True}, "approval_callback must be a function that takes the request, not True"),
+        ({"tools": read}, "tools must be a list of Tools"),
+        ({"tools": "abc"}, "tools must be a list of Tools, .*not 'abc'"),
+        ({"tools": [5]}, "a tool must be a Tool or a function, not 5"),
+        ({"approval": "strict", "approval_mode": "auto_deny"}, "are the same option"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            open_session(tmp_path, **wrong)
+
 
 async def test_native_tools_are_tested_by_validate_input_and_execute(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
@@ -811,7 +858,167 @@ async def test_native_tools_are_tested_by_validate_input_and_execute(tmp_path: P
             await read.execute({"path": "a.txt"}, {"sandbx": sandbox})
 
 
+def test_zones_made_in_python(tmp_path: Path) -> None:
+    said = {"name": "workspace", "path": str(tmp_path), "approval": {"write": "preApproved", "delete": "blocked"}}
+    for zones in ([ZoneSpec(**said)], [said], {"workspace": said}):
+        with open_sandbox(zones=zones) as sandbox:
+            zone = sandbox.zones["workspace"]
+            assert (zone.mode, zone.write, zone.delete) == ("rw", "preApproved", "blocked")
+    with open_sandbox({"zones": [said], "defaultZone": "workspace"}) as sandbox:
+        assert sandbox.default_zone == "workspace"
+    wrong: Any
+    for wrong, kind, says in (
+        ({"write": "preapproved"}, ValueError, "none of preApproved, ask, blocked; did you mean 'preApproved'"),
+        ({"approval": {"writ": "ask"}}, TypeError, "did you mean 'write'"),
+        ({"approval": "ask"}, TypeError, "approval must be a mapping"),
+        ({"approval": {"write": "ask"}, "write": "ask"}, TypeError, "are the same option"),
+        ({"mod": "ro"}, TypeError, "did you mean 'mode'"),
+    ):
+        with pytest.raises(kind, match=says):
+            ZoneSpec(name="workspace", path=tmp_path, **wrong)
+    for wrong in (".", 5, ["."]):
+        with pytest.raises(TypeError, match=r"open_sandbox: (zones|a zone) must be .*ZoneSpec"):
+            open_sandbox(wrong)
+    for make in (FilesystemToolset, create_read_file_tool, create_delete_file_tool):
+        with pytest.raises(TypeError, match="sandbox must be made by open_sandbox"):
+            make(".")  # type: ignore[operator]
+    with pytest.raises(ConfigError, match="zone_approval_config: must be a mapping"):
+        FilesystemToolset(zone_approval_config="ask")  # type: ignore[arg-type]
+
+
 def test_names_in_the_documents_spelling_lead_to_ours() -> None:
     for theirs, ours in (("getLLMTools", "get_llm_tools"), ("deriveFieldsFromSchema", "derive_fields_from_schema")):
         with pytest.raises(AttributeError, match=f"here it is {ours}"):
             getattr(golem_forge, theirs)
+
+
+# What a newcomer tries
+
+
+class Deep(BaseModel):
+    level: int = 1
+
+
+DEFAULTS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "branch": {"type": "string"},
+        "remote": {"type": "string", "default": "origin"},
+        "more": {"type": "object", "properties": {"depth": {"type": "integer", "default": 3}}},
+    },
+    "required": ["branch"],
+}
+
+
+async def test_a_model_reads_the_data_of_a_result_whoever_made_it(make_path: Any) -> None:
+    from mcp import types
+
+    value = {"kind": "git.status", "data": {"staged": 1}, "summary": "1 staged"}
+    foreign = types.CallToolResult(content=[types.TextContent(type="text", text="no")], is_error=True)
+    image = types.ImageContent(type="image", data="eA==", mime_type="image/png")
+    assert ToolResult(value).text == ToolResult.from_mcp(ToolResult(value).to_mcp()).text == '1 staged\n{"staged":1}'
+    assert ToolResult(value, "").text == ""
+    assert ToolResult({"kind": "json", "data": [1]}).to_mcp()["content"] == [{"type": "text", "text": "[1]"}]
+    for wrong in ("x", {"data": 1}, None):
+        with pytest.raises(TypeError, match="a mapping with a 'kind'"):
+            ToolResult(wrong)  # type: ignore[arg-type]
+    only_structured = {"content": [], "structuredContent": {"n": 1}}
+    assert ToolResult.from_mcp(only_structured).text == '{"n":1}'
+    assert ToolResult.from_mcp(only_structured).to_mcp() == only_structured
+    dumped = types.CallToolResult(content=[image], is_error=True).model_dump()
+    read = ToolResult.from_mcp(dumped)
+    assert (read.is_error, read.content[0]["mimeType"]) == (True, "image/png") and "meta" not in read.content[0]
+
+    async def later() -> Any:
+        return foreign
+
+    failing: list[Tool] = [
+        define_mcp_tool("d", "d", None, lambda: {"content": [{"type": "text", "text": "no"}], "is_error": True}),
+        Tool("o", execute=lambda: foreign),
+        Tool("s", execute=later, output_schema={"type": "object", "required": ["n"]}),
+    ]
+    for one in failing:
+        outcome = await called(make_path(one, mode="approve_all"), one.name)
+        assert (outcome.status, outcome.text) == ("execution_failed", "no")
+
+
+async def test_needs_approval_is_bound_as_execute_is(make_path: Any, asked: Any, caplog: Any) -> None:
+    def by_model(args: GitPush) -> bool:
+        return args.force
+
+    def by_fields(**fields: Any) -> Any:
+        return fields["force"]
+
+    async def with_context(args: Any, *, ctx: ToolContext) -> Any:
+        return args["force"] and ctx.worker is not None
+
+    options = {**GIT_PUSH, "manual_execution": {"mode": "llm"}}
+    for check, asks in ((by_model, 1), (by_fields, 1), (with_context, 1), (lambda: False, 0), (lambda: True, 2)):
+        ask = asked()
+        path = make_path(NamedTool(**{**options, "needs_approval": check}), ask=ask)
+        for force in (False, True):
+            assert (await called(path, "git_push", {"branch": "x", "force": force})).ok
+        assert len(ask) == asks
+    with pytest.raises(ToolDefinitionError, match=r"needs_approval\(a, b, c\)"):
+        NamedTool(**{**options, "needs_approval": lambda a, b, c: True})
+    broken = NamedTool(**{**options, "needs_approval": lambda args: args["no such"]})
+    outcome = await called(make_path(broken), "git_push", {"branch": "x"})
+    assert outcome.text == "Approval check of 'git_push' failed (KeyError); the call was not run."
+    assert "Traceback" in caplog.text and "no such" in caplog.text
+
+
+async def test_defaults_of_a_json_schema_are_filled_in(make_path: Any, asked: Any) -> None:
+    def push(branch: str, remote: str, more: Any = None) -> Any:
+        return [branch, remote, more]
+
+    ask = asked({"approved": True, "remember": "session"})
+    path = make_path(Tool("push", input_schema=DEFAULTS, execute=push), ask=ask)
+    outcome = await called(path, "push", {"branch": "x", "more": {}})
+    assert outcome.result.value["data"] == ["x", "origin", {"depth": 3}]
+    assert (await called(path, "push", {"branch": "x", "remote": "origin", "more": {"depth": 3}})).ok
+    assert len(ask) == 1  # the same call
+
+
+async def test_what_is_no_tool_is_refused_where_it_is_given(tmp_path: Path) -> None:
+    for schema in ("abc", int, 5, [], Deep(level=2).__dict__.keys()):
+        with pytest.raises(ToolDefinitionError, match="must be a pydantic model"):
+            NamedTool(name="g", input_schema=schema, execute=lambda args: "")
+    for options, says in (
+        ({"name": "git push!"}, "invalid tool name 'git push!'"),
+        ({"input_schema": {"type": "string"}}, "must have type object, not 'string'"),
+    ):
+        broken = NamedTool(**{"name": "g", "execute": lambda args: "", "input_schema": DEFAULTS, **options})
+        with pytest.raises(ToolDefinitionError, match=says):
+            open_session(tmp_path, tools=[broken])
+    with open_sandbox([ZoneSpec(name="work", path=tmp_path)]) as sandbox:
+        literal = {"name": "g", "inputSchema": DEFAULTS, "execute": lambda args: "ran", "needsApproval": False}
+        async with open_session(tmp_path, tools=[literal, FilesystemToolset(sandbox)], toolsets={}) as session:
+            assert (await session.call("g", {"branch": "x"})).text == "ran"
+            assert "write_file" in session.catalog
+    assert define_mcp_tool({"name": "m", "execute": lambda: "", "source": "native"}).source == "native"
+    with pytest.raises(ValueError, match="source is 'native'"):
+        define_mcp_tool("m", execute=lambda: "", source="mcp")
+
+
+def test_names_and_members_of_the_documents() -> None:
+    push = NamedTool(**GIT_PUSH)
+    assert push.manual_execution == GIT_PUSH["manual_execution"]
+    assert NamedTool(name="x", execute=lambda: "").manual_execution is None
+    with pytest.raises(AttributeError, match="here it is 'input_schema'"):
+        push.inputSchema  # type: ignore[attr-defined]  # noqa: B018
+    for name, says in (
+        ("isNamedTool", "isinstance"),
+        ("CallToolResult", "to_mcp"),
+        ("EventCLIAdapter", "create_event"),
+    ):
+        with pytest.raises(AttributeError, match=says):
+            getattr(golem_forge, name)
+    assert BlockedError(tool_name="deploy", reason="r").tool == "deploy"
+    signal = golem_forge.create_interrupt_signal()
+    assert signal.aborted is False
+    signal.interrupt()
+    assert signal.aborted is True
+    assert [field["name"] for field in derive_fields_from_schema(push)] == ["remote", "branch", "force"]
+    for wrong in (None, "x", {"type": "string"}, exec_git):
+        with pytest.raises(TypeError, match="derive_fields"):
+            derive_fields_from_schema(wrong)

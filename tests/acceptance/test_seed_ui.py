@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pexpect
 import pytest
@@ -29,6 +29,8 @@ from golem_forge import (
     create_ui_event_bus,
     tool,
 )
+from golem_forge.core.result import ToolResult
+from golem_forge.events.wire import REGISTRY, EventData, filled
 from golem_forge.workers.models.scripted import FunctionScript, Turn, TurnCall
 
 
@@ -180,6 +182,9 @@ def test_what_an_event_has_beside_them_is_filled_in() -> None:
         ("toolStarted", {"toolCallId": "t", "toolNme": "x"}, "'toolNme'; did you mean 'toolName'"),
         ("toolStarted", {"toolCallId": "t", "tool_call_id": "t", "toolName": "x"}, "'toolCallId' is given twice"),
         ("toolStarted", {"toolCallId": "t"}, "'toolName' is missing"),
+        ("toolStarted", {"toolCallId": 5, "toolName": "x"}, "'toolCallId' is text, not int"),
+        ("toolStarted", {"toolCallId": "t", "toolName": ["x"], "caller": "llm", "args": {}}, "'toolName' is text, not"),
+        ("toolStarted", {"toolCallId": "t", "toolName": "x", "label": 5}, "'label' is text, not int"),
     ],
 )
 def test_an_unknown_event_or_field_is_an_error_that_names_the_nearest(name: str, payload: Any, problem: str) -> None:
@@ -191,7 +196,70 @@ def test_an_unknown_event_or_field_is_an_error_that_names_the_nearest(name: str,
             bus.on(name, print)
 
 
+@pytest.mark.parametrize(
+    ("name", "payload", "problem"),
+    [
+        ("message", {"message": "Hello"}, "'message' is an object {role, content}, not str"),
+        ("message", {"message": {"role": "robot", "content": "x"}}, "'role' that is one of 'user', 'assistant'"),
+        ("message", {"message": {"role": "user"}}, "has no 'content'"),
+        ("toolResult", {"toolCallId": "t", "toolName": "x", "status": "sucess"}, "'status' is one of 'success', "),
+        ("status", {"type": "loud", "message": "x"}, "'type' is one of 'info', 'warning', 'error', not 'loud'"),
+        ("status", {"type": "info", "message": None}, "'message' is text, not NoneType"),
+        ("streaming", {"requestId": "r", "delta": "x", "done": "no"}, "'done' is true or false, not str"),
+        ("message", "hi", "event 'message' takes a mapping of its fields, {message}, not str"),
+        ("interrupt", "stop", "event 'interrupt' takes a mapping"),
+    ],
+)
+def test_a_value_that_a_field_cannot_hold_is_an_error_at_once(name: str, payload: Any, problem: str) -> None:
+    bus = create_ui_event_bus()
+    heard: list[Any] = []
+    bus.on(name, heard.append)
+    with pytest.raises(TypeError if isinstance(payload, str) else ValueError) as error:
+        bus.emit(name, payload)
+    assert problem in str(error.value)
+    assert heard == []
+
+
+def test_an_event_of_ones_own_is_checked_as_far_as_its_types_are_plain() -> None:
+    class Weighed(EventData):
+        grams: float
+        unit: Literal["g", "kg"] = filled(lambda: "g")
+        scale: Path | None = None
+
+    try:
+        bus = create_ui_event_bus()
+        heard: list[Any] = []
+        bus.on("weighed", heard.append)
+        bus.emit("weighed", {"grams": 3, "scale": 5})
+        assert [event.data.grams for event in heard] == [3]
+        for wrong in ({"grams": "3"}, {"grams": 3, "unit": "t"}):
+            with pytest.raises(ValueError, match=r"event 'weighed': field '(grams|unit)' is "):
+                bus.emit("weighed", wrong)
+    finally:
+        del REGISTRY["weighed"]
+
+
 # ---- RuntimeUI
+
+
+def test_runtime_ui_takes_plain_text_and_results_or_names_the_shape() -> None:
+    bus = create_ui_event_bus()
+    heard: list[Any] = []
+    bus.on("*", heard.append)
+    ui = create_runtime_ui(bus)
+    ui.show_message("Hi")
+    ui.show_status("Processing")
+    ui.show_tool_result("t1", "add", "success", ToolResult(value={"kind": "text", "content": "3"}, text="3"))
+    ui.show_tool_result("t2", "add", ToolResult(value={"kind": "text", "content": "no"}, text="no", is_error=True))
+    message, status, added, failed = (event.data for event in heard)
+    assert message.message == {"role": "assistant", "content": "Hi"}
+    assert (status.type, status.message) == ("info", "Processing")
+    assert (added.status, added.value) == ("success", {"kind": "text", "content": "3"})
+    assert (failed.status, failed.error) == ("execution_failed", "no")
+    with pytest.raises(TypeError, match=r'"type": "tool_call", "description": …'):
+        asyncio.run(ui.request_approval("Deploy?"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a mapping of its fields or keywords, not int"):
+        ui.show_status(5)  # type: ignore[arg-type]
 
 
 async def test_runtime_ui_shows_and_asks_with_the_documents_calls() -> None:
@@ -281,6 +349,104 @@ def test_options_that_are_not_known_are_errors_at_once() -> None:
         ApprovalController(mode="aprove_all")
 
 
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: WorkerRuntime(5), "worker must be a Worker, a mapping of its keys, a file or a name, not 5"),
+        (lambda: WorkerRuntime(model=5), "model must be a name like"),
+        (lambda: WorkerRuntime(approval_callback=True), "approval_callback must be a function"),
+        (lambda: WorkerRuntime(on_event=5), "on_event must be a function"),
+        (lambda: WorkerRuntime(bus=5), r"bus must be made by create_ui_event_bus\(\)"),
+        (lambda: WorkerRuntime(interrupt_signal=5), r"must be made by create_interrupt_signal\(\)"),
+        (lambda: WorkerRuntime(tools=5), "tools must be a list of Tools"),
+        (lambda: ApprovalController("interactive", 5), "approval_callback must be a function"),
+        (lambda: create_ui_event_bus({"x": 1}), "session_id must be a text"),
+        (lambda: create_runtime_ui(5), "bus must be made by create_ui_event_bus"),
+        (lambda: create_event_cli_adapter(5), "bus must be made by create_ui_event_bus"),
+        (lambda: create_event_cli_adapter(create_ui_event_bus(), output=5), "output must be a stream"),
+        (lambda: Worker(name="w", instruction="x"), "did you mean 'instructions'"),
+    ],
+)
+def test_values_that_can_only_fail_later_are_errors_at_once(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        make()
+
+
+# ---- a worker made in Python
+
+ZONES = {"zones": [{"name": "workspace", "approval": {"write": "preApproved"}}]}
+WORKER: dict[str, Any] = {
+    "name": "clerk",
+    "instructions": "You write.",
+    "toolsets": {"filesystem": None},
+    "sandbox": ZONES,
+    "max_iterations": 7,
+    "batch": {"mode": "sequential"},
+    "budget": {"max_requests": 2},
+    "attachment_policy": {"allowed_suffixes": [".pdf"]},
+}
+
+
+@pytest.mark.parametrize("spelled", ["mapping", "camelCase", "Worker", "Worker of a mapping"])
+async def test_a_worker_made_in_python_means_what_its_file_would(spelled: str, tmp_path: Path) -> None:
+    theirs = {"max_iterations": "maxIterations", "attachment_policy": "attachmentPolicy"}
+    made: Any = {
+        "mapping": lambda: WORKER,
+        "camelCase": lambda: {theirs.get(key, key): value for key, value in WORKER.items()},
+        "Worker": lambda: Worker(**WORKER),
+        "Worker of a mapping": lambda: Worker(WORKER),  # type: ignore[misc, arg-type]
+    }[spelled]()
+    again = plays(calls("write_file", path="a.txt", content="x"), calls("read_file", path="a.txt"), "never said")
+    async with WorkerRuntime(worker=made, model=again, directory=tmp_path) as runtime:
+        worker = runtime.worker
+        assert (worker.max_iterations, worker.batch.mode, worker.attachment_policy.allowed_suffixes) == (
+            7,
+            "sequential",
+            (".pdf",),
+        )
+        result = await runtime.run("Write it")
+    assert (tmp_path / "a.txt").read_text() == "x"  # the zone says so, and nobody was asked
+    assert (result.status, result.error) == ("limit", "budget exceeded: max_requests 2 (used 2)")
+
+
+WRONG: dict[str, Any] = {
+    "name": "a b",
+    "mode": "chatty",
+    "tool_format": "json",
+    "compatible_models": "anthropic:*",
+    "output_schema": {"type": "objct"},
+    "toolsets": ["filesystem"],
+    "max_iterations": "x",
+    "instructions": None,
+    "budget": {"max_tokns": 5},
+    "sandbox": {"zones": [{"name": "workspace", "mode": "wr"}]},
+    "batch": {"mode": "one"},
+    "attachment_policy": {"max_attachments": -1},
+}
+
+
+@pytest.mark.parametrize("as_mapping", [True, False])
+def test_every_mistake_of_a_worker_made_in_python_is_told_at_once(as_mapping: bool) -> None:
+    with pytest.raises(golem_forge.ConfigError) as caught:
+        WorkerRuntime(worker=WRONG if as_mapping else Worker(**WRONG))
+    places = sorted(problem.split(": ")[1] for problem in caught.value.problems)
+    assert places == sorted(
+        [
+            *(key for key in WRONG if key not in ("budget", "sandbox", "batch", "attachment_policy")),
+            *("budget.max_tokns", "sandbox.zones[0].mode", "batch.mode", "attachment_policy.max_attachments"),
+        ]
+    )
+    assert "Worker: budget.max_tokns: unknown key 'max_tokns'; did you mean 'max_tokens'?" in caught.value.problems
+
+
+async def test_an_input_that_is_no_text_is_an_error_at_once(opened: Callable[..., Any]) -> None:
+    runtime = await opened()
+    for wrong in (None, {"a": 1}):
+        with pytest.raises(TypeError, match="input of a worker must be a text"):
+            await runtime.run(wrong)
+    assert "`run(text)`" in (await runtime.turn(" ")).error
+
+
 # ---- actions act
 
 
@@ -360,6 +526,30 @@ async def test_a_conversation_hears_user_input_and_ends_by_command(opened: Calla
     assert last is not None and last.response == "Two."
     said = [event.data.message["content"] for event in own.of("message")]
     assert said == ["first", "One.", "second", "Two."]
+
+
+async def test_a_prompt_answered_with_a_command_is_shown_again(opened: Callable[..., Any], shop: Shop) -> None:
+    bus = create_ui_event_bus()
+    runtime = await opened(plays("One."), ui_adapter=OwnUI(bus))
+    lines = iter(["/deploy --target prod", "hello", "/exit"])
+
+    def answer(event: Any) -> None:
+        text, asked = next(lines), {"requestId": event.data.request_id}
+        if golem_forge.is_command(text):
+            bus.emit("command", {**asked, "text": text})
+        else:
+            bus.emit("userInput", {**asked, "content": text})
+
+    bus.on("inputPrompt", answer)
+    last = await asyncio.wait_for(golem_forge.Conversation(runtime).run(), 60)
+    assert last is not None and last.response == "One."
+    assert shop.done == ["deployed prod"]
+
+
+async def test_a_conversation_without_a_ui_says_what_it_needs(opened: Callable[..., Any]) -> None:
+    runtime = await opened()
+    with pytest.raises(RuntimeError, match=r"needs a UI .*ui_adapter=… .*runtime\.turn"):
+        await golem_forge.Conversation(runtime).run()
 
 
 # ---- ApprovalController, Interruption, Worker Depth
@@ -525,8 +715,6 @@ async def test_two_buses_and_a_bus_in_use_are_refused_with_a_sentence(
         WorkerRuntime(ui_adapter=NoBus())
     with pytest.raises(TypeError, match=r"no `initialize\(\)`"):
         WorkerRuntime(ui_adapter=object())
-    with pytest.raises(TypeError, match="Worker"):
-        WorkerRuntime(worker={"name": "x"})
     first = await opened(ui_adapter=own)
     with pytest.raises(RuntimeError, match="already carries a session"):
         await opened(ui_adapter=own)

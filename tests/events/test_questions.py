@@ -93,6 +93,9 @@ async def test_case_5_another_id_is_ignored_and_logged_at_debug(
     await asyncio.sleep(0)
     assert not task.done()
     assert "no such request is open" in caplog.text
+    assert [each["message"] for each in room.of("status")] == [
+        "approvalResponse was ignored: no question 'another' is open."
+    ]
     assert room.ui.open_count == 1
     room.answer(room.ids()[0])
     assert (await task)["approved"] is True
@@ -100,18 +103,67 @@ async def test_case_5_another_id_is_ignored_and_logged_at_debug(
 
 @pytest.mark.parametrize(
     "data",
-    [{"choice": "unheard"}, {"approved": "yes"}, {"approved": 1}, {"args": [1]}, {"remember": "year"}, {"stop": True}],
+    [{"choice": "unheard"}, {"remember": "always"}, {"stop": True}],
     ids=str,
 )
-async def test_an_invalid_answer_leaves_the_request_open(room: Recorded, data: dict[str, Any]) -> None:
+async def test_an_invalid_answer_leaves_the_request_open_and_says_why(room: Recorded, data: dict[str, Any]) -> None:
     room.ui.attach("terminal")
-    (task,) = await room.ask(request())
+    (task,) = await room.ask(request(choices=CHOICES[:2]))
     room.answer(room.ids()[0], **data)
     await asyncio.sleep(0)
     assert not task.done()
+    (said,) = room.of("status")
+    assert (said["type"], said["code"]) == ("warning", "ANSWER_REFUSED")
+    assert str(next(iter(data))) in said["message"] and said["message"].endswith("The question is still open.")
     assert room.of("approvalResolved") == []
     room.answer(room.ids()[0], approved=False)
     assert (await task)["approved"] is False
+
+
+@pytest.mark.parametrize(
+    ("type", "data", "names"),
+    [
+        ("approvalResponse", {"approved": "yes"}, "'approved' is true or false, not str"),
+        ("approvalResponse", {"approved": 1}, "'approved' is true or false, not int"),
+        ("approvalResponse", {"approved": True, "args": [1]}, "'args' is an object, not list"),
+        ("approvalResponse", {"approved": True, "remember": "none"}, "'remember' is one of 'session', 'always', not"),
+        ("approvalResponse", {"approved": True, "remember": True}, "'remember' is one of"),
+        ("formResponse", {"action": "acept"}, "'action' is one of 'accept', 'decline', 'cancel', not 'acept'"),
+        ("userInput", {"content": 5}, "'content' is text, not int"),
+    ],
+    ids=str,
+)
+def test_an_answer_of_the_wrong_type_is_an_error_at_once(type: str, data: dict[str, Any], names: str) -> None:
+    with pytest.raises(ValueError, match=names):
+        create_ui_event_bus().emit(type, {"requestId": "r", **data})
+
+
+async def test_a_request_without_choices_may_be_remembered_by_who_asks(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask({"type": "tool_call", "description": "Deploy?"})
+    room.answer(room.ids()[0], remember="session")
+    assert await task == {"approved": True, "by": "terminal", "remember": "session"}
+
+
+async def test_an_answer_that_came_too_late_warns_nobody(room: Recorded) -> None:
+    room.ui.attach("terminal")
+    (task,) = await room.ask(request())
+    for _ in range(2):
+        room.answer(room.ids()[0])
+    assert (await task).approved
+    assert room.of("status") == []
+
+
+async def test_a_form_that_no_ui_listens_to_is_not_waited_for() -> None:
+    ui = create_runtime_ui(create_ui_event_bus())
+    assert (await ui.request_form(form()))["reason"] == "No one can answer: no UI is attached."
+    ui.attach("lines")
+    answer = await ui.request_form(form())
+    assert answer == {
+        "action": "cancel",
+        "by": "nobody",
+        "reason": "No one can answer: no UI listens to 'formRequired'.",
+    }
 
 
 async def test_remember_picks_the_narrowest_choice_of_its_scope(room: Recorded) -> None:
@@ -314,7 +366,8 @@ async def test_a_form_gives_its_values(room: Recorded) -> None:
         task = asyncio.create_task(room.ui.request_form(form()))
         await asyncio.sleep(0)
         request_id = room.ids("formRequired")[-1]
-        room.bus.emit("formResponse", {"requestId": request_id, "action": "maybe"})
+        with pytest.raises(ValueError, match="'action' is one of 'accept', 'decline', 'cancel', not 'maybe'"):
+            room.bus.emit("formResponse", {"requestId": request_id, "action": "maybe"})
         room.bus.emit("formResponse", {"requestId": request_id, "action": action, "values": {"a": 1}})
         answer = await task
         assert (answer["action"], answer.get("values")) == (action, values)

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from golem_forge.core import verdict
 from golem_forge.events.envelope import Event
 from golem_forge.events.types import REGISTRY, Interrupt, Status, ToolStarted, from_wire, to_wire
+from golem_forge.events.wire import allowed_in
 
 # `?` marks an optional field. Written out by hand: this is the contract with every UI.
 WIRE = {
@@ -52,6 +54,13 @@ WIRE = {
     "interrupt": "reason? workerId?",
     "getDiff": "requestId path",
 }
+
+
+def test_the_statuses_and_risks_of_events_are_those_of_calls() -> None:
+    allowed = allowed_in(REGISTRY["toolResult"])["status"].passes
+    assert allowed == frozenset(verdict.Status)
+    assert allowed_in(REGISTRY["approvalRequired"])["risk"].passes == frozenset(verdict.Risk)
+
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)

@@ -185,9 +185,15 @@ def test_a_hostile_schema_gives_a_form_of_bearable_size(schema: dict[str, Any]) 
     assert len(json.dumps(fields)) < 500_000
 
 
-@pytest.mark.parametrize("schema", [{}, {"type": "string"}, {"type": "array"}, {"anyOf": [{}]}, None, 5, "x", int])
-def test_what_is_no_object_schema_has_no_fields(schema: Any) -> None:
+@pytest.mark.parametrize("schema", [{}, {"anyOf": [{}]}, {"type": "object"}])
+def test_a_schema_that_names_no_fields_has_none(schema: Any) -> None:
     assert derive_fields(schema) == []
+
+
+@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "array"}, None, 5, "x", int, len])
+def test_what_is_no_object_schema_is_refused(schema: Any) -> None:
+    with pytest.raises(TypeError, match="derive_fields"):
+        derive_fields(schema)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_every_tool_value_survives(value: Any) -> None:
         pytest.param(
             {"kind": "git.status", "data": {"n": 1}, "summary": "1 file"},
             {
-                "content": [{"type": "text", "text": "1 file"}],
+                "content": [{"type": "text", "text": '1 file\n{"n":1}'}],
                 "structuredContent": {"kind": "git.status", "data": {"n": 1}, "summary": "1 file"},
             },
             id="custom kind",

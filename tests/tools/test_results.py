@@ -118,7 +118,7 @@ def test_20_value_and_text(value: Any, semantic: dict[str, Any], text: str | Non
     [
         pytest.param({"kind": "file_list", "path": "/w", "files": ["a", {"name": "b"}], "count": 2}, "a\nb", id="list"),
         pytest.param({"kind": "file_content", "path": "/w/a", "content": "body", "size": 4}, "body", id="content"),
-        pytest.param({"kind": "x.y", "data": {"a": 1}, "summary": "one a"}, "one a", id="summary"),
+        pytest.param({"kind": "x.y", "data": {"a": 1}, "summary": "one a"}, 'one a\n{"a":1}', id="summary"),
         pytest.param({"kind": "x.y", "data": {"a": 1}}, '{"a":1}', id="custom"),
         pytest.param({"kind": "x.y", "rows": [1]}, '{"rows":[1]}', id="custom without data"),
         pytest.param(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from golem_forge.core.decision import Decision
 from golem_forge.core.ids import new_id
 from golem_forge.core.leftovers import Leftover, leftover_lines
 from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
+from golem_forge.core.verdict import Status, Word
 
 
-class Caller(StrEnum):
+class Caller(Word):
     """Who asks. The caller decides which tools exist for it, never how strictly a call is judged."""
 
     LLM = "llm"
@@ -38,6 +37,19 @@ class ToolCall:
     @property
     def recorded_caller(self) -> str:
         return f"{self.caller.value}:{self.caller_name}" if self.caller_name else self.caller.value
+
+
+def call_of(named: Any, args: Any, caller: Caller | str | None, where: str) -> ToolCall:
+    """One call as embedders write it: a name and its arguments, or a ToolCall, which has everything. TypeError for
+    another shape, ValueError for a caller that there is not; `where` is what was called."""
+    if isinstance(named, str):
+        return ToolCall(named, args, Caller.LLM if caller is None else Caller(caller))
+    if not isinstance(named, ToolCall):
+        kind = f"a {type(named).__name__}" if named is not None else "None"
+        raise TypeError(f"{where} takes a name and arguments, {where}('NAME', {{…}}), or one ToolCall; not {kind}")
+    if args is not None or caller is not None:
+        raise TypeError(f"{where}: a ToolCall has its own arguments and caller")
+    return named
 
 
 @dataclass(slots=True)

@@ -26,8 +26,8 @@ class ForgeError(Exception):
 class BlockedError(ForgeError):
     """Raised by a tool or its `needs_approval`: this call must never run.
 
-    `BlockedError(reason)` or `BlockedError(tool, reason)`; the caller reads the reason, "Blocked by policy" if it is
-    empty.
+    `BlockedError(reason)` or `BlockedError(tool, reason)` (`tool_name` is another name of `tool`); the caller reads the
+    reason, "Blocked by policy" if it is empty.
     """
 
     @overload
@@ -38,7 +38,14 @@ class BlockedError(ForgeError):
     def __init__(self, tool: str = "", *, reason: str | None) -> None: ...
     @overload
     def __init__(self, *, tool: str, reason: str | None = None) -> None: ...
-    def __init__(self, *said: str | None, tool: str | None = "", reason: str | None = None) -> None:
+    @overload
+    def __init__(self, *, tool_name: str, reason: str | None = None) -> None: ...
+    def __init__(
+        self, *said: str | None, tool: str | None = "", reason: str | None = None, tool_name: str | None = ""
+    ) -> None:
+        if tool and tool_name:
+            raise TypeError("BlockedError: tool= and tool_name= are the same; give one of them")
+        tool = tool or tool_name
         if len(said) > 2 or (len(said) == 2 and (tool or reason)) or (len(said) == 1 and tool and reason):
             raise TypeError("BlockedError takes a reason, or a tool's name and a reason")
         if len(said) == 2:

@@ -12,12 +12,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from golem_forge.core.result import ToolResult, semantic_value, structured_form
+from golem_forge.core.result import ToolResult, semantic_value, structured_form, text_of
 
 RESULT_KEY: Final = "golem-forge/result"
 FRAME_KEY: Final = "golem-forge/frame"
 _FIELDS: Final = ("value", "text", "content", "structured", "is_error", "meta")
 _KNOWN: Final = frozenset({"content", "structuredContent", "isError", "_meta"})
+_PYTHON_NAMES: Final = {
+    "structured_content": "structuredContent",
+    "is_error": "isError",
+    "result_type": "resultType",
+    "meta": "_meta",
+    "mime_type": "mimeType",
+    "last_modified": "lastModified",
+}
+_NESTED: Final = frozenset({"resource", "annotations"})
 
 
 def to_mcp(result: ToolResult) -> dict[str, Any]:
@@ -43,6 +52,46 @@ def from_mcp(message: Mapping[str, Any]) -> ToolResult:
         if to_mcp(candidate) == message:
             return candidate
     return replace(plain, meta={FRAME_KEY: {"message": message}})
+
+
+def by_wire_names(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A CallToolResult as the `mcp` package dumps it (`is_error`, `mime_type`, fields that are None) by its JSON names;
+    one that has them is as it was."""
+    named = _renamed(message)
+    if isinstance(blocks := named.get("content"), (list, tuple)):
+        named["content"] = [_block(block) for block in blocks]
+    if type(named.get("resultType")) is str and "result_type" in message:
+        del named["resultType"]  # of the package's own frame: always there, and nothing for a reader
+    return named
+
+
+def call_result(value: Any) -> Any:
+    """An object of the `mcp` package (which is not imported for this) as a ToolResult; anything else as it is."""
+    if not hasattr(value, "model_dump") or not isinstance(getattr(value, "content", None), (list, tuple)):
+        return value
+    return ToolResult.from_mcp(value) if hasattr(value, "isError") or hasattr(value, "is_error") else value
+
+
+def _block(block: Any) -> Any:
+    if hasattr(block, "model_dump"):
+        return block.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if not isinstance(block, Mapping):
+        return block
+    return {
+        key: _renamed(item) if key in _NESTED and isinstance(item, Mapping) else item
+        for key, item in _renamed(block).items()
+    }
+
+
+def _renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Only of a mapping in Python's spelling: in one of the wire a null and a field `meta` are what they are."""
+    if fields.keys().isdisjoint(_PYTHON_NAMES):
+        return dict(fields)
+    named: dict[str, Any] = {}
+    for key, item in fields.items():
+        if item is not None:
+            named.setdefault(_PYTHON_NAMES.get(key, key), item)
+    return named
 
 
 def block_text(block: Any) -> str:
@@ -100,6 +149,8 @@ def _framed(result: ToolResult, message: dict[str, Any]) -> ToolResult:
 
 def _with_frame(meta: Mapping[str, Any] | None, message: dict[str, Any]) -> dict[str, Any]:
     present = message.keys() & (_KNOWN if meta is not None else _KNOWN - {"_meta"})
+    if not message.get("content"):
+        present -= {"content"}
     frame = {
         "present": sorted(present),
         "extra": {key: value for key, value in message.items() if key not in _KNOWN},
@@ -122,7 +173,9 @@ def _without_frame(result: ToolResult, frame: dict[str, Any]) -> ToolResult:
 
 def _write(result: ToolResult, frame: dict[str, Any]) -> dict[str, Any]:
     present = frame.get("present", ())
-    blocks = [*result.content] or ([_text_block(result.text)] if result.text else [])
+    blocks = [*result.content]
+    if not blocks and result.text and (not frame or "content" in present):  # else the structured content says it
+        blocks = [_text_block(result.text)]
     written: dict[str, Any] = {**frame.get("extra", {}), "content": blocks}
     structured = result.structured
     if structured is None and (not frame or "structuredContent" in present):
@@ -195,9 +248,10 @@ def _plain_reading(message: Mapping[str, Any]) -> ToolResult:
     text = "\n".join(map(block_text, blocks))
     structured = message.get("structuredContent")
     meta = message.get("_meta")
+    value = _value(structured, text)
     return ToolResult(
-        value=_value(structured, text),
-        text=text,
+        value=value,
+        text=text if blocks else text_of(value),
         content=() if text and blocks == [_text_block(text)] else tuple(blocks),
         structured=structured,
         is_error=message.get("isError") is True,

@@ -41,6 +41,7 @@ def options_from(
     given: Mapping[str, Any] | None, keywords: Mapping[str, Any] | None = None, *, known: Iterable[str], where: str
 ) -> dict[str, Any]:
     """The options of both, by their snake_case names. `where` is what an error begins with."""
+    must_be(given is None or isinstance(given, Mapping), where, "a mapping", given)
     names = frozenset(known)
     options: dict[str, Any] = {}
     for key, value in (given or {}).items():

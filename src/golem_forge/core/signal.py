@@ -17,6 +17,11 @@ class InterruptSignal:
     def __bool__(self) -> bool:
         return self.reason is not None
 
+    @property
+    def aborted(self) -> bool:
+        """The name that the design documents have for `bool(signal)`."""
+        return self.reason is not None
+
     def interrupt(self, reason: str = "interrupted") -> None:
         if self.reason is None:
             self.reason = reason

@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+
+from golem_forge.core.nearest import nearest
 
 
-class Verdict(StrEnum):
+class Word(StrEnum):
+    """One of a closed set of words. ValueError for another one: it names the set and the nearest."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        close = nearest(value, list(cls)) if isinstance(value, str) else None
+        hint = f"; did you mean '{close}'?" if close else ""
+        raise ValueError(f"{cls.__name__.lower()} {value!r} is none of {', '.join(cls)}{hint}")
+
+
+class Verdict(Word):
     """What policy says of a call before a person is involved."""
 
     PRE_APPROVED = "preApproved"
@@ -18,7 +30,7 @@ class Verdict(StrEnum):
     BLOCKED = "blocked"
 
 
-class Risk(StrEnum):
+class Risk(Word):
     """`low` reads inside zones, `medium` changes them or runs in full walls, `high` reaches out, deletes or is held by
     less, `critical` the rest."""
 

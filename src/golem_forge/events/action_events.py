@@ -26,7 +26,7 @@ class ApprovalResponse(EventData, action=True):
     reason: str | None = None
     stop: bool | None = None
     """Deny and end the turn."""
-    remember: str | None = None
+    remember: Literal["session", "always"] | None = None
     """Instead of `choice`: the narrowest offered choice of this scope."""
 
 

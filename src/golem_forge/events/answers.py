@@ -4,15 +4,26 @@ on, or a string that says why it is invalid; an invalid answer leaves the questi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
+
+from golem_forge.core.options import unknown_name
 
 Answer = dict[str, Any]
 MAX_REASON: Final = 2000
+_MEMBERS: Final[Mapping[str, tuple[type, str]]] = {
+    "approved": (bool, "true or false"),
+    "choice": (str, "the id of a choice"),
+    "remember": (str, "'session'"),
+    "args": (Mapping, "an object"),
+    "reason": (str, "text"),
+    "stop": (bool, "true or false"),
+}
+_SCOPES: Final = ("session", "always")
 
 
 class ApprovalAnswer(Answer):
-    """`{approved, by, choice?, args?, reason?, stop?}`, and true only if approved.
+    """`{approved, by, choice?, remember?, args?, reason?, stop?}`, and true only if approved.
 
     Threat: whoever asks writes `if await …request_approval(…)`, and a denial is a mapping with members, too.
     """
@@ -43,28 +54,44 @@ class InputText(str):
         return str(self)
 
 
+def wrong_member(data: Mapping[str, Any], besides: Collection[str] = ()) -> str:
+    """Which member of an answer to an approval cannot be understood, and why; empty: every one can.
+
+    `besides`: what else it may hold.
+    """
+    if not isinstance(data.get("approved"), bool):
+        return "'approved' is not true or false"
+    for name, value in data.items():
+        if name in besides:
+            continue
+        if name not in _MEMBERS:
+            return unknown_name("there is no", name, _MEMBERS)
+        kind, words = _MEMBERS[name]
+        if value is not None and not isinstance(value, kind):
+            return f"{name!r} is not {words}"
+    if data.get("remember") not in (None, *_SCOPES):
+        return f"'remember' is {data['remember']!r}, not 'session'; leave it out for this once"
+    return "an approval cannot also stop the turn" if data["approved"] and data.get("stop") else ""
+
+
 def approval_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> Answer | str:
-    """`{approved, choice?, args?, reason?, stop?}`"""
-    approved = data.get("approved")
-    if not isinstance(approved, bool):
-        return "'approved' is not a boolean"
+    """`{approved, choice?, remember?, args?, reason?, stop?}`; `remember` only where no choices were offered."""
+    if wrong := wrong_member(data, besides=("requestId",)):
+        return wrong
+    approved = data["approved"]
     choice = _choice(question, data)
     if isinstance(choice, str):
         return choice
     answer: Answer = {"approved": approved}
     if approved and choice is not None:
         answer["choice"] = choice["id"]
-    args = data.get("args")
-    if args is not None:
-        if not isinstance(args, Mapping):
-            return "'args' is not an object"
-        if approved:
-            answer["args"] = dict(args)
+    elif approved and data.get("remember"):
+        answer["remember"] = data["remember"]
+    if approved and data.get("args") is not None:
+        answer["args"] = dict(data["args"])
     if data.get("reason"):
         answer["reason"] = str(data["reason"])[:MAX_REASON]
     if data.get("stop"):
-        if approved:
-            return "an approval cannot also stop the turn"
         answer["stop"] = True
     return answer
 
@@ -74,9 +101,12 @@ def _choice(question: Mapping[str, Any], data: Mapping[str, Any]) -> Mapping[str
     choices = question.get("choices") or []
     named, scope = data.get("choice"), data.get("remember")
     if named is not None:
-        return next((one for one in choices if one.get("id") == named), f"choice {named!r} was not offered")
-    if scope:
-        return next((one for one in choices if one.get("scope") == scope), f"no choice for {scope!r} was offered")
+        offered = ", ".join(str(one.get("id")) for one in choices) or "none"
+        why = f"choice {named!r} was not offered; there is {offered}"
+        return next((one for one in choices if one.get("id") == named), why)
+    if scope and (choices or scope != "session"):  # without choices, what `session` means is up to whoever asks
+        why = f"'remember': no choice for {scope!r} was offered"
+        return next((one for one in choices if one.get("scope") == scope), why)
     return None
 
 

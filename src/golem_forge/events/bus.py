@@ -2,8 +2,8 @@
 
 `emit` takes the name of an event with a mapping, or a typed object. Names of events and fields may be spelled as on the
 wire (`toolStarted`, `toolCallId`) or in snake_case; handlers get the wire's. It refuses (ValueError) a name that is not
-known, naming the nearest, and data without a field that it cannot fill in. An event of one's own is a subclass of
-`EventData`.
+known, naming the nearest, data without a field that it cannot fill in, and a value that its field cannot hold. An
+event of one's own is a subclass of `EventData`.
 A recorded event goes to the recorder, and is committed, before any subscriber sees it. Delivery is synchronous, in
 subscription order, on one thread, the loop's: an emit from another thread is queued onto the loop, an emit from inside
 a handler is delivered after the current event, and a raising handler is logged while the others still run. A bus that
@@ -25,12 +25,13 @@ from threading import RLock, get_ident
 from time import time
 from typing import Any, Protocol
 
+from golem_forge.core.options import must_be
 from golem_forge.events.envelope import Event
 from golem_forge.events.event_queue import EventQueue
 from golem_forge.events.failures import described
 from golem_forge.events.routes import ALL, Handler, Route, Subscription
 from golem_forge.events.types import REGISTRY, EventData
-from golem_forge.events.wire import emitted, known_type
+from golem_forge.events.wire import checked, known_type
 
 Recorder = Callable[[Event], int]
 Conceal = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
@@ -165,12 +166,11 @@ class EventBus:
             if data is None:
                 data = {}
             try:
-                route.probe(data)
-                complete = route.names.issuperset(data)
-            except KeyError:
-                complete = False
-            if not complete:
-                data = emitted(REGISTRY[route.type], data)
+                plain = route.fits(data) and len(data) == route.required
+            except (KeyError, TypeError):
+                plain = False
+            if not plain:
+                data = checked(REGISTRY[route.type], data)
         else:
             route = self._routes.get(kind.TYPE) or self._new_route(kind.TYPE)
             typed = kind
@@ -352,4 +352,5 @@ def create_ui_event_bus(
     commit: Callable[[], object] | None = None,
     redact: Callable[[Any], Any] | None = None,
 ) -> EventBus:
+    must_be(isinstance(session_id, str), "create_ui_event_bus: session_id", "a text", session_id)
     return EventBus(session_id, recorder=recorder, commit=commit, redact=redact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Literal
 
 from golem_forge.events.wire import EventData, filled
@@ -21,7 +22,8 @@ class SessionStarted(EventData):
 
 class Message(EventData):
     message: Json
-    """`{role, content, timestamp?, attachments?}`; role is `user`, `assistant` or `system`."""
+    """`{role, content, timestamp?, attachments?}`"""
+    MEMBERS = MappingProxyType({"message": {"role": "Literal['user', 'assistant', 'system']", "content": "str"}})
 
 
 class Streaming(EventData, recorded=False):
@@ -68,7 +70,18 @@ class ToolResult(EventData):
     tool_call_id: str
     tool_name: str
     args: Any = filled(dict)
-    status: str
+    status: Literal[
+        "success",
+        "execution_failed",
+        "input_invalid",
+        "tool_not_found",
+        "approval_denied",
+        "policy_denied",
+        "sandbox_denied",
+        "timeout",
+        "interrupted",
+        "skipped",
+    ]
     duration_ms: float = filled(int)
     decision: Json | None = filled(lambda: None)
     """None for a call that was never judged (unknown tool, invalid arguments)."""
@@ -101,7 +114,7 @@ class ApprovalRequired(EventData):
     args: Any = filled(dict)
     payload: Any = filled(str)
     effects: list[Any] = filled(list)
-    risk: str = filled(lambda: "high")
+    risk: Literal["low", "medium", "high", "critical"] = filled(lambda: "high")
     """Left out: of what nothing is known."""
     risk_reasons: list[str] = filled(list)
     why: Any = filled(str)

@@ -9,19 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from golem_forge.events.answers import Answer, approval_answer, form_answer, input_answer, with_field_errors
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
+from golem_forge.events.routes import ALL
 
 NOBODY: Final = "nobody"
 INTERRUPT: Final = "interrupt"
 TIMEOUT: Final = "timeout"
+COMMAND: Final = "command"
 GONE: Final = "No one can answer: the UI is gone."
+NO_UI: Final = "No one can answer: no UI is attached."
+UNHEARD: Final = "No one can answer: no UI listens to {asks!r}."
 TOO_MANY: Final = "too many pending approvals"
 MAX_OPEN: Final = 100
+MOST_PROBLEM: Final = 500
+ANSWER_REFUSED: Final = "ANSWER_REFUSED"
+"""The code of the `status` that tells a UI why its answer did not count."""
 NOT_ATTACHED: Final = (
     "{who} is not attached, so nobody can answer: what asks is denied. In its `initialize` it calls "
     "`self.detach = create_runtime_ui(bus).attach('its name')`, and in `shutdown` `self.detach()`"
@@ -84,7 +92,8 @@ class OpenQuestions:
         self._bus = bus
         self._adapters: list[str] = []
         self._open: dict[str, _Question] = {}
-        self._warned = False
+        self._closed: deque[str] = deque(maxlen=2 * MAX_OPEN)
+        self._warned = self._ever_attached = False
         for kind in (APPROVAL, FORM, INPUT):
             bus.on(kind.answered, lambda event, kind=kind: self._take(kind, event))  # type: ignore[misc]
 
@@ -92,11 +101,16 @@ class OpenQuestions:
     def attached(self) -> bool:
         return bool(self._adapters)
 
+    @property
+    def ever_attached(self) -> bool:
+        return self._ever_attached
+
     def __len__(self) -> int:
         return len(self._open)
 
     def attach(self, name: str) -> Callable[[], None]:
         self._adapters.append(name)
+        self._ever_attached = True
         gone = False
 
         def detach() -> None:
@@ -143,7 +157,9 @@ class OpenQuestions:
         if not self._adapters:
             if self._bus.listens(kind.asks):  # whoever listens to questions by name wants to answer them
                 self.warn_once(f"a UI that listens to {kind.asks!r}")
-            return {**kind.refusal, "by": NOBODY, "reason": GONE}
+            return {**kind.refusal, "by": NOBODY, "reason": GONE if self._ever_attached else NO_UI}
+        if kind is FORM and not (self._bus.listens(kind.asks) or self._bus.listens(ALL)):  # many a UI has no forms
+            return {**kind.refusal, "by": NOBODY, "reason": UNHEARD.format(asks=kind.asks)}
         if len(self._open) >= MAX_OPEN:
             return {**kind.refusal, "by": NOBODY, "reason": TOO_MANY}
         if cancel is not None and getattr(cancel, "is_set", bool)():
@@ -199,10 +215,13 @@ class OpenQuestions:
         question = self._open.get(request_id) if isinstance(request_id, str) else None
         if question is None or question.kind is not kind:
             _log.debug("%s for %r ignored: no such request is open", event.type, request_id)
+            if request_id not in self._closed:  # an answer that only came too late is nobody's mistake
+                self._warn(f"{event.type} was ignored: no question {str(request_id)[:80]!r} is open.", event)
             return
         answer = kind.judge(question.wire, event.wire)
         if isinstance(answer, str):
             _log.debug("%s for %r is invalid and ignored: %s", event.type, request_id, answer)
+            self._warn(f"This answer does not count: {answer[:MOST_PROBLEM]}. The question is still open.", event)
             return
         if "args" in answer and question.check_edit is not None:
             try:
@@ -217,6 +236,9 @@ class OpenQuestions:
                 return
         only = self._adapters[0] if len(set(self._adapters)) == 1 else "ui"
         self._settle(question, {**answer, "by": event.source or only})
+
+    def _warn(self, text: str, event: Event) -> None:
+        self._bus.emit("status", {"type": "warning", "message": text, "code": ANSWER_REFUSED}, event.worker_id)
 
     def settle(self, request_id: str, answer: Answer) -> None:
         """Ends a question that needs no answer any more; one that is not open is left as it is."""
@@ -236,6 +258,7 @@ class OpenQuestions:
     def _settle(self, question: _Question, answer: Answer, shown_by: str = "") -> None:
         """Ends a question. `shown_by`: who is named to the UIs, where it is not who answered."""
         del self._open[question.id]
+        self._closed.append(question.id)
         self._bus.emit(question.kind.resolved, _resolution(question, answer, shown_by), question.worker_id)
         if not question.answer.done():
             question.answer.set_result(dict(answer))

@@ -13,13 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from golem_forge.core.ids import new_id
-from golem_forge.core.options import camel
+from golem_forge.core.options import camel, must_be
+from golem_forge.core.result import ToolResult
 from golem_forge.events.answers import Answer, ApprovalAnswer, InputText
 from golem_forge.events.bus import EventBus
 from golem_forge.events.clock import iso
 from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import (
     APPROVAL,
+    COMMAND,
     FORM,
     GONE,
     INPUT,
@@ -33,7 +35,7 @@ from golem_forge.events.wire import emitted
 
 
 class InputUnavailable(Exception):
-    """No input will come. `by` says why: `nobody` can answer, `timeout`, or `interrupt`."""
+    """No input will come. `by` says why: `nobody` can answer, `timeout`, `interrupt`, or a `command` came instead."""
 
     def __init__(self, reason: str, by: str) -> None:
         super().__init__(reason)
@@ -61,6 +63,11 @@ class RuntimeUI:
         return self._questions.warn_once(who)
 
     @property
+    def ever_attached(self) -> bool:
+        """Whether anyone ever could, also one who is gone now."""
+        return self._questions.ever_attached
+
+    @property
     def open_count(self) -> int:
         return len(self._questions)
 
@@ -81,12 +88,15 @@ class RuntimeUI:
 
     # ---- telling
 
-    def show_message(self, message: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
-        """`{role, content, timestamp?, attachments?}`"""
-        self.bus.emit("message", {"message": {**(message or {}), **fields}})
+    def show_message(self, message: Mapping[str, Any] | str | None = None, /, **fields: Any) -> None:
+        """`{role, content, timestamp?, attachments?}`; text is what the assistant says."""
+        given = {"role": "assistant", "content": message} if isinstance(message, str) else _fields(message, "message")
+        self.bus.emit("message", {"message": {**given, **fields}})
 
-    def show_status(self, status: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
-        self._tell("status", status, fields)
+    def show_status(self, status: Mapping[str, Any] | str | None = None, /, **fields: Any) -> None:
+        """`{type, message, code?}`; text has the type `info`."""
+        given = {"type": "info", "message": status} if isinstance(status, str) else status
+        self._tell("status", given, fields)
 
     def show_tool_started(
         self,
@@ -103,12 +113,22 @@ class RuntimeUI:
         self,
         tool_call_id: str | Mapping[str, Any] | None = None,
         tool_name: str | None = None,
-        status: str | None = None,
+        status: str | ToolResult | None = None,
         value: Any = None,
         **fields: Any,
     ) -> None:
-        """`value`: a semantic value `{kind, …}`; text and other values become one of kind `text` or `json`."""
+        """`value`: a semantic value `{kind, …}`; text and other values become one of kind `text` or `json`.
+
+        A ToolResult, as `value` or in place of the status, gives both.
+        """
         wire, more = _first(tool_call_id)
+        if isinstance(status, ToolResult):
+            status, value = None, status
+        if isinstance(value, ToolResult):
+            status = status or ("execution_failed" if value.is_error else "success")
+            if value.is_error:
+                fields.setdefault("error", value.text)
+            value = value.value
         given = {**more, "tool_name": tool_name, "status": status, "value": value, **fields}
         self._tell("toolResult", _with_kind(wire), _with_kind(given))
 
@@ -147,7 +167,7 @@ class RuntimeUI:
 
     def _tell(self, type: str, wire: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> None:
         given = {camel(name): value for name, value in fields.items() if value is not None or name == "decision"}
-        data = {**{camel(name): value for name, value in (wire or {}).items()}, **given}
+        data = {**{camel(name): value for name, value in _fields(wire, type).items()}, **given}
         self.bus.emit(type, data, data.get("workerId") or "")
 
     # ---- asking
@@ -162,10 +182,11 @@ class RuntimeUI:
         worker_id: str = "",
         **fields: Any,
     ) -> ApprovalAnswer:
-        """`{approved, by, choice?, args?, reason?, stop?}`, true only if approved.
+        """`{approved, by, choice?, remember?, args?, reason?, stop?}`, true only if approved.
 
         `type` and `description` are enough of a request. `by` is the UI that answered, `timeout`, `interrupt`
-        (cancelled), or `nobody` when no one could.
+        (cancelled), or `nobody` when no one could. `remember` is `session` where no `choices` were offered: to keep it
+        is up to whoever asks.
         """
         wire = _question(request, fields, ApprovalRequired)
         if not wire["payload"]:
@@ -184,6 +205,12 @@ class RuntimeUI:
     def change_approval(self, request_id: str, **members: Any) -> None:
         """Shows an open card again with other facts: same id, members by wire name."""
         self._questions.change(request_id, **members)
+
+    def answer_by_command(self, request_id: str) -> None:
+        """Closes the prompt of this id: a command came in its place. It raises InputUnavailable, by `command`."""
+        question = self._questions.find(request_id)
+        if question is not None and question.type == INPUT.asks:
+            self._questions.settle(request_id, {"by": COMMAND, "reason": "a command came instead"})
 
     async def request_form(
         self,
@@ -219,11 +246,18 @@ def _question(
     request: EventData | Mapping[str, Any] | None, fields: Mapping[str, Any], kind: type[EventData]
 ) -> dict[str, Any]:
     """By wire names, complete. ValueError as `bus.emit`."""
-    wire = to_wire(request) if isinstance(request, EventData) else dict(request or {})
+    wire = to_wire(request) if isinstance(request, EventData) else dict(_fields(request, kind.TYPE))
     wire |= fields
     if not (wire.get("requestId") or wire.get("request_id")):
         wire["requestId"] = new_id()
     return emitted(kind, wire)
+
+
+def _fields(given: Mapping[str, Any] | object, type: str) -> Mapping[str, Any]:
+    if given is None or isinstance(given, Mapping):
+        return given or {}
+    asks = '{"type": "tool_call", "description": …}' if type == "approvalRequired" else "a mapping of its fields"
+    raise TypeError(f"{type!r} takes {asks} or keywords, not {given.__class__.__name__}")
 
 
 def _first(
@@ -243,6 +277,7 @@ def _with_kind(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def create_runtime_ui(bus: EventBus) -> RuntimeUI:
     """The bus's own: who asks and who attaches to answer meet there, though neither knows the other."""
+    must_be(isinstance(bus, EventBus), "create_runtime_ui: bus", "made by create_ui_event_bus()", bus)
     ui = bus.runtime_ui
     if not isinstance(ui, RuntimeUI):
         ui = bus.runtime_ui = RuntimeUI(bus)

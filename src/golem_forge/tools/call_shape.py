@@ -105,19 +105,20 @@ def may_need_schema(function: Callable[..., Any]) -> bool:
     return code is None or not MAPPING_NAMES.isdisjoint(code.co_varnames[:2])
 
 
-def approval_check(predicate: Callable[..., Any], fields: Callable[[], frozenset[str] | None]) -> Callable[..., Any]:
-    """The check as a function of the mapping (and the ToolContext): itself, unless it takes fields by name."""
+def approval_check(
+    predicate: Callable[..., Any], fields: Callable[[], frozenset[str] | None], model: Any = None
+) -> Callable[..., Any]:
+    """The check as a function of the mapping (and the ToolContext): itself, where it is one. Bound as `execute` is;
+    it may take some of the fields only, or none. Raises ToolDefinitionError for one that could not be called."""
     try:
-        parameters = _parameters(predicate)
+        _parameters(predicate)
     except (TypeError, ValueError):
         return predicate
-    if not parameters or parameters[0].kind is Parameter.POSITIONAL_ONLY:
-        return predicate
     known = fields()
-    if known is None or known.isdisjoint(each.name for each in parameters):
+    if known is None:
         return predicate
-    shape = _read(predicate, known, "needs_approval")
-    if not shape.by_keywords:
+    shape = _read(predicate, known, "needs_approval", model)
+    if not shape.by_keywords and shape.model is None and (shape.context_second or not shape.context):
         return predicate
     if inspect.iscoroutinefunction(predicate):
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
-from golem_forge.core.options import takes_options
+from golem_forge.core.options import must_be, takes_options
 from golem_forge.core.result import ToolResult
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Mode, NeedsApproval, SourceKind, Tool
@@ -77,6 +77,33 @@ def tool(
     return wrap if function is None else wrap(function)
 
 
+def as_tool(given: Any) -> Tool:
+    """A Tool as it is, a function or a mapping of options as the tool that it makes. TypeError for anything else."""
+    if isinstance(given, Tool):
+        return given
+    if isinstance(given, Mapping):
+        return Tool(given)
+    must_be(callable(given), "a tool", "a Tool or a function", given)
+    made: Tool = tool(given)
+    return made
+
+
+def as_tools(given: Any) -> tuple[Tool, ...]:
+    """`as_tool` of each, and the tools of a toolset among them. TypeError where it is no list of them."""
+    many = isinstance(given, Iterable) and not isinstance(given, (str, Mapping, Tool))
+    must_be(many, "tools", "a list of Tools, functions or toolsets", given)
+    return tuple(made for each in given for made in _expanded(each))
+
+
+def _expanded(given: Any) -> Iterable[Tool]:
+    if isinstance(given, (Tool, Mapping, type)) or not callable(getattr(given, "get_tools", None)):
+        return (as_tool(given),)
+    from golem_forge.tools.toolset import ToolsetContext  # brings the sandbox, which making a tool does not need
+
+    made: Iterable[Tool] = given.get_tools(ToolsetContext())
+    return made
+
+
 class McpTool(Tool):
     """A Tool whose function gives a CallToolResult, or anything else that a tool may return."""
 
@@ -101,9 +128,13 @@ def define_mcp_tool(
     output_schema: Any = None,
     timeout: float | None = None,
     read_only: bool = False,
+    source: SourceKind | str = SourceKind.NATIVE,
 ) -> Tool:
     """A tool of source `native`: `validate_input(input)` gives Ok or Err, `execute(input)` a ToolResult, whose `to_mcp`
-    is the CallToolResult. Options as those of Tool, or all of it as one mapping. Without `needs_approval` it asks."""
+    is the CallToolResult. Options as those of Tool, or all of it as one mapping. Without `needs_approval` it asks.
+    `source` may be said and is nothing else: ValueError."""
+    if source != SourceKind.NATIVE:
+        raise ValueError(f"define_mcp_tool: source is 'native', not {source!r}; Tool(…, source=…) takes another")
     return McpTool(
         name,
         description,

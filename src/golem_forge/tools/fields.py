@@ -1,13 +1,15 @@
 """A schema as form fields: what a person is asked, one dict per parameter, in declared order.
 
-`derive_fields` takes a JSON Schema or a pydantic model and gives
+`derive_fields` takes a JSON Schema, a pydantic model or a Tool and gives
 `{name, label, type, required, description, default?, options?, min?, max?, step?, pattern?, format?, fields?, item?,
-variants?}`; a schema that is not an object gives `[]`. A field that may be null has the default None and is not
-required: left empty it sends null. Never raises; a schema too wide or too deep for a form ends in `json` fields.
+variants?}`; TypeError for anything else, also for the schema of something that is no object. A field that may be null
+has the default None and is not required: left empty it sends null. A schema too wide or too deep for a form ends in
+`json` fields.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from golem_forge.tools.schema_refs import Reading, alternatives, read_schema
@@ -21,9 +23,11 @@ _FORMATS: Final = frozenset({"date", "date-time", "time", "email", "uri"})
 
 
 def derive_fields(schema: Any) -> list[dict[str, Any]]:
-    root = schema if isinstance(schema, dict) else _model_schema(schema)
+    root = schema if isinstance(schema, dict) else _schema_of(schema)
     reading = read_schema(root, root)
     if not _is_object(reading.schema):
+        if (kind := reading.schema.get("type")) is not None:
+            raise TypeError(f"derive_fields: a form needs a schema of type object, not {kind!r}")
         return []
     return _Form(root).members(reading, {}, 0)
 
@@ -32,12 +36,15 @@ derive_fields_from_schema = derive_fields
 """The name that the design documents have for it."""
 
 
-def _model_schema(model: Any) -> dict[str, Any]:
-    build = getattr(model, "model_json_schema", None)
-    if build is None:
-        return {}
-    schema: dict[str, Any] = build(by_alias=True)
-    return schema
+def _schema_of(given: Any) -> dict[str, Any]:
+    build = getattr(given, "model_json_schema", None)
+    schema = build(by_alias=True) if build is not None else getattr(given, "input_schema", given)
+    if not isinstance(schema, Mapping):
+        raise TypeError(
+            f"derive_fields takes a JSON Schema, a pydantic model or a Tool, not {repr(given)[:60]}; "
+            "tool(function) makes one of a function"
+        )
+    return dict(schema)
 
 
 class _Form:

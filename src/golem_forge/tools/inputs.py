@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -164,15 +165,24 @@ def _invalid(error: Any, args: dict[str, Any]) -> InputInvalid:
     return InputInvalid("; ".join(f"{path}: {text}" if path else text for path, text in problems), fields=problems)
 
 
+class Defaults(Enum):
+    """Who fills in the defaults of a JSON Schema."""
+
+    FILLED = auto()
+    """We do: leaving an argument out and giving its default are the same call, judged and run."""
+    BY_RUNNER = auto()
+    """Whoever runs the call: it is judged with them, and run as it came."""
+    LEFT_OUT = auto()
+    """Nobody here (a server may): it is judged and run as it came."""
+
+
 class SchemaInput:
-    def __init__(self, schema: dict[str, Any], *, fills_defaults: bool = False) -> None:
-        """`fills_defaults`: whoever runs the call fills in the schema's defaults, so that leaving an argument out and
-        giving its default are the same call."""
+    def __init__(self, schema: dict[str, Any], *, defaults: Defaults = Defaults.LEFT_OUT) -> None:
         from golem_forge.tools.jsonschema import SchemaCheck
 
         self._schema = schema
         self._check = SchemaCheck(schema)
-        self._fills_defaults = fills_defaults
+        self.defaults = defaults if "'default'" in repr(schema) else Defaults.LEFT_OUT
 
     def schema(self) -> dict[str, Any]:
         return self._schema
@@ -187,11 +197,11 @@ class SchemaInput:
             raise InputInvalid("; ".join(f"{p}: {t}" if p else t for p, t in problems), fields=problems)
         # the caller may change its own object, and a tool what it is given, but not what was judged and recorded
         plain: dict[str, Any] = own_copy(args)
-        if self._fills_defaults:
+        if self.defaults is not Defaults.LEFT_OUT:
             filled = with_defaults(args, self._schema, self._schema)
             if filled != plain and not self._check.errors(filled, limit=1):  # a default need not fit its own schema
-                plain = filled
-        return Arguments(own_copy(args), plain)
+                plain = own_copy(filled)
+        return Arguments(own_copy(plain if self.defaults is Defaults.FILLED else args), plain)
 
 
 def signature_input(function: Callable[..., Any], context_name: str | None) -> ModelInput:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.mcp_results import call_result
 from golem_forge.core.result import ToolResult
 from golem_forge.tools.json_values import NotJson, as_json
 from golem_forge.tools.jsonschema import SchemaCheck, json_path
@@ -114,7 +115,7 @@ class SchemaOutput:
         return self._schema
 
     def check(self, tool_name: str, value: Any) -> Any:
-        subject = value
+        subject = value = call_result(value)
         if isinstance(value, ToolResult):
             if value.is_error:
                 return value

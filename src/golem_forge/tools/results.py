@@ -1,7 +1,7 @@
 """Whatever a tool returns becomes a ToolResult: a semantic value with a kind, and the text its caller reads.
 
-str → `text`; a ToolResult or a mapping with a valid kind → itself; anything else → `json`; what JSON
-cannot hold → text. Never raises. The common small values take about a microsecond: this runs after every call.
+str → `text`; a ToolResult, MCP's CallToolResult object or a mapping with a valid kind → itself; anything else → `json`;
+what JSON cannot hold → text. Never raises. Common small values take about a microsecond: this runs after every call.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from json.encoder import encode_basestring as _quote
 from typing import Any, Final, TypedDict
 
+from golem_forge.core.mcp_results import call_result
 from golem_forge.core.result import (
     WELL_KNOWN_KINDS,
     ToolResult,
@@ -18,6 +19,7 @@ from golem_forge.core.result import (
     is_well_known_kind,
     semantic_value,
     structured_form,
+    text_of,
 )
 from golem_forge.tools.json_values import NotJson, as_json, compact, safe_json, valid_unicode
 
@@ -84,27 +86,12 @@ def to_result(value: Any) -> ToolResult:
             return ToolResult(value={"kind": "json", "data": data}, text=quick, structured=data)
     elif (quick := _scalar_text(value, kind)) is not None:
         return ToolResult({"kind": "json", "data": value}, quick)
+    value = call_result(value)
     if isinstance(value, ToolResult):
         named = _by_json_names(value.value)
         return value if named is value.value else replace(value, value=named)
     semantic = _semantic_json(value)
     return _json_result(value) if semantic is None else _semantic_result(semantic)
-
-
-def text_of(value: Mapping[str, Any]) -> str:
-    """What a model or a shell reads of a semantic value."""
-    kind = value.get("kind")
-    if kind in ("text", "file_content"):
-        return str(value["content"])
-    if kind == "file_list":
-        return "\n".join(_file_name(item) for item in value["files"])
-    if kind == "diff":
-        return f"{'Created' if value['isNew'] else 'Updated'} {value['path']} ({value['bytesWritten']} bytes)"
-    summary = value.get("summary")
-    if isinstance(summary, str) and summary:
-        return summary
-    data = value["data"] if "data" in value else {key: item for key, item in value.items() if key != "kind"}
-    return compact(data)
 
 
 def _scalar_text(value: Any, kind: type) -> str | None:
@@ -179,12 +166,6 @@ def _json_result(value: Any) -> ToolResult:
         return ToolResult({"kind": "text", "content": text}, text)
     semantic = semantic_value(_by_json_names(data))  # a model or dataclass may carry a kind too
     return _semantic_result(semantic or {"kind": "json", "data": data})
-
-
-def _file_name(item: Any) -> str:
-    if isinstance(item, Mapping):
-        item = item.get("path") or item.get("name") or compact(dict(item))
-    return str(item)
 
 
 def _number(value: Any) -> int | float | None:

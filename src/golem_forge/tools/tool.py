@@ -17,7 +17,7 @@ from golem_forge.core.canonical import digest
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.finished import Finished
 from golem_forge.core.nearest import nearest
-from golem_forge.core.options import options_from, takes_options
+from golem_forge.core.options import options_from, snake, takes_options
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Verdict
 from golem_forge.tools.call_shape import (
@@ -29,7 +29,15 @@ from golem_forge.tools.call_shape import (
 )
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.docstrings import describe
-from golem_forge.tools.inputs import Arguments, InputSpec, ModelInput, SchemaInput, context_parameter, signature_input
+from golem_forge.tools.inputs import (
+    Arguments,
+    Defaults,
+    InputSpec,
+    ModelInput,
+    SchemaInput,
+    context_parameter,
+    signature_input,
+)
 from golem_forge.tools.plan import Plan
 from golem_forge.tools.validation import Err, InputInvalid, Ok, ToolDefinitionError
 
@@ -133,6 +141,8 @@ class Tool:
         if not callable(execute or planner):
             raise TypeError(f"tool {name!r}: execute must be a function, not {type(execute or planner).__name__}")
         _check_options(name, needs_approval, timeout, idle_timeout)
+        if input_schema is not None and not isinstance(input_schema, Mapping):
+            _check_schema(name, input_schema)
         if manual_execution is not None:
             mode, label, category = _manual_execution(name, manual_execution, mode, label, category)
         self.name = name
@@ -174,7 +184,7 @@ class Tool:
         self._takes_mapping = takes_mapping
         try:
             if callable(needs_approval):
-                needs_approval = approval_check(needs_approval, self._fields)
+                needs_approval = approval_check(needs_approval, self._fields, self._model)
             self.needs_approval = needs_approval
             if execute is not None and (may_need_schema(execute) if input_schema is None else not self._is_lazy):
                 _ = self.shape  # what is wrong with it is said where the tool is defined
@@ -184,7 +194,25 @@ class Tool:
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, source={self.source.value!r}, mode={self.mode.value!r})"
 
+    if not TYPE_CHECKING:  # which knows what is there
+
+        def __getattr__(self, name: str) -> Any:
+            """Only for what is not there: `tool.inputSchema` is told of `input_schema`."""
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # it is there, and said itself what it lacks
+            known = snake(name)
+            hint = f"; here it is {known!r}" if known != name and known in dir(self) else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
     # What a tool says of itself
+
+    @property
+    def manual_execution(self) -> dict[str, str] | None:
+        """`{mode, label, category}` of a tool that a person may call; None: only a model may."""
+        if self.mode is Mode.LLM:
+            return None
+        said = {"mode": self.mode.value, "label": self.label, "category": self.category}
+        return {key: value for key, value in said.items() if value}
 
     @property
     def description(self) -> str:
@@ -199,7 +227,8 @@ class Tool:
             assert self.function is not None or self.planner is not None
             return signature_input(self.function or self.planner, self.context_name)  # type: ignore[arg-type]
         if isinstance(self._input, Mapping):
-            return SchemaInput(dict(self._input))
+            ours = self.function is not None and self._takes_mapping is None  # else somebody behind it has the schema
+            return SchemaInput(dict(self._input), defaults=Defaults.FILLED if ours else Defaults.LEFT_OUT)
         if self._is_lazy:
             built = self._input()
             return built if isinstance(built, SchemaInput) else ModelInput(built)
@@ -232,8 +261,12 @@ class Tool:
             return CallShape(by_keywords=not self._takes_mapping, context=context)
         if self._input is None:
             return signature_shape(self.function, context_parameter(self.function, ToolContext))
-        model = self._input if hasattr(self._input, "model_fields") else None
-        return execute_shape(self.function, self._fields() or frozenset(), model)
+        return execute_shape(self.function, self._fields() or frozenset(), self._model)
+
+    @property
+    def _model(self) -> Any:
+        """Its schema, where that is a pydantic model."""
+        return self._input if hasattr(self._input, "model_fields") else None
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -436,6 +469,14 @@ def _check_options(name: str, needs_approval: Any, *limits: Any) -> None:
     for limit in limits:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0):
             raise ValueError(f"tool {name!r}: a timeout is a number of seconds above 0, got {limit!r}")
+
+
+def _check_schema(name: str, schema: Any) -> None:
+    if not hasattr(schema, "model_json_schema") and not inspect.isfunction(schema):
+        shown = schema.__name__ if isinstance(schema, type) else repr(schema)[:60]
+        raise ToolDefinitionError(
+            f"tool {name!r}: input_schema must be a pydantic model (a class of BaseModel) or a JSON Schema, not {shown}"
+        )
 
 
 def _module_digest(function: Callable[..., Any] | None) -> str:

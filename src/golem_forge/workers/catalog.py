@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from golem_forge.tools.catalog import Catalog
-from golem_forge.tools.decorator import tool
+from golem_forge.tools.decorator import as_tools
 from golem_forge.tools.tool import Tool
+from golem_forge.tools.validation import ToolDefinitionError
 from golem_forge.toolsets import ALIASES
 from golem_forge.workers.native_toolsets import TOOL_LIST, TOOLKIT, TOOLSETS
 
@@ -18,13 +19,15 @@ from golem_forge.workers.native_toolsets import TOOL_LIST, TOOLKIT, TOOLSETS
 def build_catalog(
     tools: Iterable[Tool | Callable[..., Any]] = (), toolsets: Mapping[str, Any] | None = None
 ) -> Catalog:
-    """`toolsets`: the worker's blocks by name; None: every native tool as it is (the built-in worker)."""
+    """`toolsets`: the worker's blocks by name; None: every native tool as it is (the built-in worker). Raises
+    ToolDefinitionError for one of `tools` that cannot be offered."""
     catalog = Catalog(TOOL_LIST if toolsets is None else _named(toolsets))
     for alias, name in ALIASES.items():
         if name in catalog:
             catalog.add_alias(alias, name)
-    for given in tools:
-        catalog.add_checked(given if isinstance(given, Tool) else tool(given))
+    for tool in as_tools(tools):
+        if (bad := catalog.add_checked(tool)) is not None:
+            raise ToolDefinitionError(f"tool {bad.name!r} cannot be offered: {bad.reason.partition(': ')[2]}")
     return catalog
 
 

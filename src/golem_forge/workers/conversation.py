@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from golem_forge.events.envelope import Event
+from golem_forge.events.open_questions import COMMAND
 from golem_forge.events.questions import InputUnavailable
 from golem_forge.workers.run_result import RunResult, RunStatus
 from golem_forge.workers.runtime import WorkerRuntime
@@ -17,6 +19,10 @@ from golem_forge.workers.slash.handler import SlashCommands
 from golem_forge.workers.turn import Offered
 
 PROMPT = "> "
+NO_UI: Final = (
+    "a conversation needs a UI to ask for input: give the runtime ui_adapter=… (one that attaches), or "
+    "`await runtime.turn(text)` for each thing to say"
+)
 TERMINATED: Final = "terminated"
 """The reason of an interrupt after which there is no next prompt."""
 
@@ -39,14 +45,28 @@ class Conversation:
         self._left.set()
 
     async def run(self, first: str = "", attachments: Sequence[Offered] = ()) -> RunResult | None:
-        """`first`: what was said on the command line, with what was attached there."""
+        """`first`: what was said on the command line, with what was attached there.
+
+        Raises RuntimeError where there never was a UI and nothing was said: nobody could say anything.
+        """
+        if not first and not self._runtime.ui.ever_attached:
+            await self._commands.aclose()
+            self._forget()
+            raise RuntimeError(NO_UI)
         last: RunResult | None = None
         text = first
         walls = asyncio.ensure_future(self._tell_walls())
+        unsubscribe = self._runtime.bus.on("command", self._commanded)
         try:
             while not self._left.is_set():
                 if not text:
-                    given = await self._runtime.ui.get_user_input(PROMPT, cancel=self._left)
+                    try:
+                        given = await self._runtime.ui.get_user_input(PROMPT, cancel=self._left)
+                    except InputUnavailable as ended:
+                        if ended.by != COMMAND:
+                            raise
+                        await self._commands.settled()
+                        continue
                     text, attachments = given.content, _sent_before(given.attachments or ())
                     if not text and not attachments:
                         continue
@@ -56,9 +76,14 @@ class Conversation:
             pass
         finally:
             walls.cancel()
+            unsubscribe()
             self._forget()
             await self._commands.aclose()
         return last
+
+    def _commanded(self, event: Event) -> None:
+        """A UI may answer a prompt with a command, by its id: then the next prompt comes when that has run."""
+        self._runtime.ui.answer_by_command(str(event.wire.get("requestId")))
 
     async def _tell_walls(self) -> None:
         """What commands will run in, tried while the person types."""

@@ -7,18 +7,20 @@ what asks unless it is given an ApprovalController. There is no second way in: `
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.config.modes import ApprovalMode
+from golem_forge.core.call import Caller, Outcome, ToolCall, call_of
 from golem_forge.core.nearest import nearest
 from golem_forge.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog, CatalogError
+from golem_forge.tools.decorator import as_tool
 from golem_forge.tools.definitions import Shape
 from golem_forge.tools.tool import Mode, SourceKind, Tool
-from golem_forge.workers.session import Session
+from golem_forge.workers.session import Session, hint_at_manual
 
 if TYPE_CHECKING:
     from golem_forge.workers.runtime import WorkerRuntime
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
 class ToolRouter:
     def __init__(
         self,
-        tools: Session | WorkerRuntime | Orchestrator | Catalog | Iterable[Tool],
+        tools: Session | WorkerRuntime | Orchestrator | Catalog | Iterable[Tool | Callable[..., Any]],
         *,
-        approval: ApprovalController | None = None,
+        approval: ApprovalController | ApprovalMode | str | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
-        """`approval` and `sandbox`: for tools alone; a session has its own. Raises TypeError where both are given."""
+        """`approval` (or a mode that asks nobody) and `sandbox`: for tools alone; a session has its own. Raises
+        TypeError where both are given."""
         self._session = tools if isinstance(tools, Session) else None
         path = tools if isinstance(tools, Orchestrator) else getattr(tools, "path", None)
         if path is not None:
@@ -41,7 +44,8 @@ class ToolRouter:
             self._path: Orchestrator = path
         else:
             given: Any = tools
-            self._path = Orchestrator(given, approval=approval or ApprovalController("auto_deny"), sandbox=sandbox)
+            asks = approval if isinstance(approval, ApprovalController) else ApprovalController(approval or "auto_deny")
+            self._path = Orchestrator(given, approval=asks, sandbox=sandbox)
 
     @property
     def catalog(self) -> Catalog:
@@ -74,21 +78,20 @@ class ToolRouter:
         """What this caller is offered: `name`, `description` and schema as MCP, `anthropic` or `openai` spell them."""
         return builtins.list(self.catalog.definitions(shape, Caller(caller)))
 
-    def register(self, tool: Tool) -> None:
+    def register(self, tool: Tool | Callable[..., Any]) -> None:
         """Adds a tool. Raises CatalogError for a name that is taken or a definition that cannot be offered."""
-        if (bad := self._path.catalog.add_checked(tool)) is not None:
-            raise CatalogError(f"tool {tool.name!r} cannot be offered: {bad.reason}")
+        added = as_tool(tool)
+        if (bad := self._path.catalog.add_checked(added)) is not None:
+            raise CatalogError(f"tool {added.name!r} cannot be offered: {bad.reason}")
 
     async def dispatch(
-        self, call: ToolCall | str, args: dict[str, Any] | None = None, *, caller: Caller | str = Caller.LLM
+        self, name: ToolCall | str, args: dict[str, Any] | None = None, *, caller: Caller | str | None = None
     ) -> Outcome:
         """One call, judged, asked and recorded like every other: `dispatch("read_file", {"path": "a.txt"})`."""
-        if isinstance(call, ToolCall):
-            if args is not None:
-                raise TypeError("dispatch: a ToolCall has its own arguments")
-            if self._session is not None:
-                await self._session.look(call.name)
-            return await self._path.call(call)
+        call = call_of(name, args, caller, "dispatch")
         if self._session is not None:
-            return await self._session.call(call, args, caller=caller)
-        return await self._path.call(ToolCall(call, {} if args is None else args, Caller(caller)))
+            await self._session.look(call.name)
+        outcome = await self._path.call(call)
+        if caller is None and isinstance(name, str):
+            hint_at_manual(outcome, self._path.catalog)
+        return outcome

@@ -37,6 +37,7 @@ from golem_forge.events.questions import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalCallback, ApprovalController
 from golem_forge.policy.rules import RuleBook
+from golem_forge.tools.decorator import as_tools
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.announcing import announce
 from golem_forge.workers.attachments import Received
@@ -127,7 +128,7 @@ class WorkerRuntime:
             callback=approval_callback,
             overrides=overrides,
             resume=resume,
-            tools=tuple(tools),
+            tools=as_tools(tools),
             journal=journal,
             needs_model=needs_model,
             depth=depth,
@@ -424,7 +425,9 @@ def _check_options(worker: Any, model: Any, callback: Any, bus: Any, signal: Any
     must_be(bus is None or isinstance(bus, EventBus), "WorkerRuntime: bus", "made by create_ui_event_bus()", bus)
     stops = signal is None or isinstance(signal, InterruptSignal)
     must_be(stops, "WorkerRuntime: interrupt_signal", "made by create_interrupt_signal()", signal)
-    must_be(on_event is None or callable(on_event), "WorkerRuntime: on_event", "a function that takes the event", on_event)
+    must_be(
+        on_event is None or callable(on_event), "WorkerRuntime: on_event", "a function that takes the event", on_event
+    )
 
 
 def _makes_ui(adapter: Any) -> bool:

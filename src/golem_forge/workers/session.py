@@ -6,6 +6,7 @@ tool as the built-in worker `default`. Refuses (ConfigError) a configuration wit
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.config.program import Program
-from golem_forge.core.call import Caller, Outcome, ToolCall
+from golem_forge.core.call import Caller, Outcome, ToolCall, call_of
+from golem_forge.core.options import must_be, takes_options
+from golem_forge.core.verdict import Status
 from golem_forge.custom.offering import UserTools
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
@@ -24,6 +27,7 @@ from golem_forge.policy.asking import ApprovalCallback
 from golem_forge.policy.rules import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.modes import is_manual_tool
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.tool_search import TOOL_SEARCH
 from golem_forge.workers.blocks import McpBlock
@@ -56,10 +60,14 @@ class Session:
         waiting = self.user_tools.announcements if self.user_tools is not None else ()
         return tuple(notice for notice in self.notices if notice not in waiting)
 
-    async def call(self, name: str, args: Any = None, *, caller: Caller | str = Caller.LLM) -> Outcome:
-        await self.look(name)
-        who = caller if isinstance(caller, Caller) else Caller(caller)
-        return await self.path.call(ToolCall(name, args, who))
+    async def call(self, name: ToolCall | str, args: Any = None, *, caller: Caller | str | None = None) -> Outcome:
+        """A call of the model, unless `caller` says who else asks. A ToolCall has its arguments and caller itself."""
+        call = call_of(name, args, caller, "session.call")
+        await self.look(call.name)
+        outcome = await self.path.call(call)
+        if caller is None and isinstance(name, str):
+            hint_at_manual(outcome, self.catalog)
+        return outcome
 
     async def batch(self, calls: Sequence[ToolCall], **how: Any) -> list[Outcome]:
         """Several calls of one turn; `mode` and `on_failure` as in Orchestrator.batch."""
@@ -145,21 +153,40 @@ class Session:
         await self.aclose()
 
 
+def hint_at_manual(outcome: Outcome, catalog: Catalog) -> None:
+    """Warns the program that named nobody as caller, and a tool that only people may call. Not in the Outcome: a model
+    may read that, and for a model there is no such tool."""
+    tool = catalog.get(outcome.call.name) if outcome.status is Status.TOOL_NOT_FOUND else None
+    if tool is not None and is_manual_tool(tool):
+        text = (
+            f"'{tool.name}' is for people only, and this was a call of the model: add caller='human' to call it as one"
+        )
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+@takes_options("open_session", at=0)
 def open_session(
-    directory: Path | str = ".",
+    directory: Path | str | Mapping[str, Any] = ".",
     *,
     tools: Iterable[Tool | Callable[..., Any]] = (),
     toolsets: Mapping[str, Any] | None = None,
     approval: ApprovalMode | str | None = None,
+    approval_mode: ApprovalMode | str | None = None,
     approval_callback: ApprovalCallback | None = None,
     home: ForgeHome | Path | str | None = None,
     journal: bool = True,
 ) -> Session:
-    """`tools` (or plain functions) come in addition to the native ones; one that cannot be offered is quarantined.
+    """`tools` (or plain functions) come in addition to the native ones; one that cannot be offered is refused.
     `toolsets` names the native ones, each with its block, as a worker file does; without it all are there.
+    `approval_mode` is another name of `approval`. All of it may be one mapping.
 
     Without a callback the session never asks: it is `auto_deny`.
     """
+    assert not isinstance(directory, Mapping)  # `takes_options` has read it
+    if approval is not None and approval_mode not in (None, approval):
+        raise TypeError("open_session: approval and approval_mode are the same option; give one of them")
+    approval = approval_mode if approval is None else approval
+    must_be(isinstance(directory, (str, Path)), "open_session: directory", "a directory", directory)
     options = TreeOptions(home=home, approval=approval, approval_callback=approval_callback, journal=journal)
     session = session_of(plan_embedded(directory, options.wanted, toolsets), options, tools)
     session.tree.parts.get(SessionActions, lambda: SessionActions(session))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.options import must_be
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.workers.answers import input_problem
 from golem_forge.workers.attachments import Attached, Received, check_attachments, check_count
@@ -28,8 +29,8 @@ Offered = Attached | Path | str | Mapping[str, Any]
 _INPUTS_AHEAD: Final = 4
 """The files of so many inputs may be sent before the inputs that name them: in several windows somebody still types."""
 EMPTY_INPUT: Final = (
-    "the input is empty: give it as words, with --input or --file, or on standard input (a worker that needs none says "
-    "`allow_empty_input: true`)"
+    "the input is empty: give it as words, with --input or --file, or on standard input, in Python as the text of "
+    "`run(text)` (a worker that needs none says `allow_empty_input: true`)"
 )
 NO_MODEL: Final = "no model: `/model provider:name` names one; meanwhile /tools lists what you can run by hand"
 
@@ -37,6 +38,7 @@ NO_MODEL: Final = "no model: `/model provider:name` names one; meanwhile /tools 
 async def take_turn(
     session: Started, signal: InterruptSignal, text: str, attachments: Sequence[Offered] = ()
 ) -> RunResult:
+    must_be(isinstance(text, str), "the input of a worker", "a text (JSON, where it has an input_schema)", text)
     run = session.run
     try:
         loop = await unless_interrupted(signal, session.crew.have_model(run))

@@ -79,6 +79,8 @@ def checked_worker(given: Worker | Mapping[str, Any]) -> Worker:
     a worker file. Raises ConfigError with every problem."""
     said = given if isinstance(given, Mapping) else _written(given)
     value = {snake(str(key)): _as_yaml(each) for key, each in said.items()}
+    if len(value) < len(said):
+        raise ConfigError("Worker: a key is given twice, in snake_case and in camelCase; keep one of the two")
     instructions = value.pop(INSTRUCTIONS, "")
     file = _with_our_keys(YamlFile("Worker", value, {}, elsewhere={(): "Worker"}))
     problems = shape.Problems(file)

@@ -146,6 +146,9 @@ async def test_a_function_may_answer() -> None:
     assert model.name == "scripted:function" and model.context_window == 500
     assert (await told(model, request("hi")))[0].message.text == "You said hi"
     assert (await told(model, request("add")))[0].message.calls[0].name == "add"
+    silent: Any = FunctionScript(lambda asked: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ModelError, match="the function must return a Turn or a text, not None"):
+        await told(silent, request("hi"))
 
 
 def test_a_strangers_program_names_no_script_outside_itself(tmp_path: Path) -> None:

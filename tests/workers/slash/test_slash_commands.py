@@ -45,7 +45,9 @@ async def test_tools_by_category_own_ones_first_and_what_is_kept_out(make_host: 
         return ""
 
     broken = Tool("broken", "Broken.", input_schema={"type": 3}, execute=lambda args: "", mode="manual")
-    said = await make_host(loose, pull, broken).type("/tools")
+    host = make_host(loose, pull)
+    host.path.catalog.add_checked(broken)  # as a source that finds tools does
+    said = await host.type("/tools")
     headings = [line for line in said.splitlines() if not line.startswith(" ")]
     assert headings[:2] == ["Git", "Other"] and headings[-1] == "Not offered"
     assert any(heading.startswith("Forge's own: ") for heading in headings[2:-1])

@@ -182,7 +182,9 @@ async def test_commands_and_forms_come_over_the_bus(host: Any, ran: Any) -> None
     host.bus.emit("manualToolInvoke", {"toolName": "git_push", "args": {"branch": "b"}, "requestId": "f" * 32})
     host.bus.emit("manualToolInvoke", {"toolName": "git_push", "args": {"branch": "c"}, "requestId": "../1"})
     host.bus.emit("manualToolInvoke", {"toolName": "secret_plan", "args": {}})
-    host.bus.emit("manualToolInvoke", {"toolName": "git_push", "args": ["b"]})
+    host.bus.emit("manualToolInvoke", {"toolName": "git_push", "args": {"branch": ["b"]}})
+    with pytest.raises(ValueError, match="'args' is an object, not list"):
+        host.bus.emit("manualToolInvoke", {"toolName": "git_push", "args": ["b"]})
     host.bus.emit("command", {"requestId": "2", "text": "/nothing_like_it"})
     await asyncio.wait_for(host.commands.settled(), 30)
     assert sorted(each["branch"] for each in ran) == ["a", "b", "c"], "what was sent twice ran once"

@@ -150,7 +150,9 @@ class FunctionScript(ScriptedModel):
         self, function: Callable[[Request], Turn | str], *, name: str = "scripted:function", **facts: Any
     ) -> None:
         def next_turn(request: Request) -> Turn:
-            answer = function(request)
+            answer: Any = function(request)
+            if not isinstance(answer, (Turn, str)):
+                raise ModelError(f"{name}: the function must return a Turn or a text, not {answer!r}", code="SCRIPT")
             return Turn(say=answer) if isinstance(answer, str) else answer
 
         super().__init__(name, next_turn, **facts)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.verdict import Verdict
-from golem_forge.tools.inputs import ModelInput
+from golem_forge.tools.inputs import Defaults, SchemaInput
 from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, Mode, Tool
 
 _LONGEST_TEXT: Final = 64 * 1024
@@ -92,7 +92,7 @@ def described(export: str, tool: Tool) -> dict[str, Any]:
         "idle_timeout": tool.idle_timeout,
         "read_only": tool.read_only,
         "always_load": tool.always_load,
-        "fills_defaults": isinstance(tool.input, ModelInput),
+        "fills_defaults": not isinstance(tool.input, SchemaInput) or tool.input.defaults is Defaults.FILLED,
         "approval": PREDICATE if callable(own) else own,
         "aliases": dict(tool.argument_aliases or {}),
         "max_argument_bytes": tool.max_argument_bytes,

@@ -46,7 +46,7 @@ def _tool(module: ModuleType, name: str, shown: str) -> Tool:
     if isinstance(value, Tool):
         return _usable(value, shown)
     if not inspect.isroutine(value):
-        hint = f"; NamedTool(**{name}) makes one of a dict" if isinstance(value, Mapping) else ""
+        hint = f"; NamedTool({name}) makes one of a dict" if isinstance(value, Mapping) else ""
         raise ExportError(f"'{name}' in {shown} must be a function or a Tool{hint}")
     schema = _schema_of(module, name, shown)
     try:

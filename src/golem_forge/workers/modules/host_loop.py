@@ -22,7 +22,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.result import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.json_values import NotJson, as_json
-from golem_forge.tools.mcp_results import to_mcp
+from golem_forge.tools.mcp_results import call_result, to_mcp
 from golem_forge.tools.tool import Tool
 from golem_forge.workers.modules.describing import described
 from golem_forge.workers.modules.exports import ExportError, load_failure, module_tools, toolset_tools
@@ -113,6 +113,7 @@ class Host:
         value = self._finished(tool.invoke(values, self._context(order) if tool.context_name else None))
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
+        value = call_result(value)
         try:
             if isinstance(value, ToolResult):
                 return {"result": as_json(to_mcp(value))}

@@ -10,7 +10,7 @@ from typing import Any
 from golem_forge.core.errors import BlockedError, ForgeError
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.inputs import SchemaInput
+from golem_forge.tools.inputs import Defaults, SchemaInput
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.workers.modules.describing import PREDICATE, Described
 from golem_forge.workers.modules.pool import HostPool
@@ -33,10 +33,11 @@ def hosted_tool(described: Described, pool: HostPool, digest: str) -> Tool:
             kind = error.message.partition(":")[0] if not error.code else type(error).__name__
             raise type(kind[:80], (Exception,), {})(error.message) from None
 
+    defaults = Defaults.BY_RUNNER if described.fills_defaults else Defaults.LEFT_OUT
     return Tool(
         described.name,
         described.description,
-        input_schema=lambda: SchemaInput(described.input_schema, fills_defaults=described.fills_defaults),
+        input_schema=lambda: SchemaInput(described.input_schema, defaults=defaults),
         output_schema=described.output_schema,
         execute=execute,
         takes_mapping=True,

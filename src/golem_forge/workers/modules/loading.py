@@ -38,7 +38,7 @@ def load_custom_tools(
     """The named exports of a trusted Python file, in that order. Its own folder is on Python's path while it loads.
 
     `approval`: `{"default": verdict, "tools": {name: verdict}}`, for tools that say nothing themselves; it may tighten
-    the others. `tools` and `approval` may stand in `config`.
+    the others. `tools` and `approval` may stand in `config`. A plain function: there is nothing to await.
     """
     shown, file = os.fspath(path), os.path.realpath(path)
     where = f"load_custom_tools({shown!r})"

@@ -89,7 +89,7 @@ async def _ask(host: SlashHost, command: PromptCommand, bound: Bound) -> dict[st
         answer = await host.ui.request_form(form, worker_id=host.id)
         if answer["action"] != "accept":
             if answer.get("by") == NOBODY:
-                raise CommandError(lacking or "The form was closed: the UI is gone")
+                raise CommandError(lacking or f"The form was closed. {answer.get('reason', '')}".strip())
             return None
         given = form_arguments(fields, answer.get("values") or {})
         if all(name in given for name in command.schema.get("required", ())):

@@ -88,7 +88,7 @@ async def _ask(host: SlashHost, tool: Tool, bound: Bound) -> dict[str, Any] | No
         )
         if answer["action"] != "accept":
             if answer.get("by") == NOBODY:
-                raise CommandError(lacking or "The form was closed: the UI is gone")
+                raise CommandError(lacking or f"The form was closed. {answer.get('reason', '')}".strip())
             return None
         given = form_arguments(fields, with_secrets_kept(plain, answer.get("values") or {}, given))
         errors = _problems(tool, given)
