@@ -392,7 +392,7 @@ async def test_tokens_are_new_each_time_and_one_secret_hides_them_all(tmp_path: 
     assert len(set(tokens)) == 3
     hidden = [redactor.text(f"it is {token}") for token in tokens]
     assert all("FORGE_CALL_TOKEN" in text and token not in text for text, token in zip(hidden, tokens, strict=True))
-    assert redactor._names == 1
+    assert len(redactor._values) == 1
 
 
 async def test_a_deep_home_has_a_socket_too(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ def test_a_refusal_names_the_parameter_and_the_index(args: dict[str, Any], said:
 
 @pytest.mark.parametrize("text", ["007", "1.10", "1e5", "true", "NaN", " padded ", "", "a b;$(id)\n\"'"])
 def test_strings_stay_exactly_as_they_are(text: str) -> None:
-    assert tool().validate_input({"must": text}) == Ok({"must": text})
+    answer = tool().validate_input({"must": text})
+    assert isinstance(answer, Ok) and answer.data["must"] == text
 
 
 def test_a_pattern_is_not_anchored() -> None:
