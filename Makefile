@@ -52,9 +52,9 @@ demo: $(VENV)/.stamp
 test: $(VENV)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(MAKE) --jobs 2 lint read
-	@$(VENV)/bin/python -m pytest -n 6 --dist worksteal $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest -n 4 --dist worksteal $(PYTEST_ARGS) </dev/null
 
-# Beside the type checker, which has one processor to itself: else each of the six processes that run the tests would
+# Beside the type checker, which has one processor to itself: else each of the four processes that run the tests would
 # compile all of them anew. What cannot be read is told by the tests themselves.
 read: $(VENV)/.stamp
 	@$(VENV)/bin/python -m pytest --collect-only -q >/dev/null 2>&1 </dev/null || true

@@ -314,7 +314,7 @@ while time.monotonic() < end:
 async def test_somebody_who_forks_and_exits_all_the_time_is_caught() -> None:
     child = await begin(PYTHON, "-I", "-S", "-c", RUNNER, readable=(sys.base_prefix,))
     assert await child.wait(40) is not None
-    assert alive("print.*running") == []
+    assert await until(lambda: alive("print.*running") == [], 10)
 
 
 async def test_a_crowd_is_ended() -> None:

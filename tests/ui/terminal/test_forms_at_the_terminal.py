@@ -104,8 +104,6 @@ def test_ctrl_c_cancels_a_form_and_n_declines_it(play: Play) -> None:
     played.say("form")
     field(terminal, "Target branch", "main")
     field(terminal, "one of origin", "")
-    terminal.settle(0.05)
-    terminal.enter()
     field(terminal, "yes or no", "")
     terminal.wait_for(SEND, anywhere=False)
     terminal.send("n")

@@ -128,9 +128,15 @@ class Watcher:
             return False
         held = sum(self._files.values())
         for pid in members:
+            mapped = 0
             exact = proportional_memory(pid)
-            held += own_memory(pid) if exact is None else exact + page_tables(pid)
-            held -= mapped_of(pid, self._files.keys()) if self._files else 0
+            if self._files:
+                mapped = mapped_of(pid, self._files.keys())
+            if self._files and exact is not None:
+                # One that ends between the looks has nothing mapped any more, and what it had would count twice.
+                exact = min(exact, proportional_memory(pid) or 0)
+            own = own_memory(pid) if exact is None else exact + page_tables(pid)
+            held += max(0, own - mapped)
         took = time.monotonic() - began
         self._no_exact_look_before = began + min(took * _SHARE_OF_EXACT_LOOKS, 0.5)
         return held > self._limits.memory
