@@ -17,6 +17,8 @@ from contextlib import contextmanager
 ROOM = 20.0
 LONG = 60.0
 """What the wrong way takes: the sleep that is cut short, the limit that must not be reached."""
+PATIENCE = 90.0
+"""How long a test waits for what must come. Costs nothing where it comes: the wait ends with it."""
 
 
 def ever_longer(seconds: float) -> Iterator[float]:

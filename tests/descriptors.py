@@ -12,6 +12,8 @@ import os
 import time
 from pathlib import Path
 
+from tests.deadlines import PATIENCE
+
 _HERE = "/proc/self/fd"
 
 
@@ -26,7 +28,7 @@ def now() -> int:
     return len(os.listdir(_HERE))
 
 
-def no_more_than(before: int, within: float = 15.0) -> bool:
+def no_more_than(before: int, within: float = PATIENCE) -> bool:
     """Whether there are `before` again, or fewer, without any help of the collector."""
     end = time.monotonic() + within
     while now() > before:

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 from tests import known_walls
+from tests.deadlines import PATIENCE
 
 FORGE = str(Path(sys.executable).parent / "forge")
 _KEPT = ("PATH", "HOME", "FORGE_HOME", "LANG", "LC_ALL", "TMPDIR")
@@ -117,7 +118,7 @@ class Ran:
     err: str
 
 
-def finished(process: Any, within: float = 40) -> Ran:
+def finished(process: Any, within: float = PATIENCE) -> Ran:
     out, err = process.communicate(timeout=within)
     return Ran(code=process.returncode, out=out, err=err)
 
@@ -180,7 +181,7 @@ def terminal() -> Iterator[Callable[..., Any]]:
         screen.close()
 
 
-def until(condition: Callable[[], Any], what: str, within: float = 30.0) -> Any:
+def until(condition: Callable[[], Any], what: str, within: float = PATIENCE) -> Any:
     """Polls; gives the first thing that is not empty."""
     end = time.monotonic() + within
     while not (found := condition()):

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests import known_walls
 from tests.acceptance.user_tools import Cards, Said
-from tests.deadlines import ROOM
+from tests.deadlines import PATIENCE, ROOM
 from tests.mcp import foreign
 
 from golem_forge import open_session
@@ -163,7 +163,7 @@ class McpBench:
             yield talk
             detach()
 
-    def forge(self, *words: str, within: float = 40, **environ: str) -> Said:
+    def forge(self, *words: str, within: float = PATIENCE, **environ: str) -> Said:
         """The command, in the program's directory, with nobody to ask."""
         ran = self.ready(*words, cwd=self.workspace, env=self.environ(**environ), timeout=within)
         return Said(code=ran.returncode, out=ran.stdout, err=ran.stderr)
@@ -284,7 +284,7 @@ def state(session: Any, server: str) -> str:
     return pool_of(session).status(server).state.value
 
 
-async def settled(session: Any, *servers: str, within: float = 30.0) -> None:
+async def settled(session: Any, *servers: str, within: float = PATIENCE) -> None:
     """Each of them answers, or it says why not."""
     async with asyncio.timeout(within):
         for server in servers or pool_of(session).names():
@@ -298,7 +298,7 @@ def offered(session: Any) -> list[str]:
     return sorted(tool.name for tool in session.catalog.list(source="mcp"))
 
 
-async def until(true: Callable[[], Any], what: str = "", within: float = 20.0) -> Any:
+async def until(true: Callable[[], Any], what: str = "", within: float = PATIENCE) -> Any:
     """Polls; gives the first thing that is not empty."""
     end = time.monotonic() + within
     while not (found := true()):

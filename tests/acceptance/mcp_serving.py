@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.acceptance.mcp_bench import FORGE, McpBench
 from tests.acceptance.user_tools import yaml_of
+from tests.deadlines import PATIENCE
 from tests.mcp import foreign
 
 CLIENTS = Path(__file__).parent / "clients"
@@ -299,10 +300,10 @@ class StdioServer:
     def call(self, name: str, args: dict[str, Any], **params: Any) -> int:
         return self.request("tools/call", name=name, arguments=args, **params)
 
-    async def answer_to(self, ident: int, within: float = 50.0) -> dict[str, Any]:
+    async def answer_to(self, ident: int, within: float = PATIENCE) -> dict[str, Any]:
         return await self.message(lambda each: each.get("id") == ident and "method" not in each, within)
 
-    async def message(self, wanted: Any, within: float = 50.0) -> dict[str, Any]:
+    async def message(self, wanted: Any, within: float = PATIENCE) -> dict[str, Any]:
         async with asyncio.timeout(within):
             while True:
                 for each in self.received:

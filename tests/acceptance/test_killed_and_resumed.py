@@ -120,7 +120,7 @@ def test_killed_while_an_approval_is_open(program: Any, marker: str, terminal: C
         **{"s.yaml": "turns: [{calls: [{tool: write_file, args: {path: /workspace/new.txt, content: x}}]}]\n"}
     )
     with terminal(program, "run", "-m", "scripted:s.yaml", "-i", "begin") as screen:
-        screen.wait_for("new.txt", within=25)
+        screen.wait_for("new.txt")
         screen.wait_for("why asked")
         screen.process.kill(signal.SIGKILL)
         screen.wait_end()

@@ -71,7 +71,7 @@ async def test_case_5_one_server_that_cannot_start_affects_no_other(
         assert NO_SERVER in pool_of(session).status("broken").error
         asked = await session.call("broken__anything", {})
         assert asked.status == "tool_not_found" and NO_SERVER in asked.text
-        await until(lambda: state(session, "dying") == "failed", "it gives up", within=30)
+        await until(lambda: state(session, "dying") == "failed", "it gives up")
         for _ in range(5):
             await session.call("dying__act", {})
         status = pool_of(session).status("dying")

@@ -253,7 +253,7 @@ async def test_case_39_progress_and_cancel_of_a_foreign_client(server: HttpServe
         answer=YES,
     )
     client = asyncio.create_task(asyncio.to_thread(follow, "typescript", orders))
-    await until(lambda: running(marker), "the command runs", within=30)
+    await until(lambda: running(marker), "the command runs")
     enough.touch()
     await until(lambda: not running(marker), "the command is ended")
     assert not client.done(), "it ended because it was cancelled, not because the client left"
@@ -268,10 +268,10 @@ async def test_case_39_a_cancelled_request_gets_no_response(bench: McpBench, mar
     """After cancel: no child process and no response."""
     async with StdioServer(bench, "--approval", "approve_all") as server:
         call = server.call("exec_command", {"cmd": f"sleep 300; : {marker}", "yield_time_ms": 30_000})
-        await until(lambda: running(marker), "the command runs", within=30)
+        await until(lambda: running(marker), "the command runs")
         with within(1):
             server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
-            await until(lambda: not running(marker), "the command is ended", within=30)
+            await until(lambda: not running(marker), "the command is ended")
         assert "result" in await server.answer_to(server.call("double", {"x": 21}))
         assert not [each for each in server.received if each.get("id") == call]
 
@@ -298,7 +298,7 @@ async def test_case_42_the_end_of_stdin_ends_calls_and_children_at_once(bench: M
         server.call(
             "exec_command", {"cmd": f"trap '' TERM; sleep 300 & sleep 300; : {marker}", "yield_time_ms": 30_000}
         )
-        await until(lambda: running(marker), "the command runs", within=30)
+        await until(lambda: running(marker), "the command runs")
         children = children_of(server.process.pid)
         assert len(children) >= 3
         with within(1):

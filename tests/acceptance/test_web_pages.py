@@ -281,4 +281,4 @@ async def printed_link(place: Any, *words: str) -> str:
         return link.group(1) if link else ""
 
     assert os.path.exists(log)
-    return str(await until(found, f"forge {' '.join(words)} printed a link", within=30))
+    return str(await until(found, f"forge {' '.join(words)} printed a link"))

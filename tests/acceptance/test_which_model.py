@@ -60,13 +60,13 @@ def test_w20_a_bare_forge_takes_the_provider_whose_key_is_there(
     """Nothing is asked of the provider: the person leaves before saying anything."""
     program = desk({}, OPENAI_API_KEY="canary-key-77e1c05d")
     with terminal(program) as here, terminal(program, cwd=own_home) as at_home:
-        here.wait_for("default on openai:", within=25)
+        here.wait_for("default on openai:")
         here.wait_for("zones /workspace rw")
-        at_home.wait_for("default on openai:", within=25)
+        at_home.wait_for("default on openai:")
         at_home.wait_for("zones /user_tools rw")
         at_home.wait_for("No zone here")
-        at_home.wait_for("Start forge in a project directory", within=25)
+        at_home.wait_for("Start forge in a project directory")
         for screen in (here, at_home):
             screen.enter("/exit")
-            assert screen.wait_end(within=25) == 0
+            assert screen.wait_end() == 0
             assert "canary-key" not in screen.text

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.deadlines import PATIENCE
+
 from golem_forge.config.home import ForgeHome
 from golem_forge.config.mcp.spec import ServerSpec
 from golem_forge.core.finished import Finished
@@ -118,7 +120,7 @@ def naming(word: str) -> list[str]:
     return found
 
 
-async def until(true: Callable[[], Any], within: float = 20.0) -> None:
+async def until(true: Callable[[], Any], within: float = PATIENCE) -> None:
     end = time.monotonic() + within
     while not true():
         assert time.monotonic() < end, "it did not become true in time"

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 HERE = Path(__file__).parent
 
@@ -43,7 +44,7 @@ class Played:
         all_notes = [json.loads(line) for line in self.notes.read_text().splitlines()]
         return [note for note in all_notes if not kind or note["type"] == kind]
 
-    def wait_noted(self, kind: str, count: int = 1, within: float = 20.0) -> dict[str, Any]:
+    def wait_noted(self, kind: str, count: int = 1, within: float = PATIENCE) -> dict[str, Any]:
         """The `count`-th action of a kind, once it was sent."""
         end = time.monotonic() + within
         while len(found := self.noted(kind)) < count:

@@ -20,6 +20,7 @@ from typing import Any
 
 import ptyprocess
 import pyte
+from tests.deadlines import PATIENCE
 
 ESC = "\x1b"
 ENTER = "\r"
@@ -95,7 +96,7 @@ class Terminal:
         """The screen's characters without line breaks and blanks: text however it is broken into rows."""
         return re.sub(r"\s+", "", self.text)
 
-    def wait_for(self, text: str | re.Pattern[str], within: float = 20.0, *, anywhere: bool = True) -> float:
+    def wait_for(self, text: str | re.Pattern[str], within: float = PATIENCE, *, anywhere: bool = True) -> float:
         """Until `text` is shown (`anywhere`: also scrolled away); gives the seconds it took."""
         began = time.monotonic()
         searched = -1
@@ -115,7 +116,7 @@ class Terminal:
                     return time.monotonic() - began
                 raise AssertionError(f"the command ended before {text!r} was shown\n{'-' * 40}\n{self.text}")
 
-    def wait_gone(self, text: str, within: float = 20.0) -> None:
+    def wait_gone(self, text: str, within: float = PATIENCE) -> None:
         """Until `text` is on no visible row any more."""
         end = time.monotonic() + within
         while text in self.visible:
@@ -153,7 +154,7 @@ class Terminal:
         """The terminal's modes as `stty` would see them."""
         return termios.tcgetattr(self.process.fd)
 
-    def wait_end(self, within: float = 20.0) -> int:
+    def wait_end(self, within: float = PATIENCE) -> int:
         """The exit code; a signal counts as 128 + its number."""
         end = time.monotonic() + within
         while self.process.isalive():

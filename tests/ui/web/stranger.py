@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tests.deadlines import PATIENCE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -21,7 +23,7 @@ class Answer:
     body: bytes
 
 
-async def sent(address: str, request: str | bytes, *, within: float = 20) -> Answer:
+async def sent(address: str, request: str | bytes, *, within: float = PATIENCE) -> Answer:
     """`sent(stage.address, "GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n")`; `Connection: close` is up to you."""
     where = urlsplit(address)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
