@@ -12,14 +12,14 @@ from importlib import import_module
 Verbs = Mapping[str, tuple[str, str]]
 
 
-def run_verb(package: str, verbs: Verbs, words: list[str], usage: str) -> int:
-    """`package`: the group's own name, `golem_forge.cli.tools`."""
+def run_verb(group: str, package: str, verbs: Verbs, words: list[str], usage: str) -> int:
+    """`package`: where the modules of the group are, `golem_forge.cli.tools`."""
     verb, rest = (words[0], words[1:]) if words else ("", [])
     if verb in ("", "-h", "--help"):
         print(usage)
         return 0 if verb else 2
     if verb not in verbs:
-        return _unknown(package.rpartition(".")[2], verbs, verb)
+        return _unknown(group, verbs, verb)
     module = import_module(f"{package}.{verbs[verb][0]}")
     return int(getattr(module, f"run_{verb.replace('-', '_')}")(rest))
 

@@ -12,7 +12,7 @@ from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status, Word
 
 
-class Caller(Word):
+class Caller(Word, noun="caller"):
     """Who asks. The caller decides which tools exist for it, never how strictly a call is judged."""
 
     LLM = "llm"

@@ -13,8 +13,18 @@ from golem_forge.core.verdict import Status
 _BLOCKED: Final = "Blocked by policy"
 
 
+def error_name(error: BaseException) -> str:
+    """What a text calls the type of an exception: its `stated_name`, else its class. Those of Forge that can end up
+    in a text state theirs, so that the class may be renamed."""
+    kind = type(error)
+    stated = type.__dict__["__dict__"].__get__(kind).get("stated_name")  # not inherited; past a metaclass that lies
+    return stated if type(stated) is str else str(type.__dict__["__name__"].__get__(kind))
+
+
 class ForgeError(Exception):
     """Ends one call (never the session) with `status`; `code` is for programs, the message for people and models."""
+
+    stated_name = "ForgeError"
 
     def __init__(self, message: str, *, status: Status = Status.EXECUTION_FAILED, code: str = "") -> None:
         super().__init__(message)
@@ -60,6 +70,8 @@ class BlockedError(ForgeError):
 
 class ToolFailed(ForgeError):
     """A tool's own orderly failure: the text goes to the caller unchanged."""
+
+    stated_name = "ToolFailed"
 
 
 class ConfigError(Exception):

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from golem_forge.core.nearest import nearest
 
 
 class Word(StrEnum):
-    """One of a closed set of words. ValueError for another one: it names the set and the nearest."""
+    """One of a closed set of words. ValueError for another one: it names the set (`noun=`) and the nearest."""
+
+    _noun: ClassVar[str]
+
+    def __init_subclass__(cls, *, noun: str) -> None:
+        cls._noun = noun
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
         close = nearest(value, list(cls)) if isinstance(value, str) else None
         hint = f"; did you mean '{close}'?" if close else ""
-        raise ValueError(f"{cls.__name__.lower()} {value!r} is none of {', '.join(cls)}{hint}")
+        raise ValueError(f"{cls._noun} {value!r} is none of {', '.join(cls)}{hint}")
 
 
-class Verdict(Word):
+class Verdict(Word, noun="verdict"):
     """What policy says of a call before a person is involved."""
 
     PRE_APPROVED = "preApproved"
@@ -30,7 +35,7 @@ class Verdict(Word):
     BLOCKED = "blocked"
 
 
-class Risk(Word):
+class Risk(Word, noun="risk"):
     """`low` reads inside zones, `medium` changes them or runs in full walls, `high` reaches out, deletes or is held by
     less, `critical` the rest."""
 

@@ -10,14 +10,14 @@ from golem_forge.events.wire import EventData, filled
 Json = dict[str, Any]
 
 
-class UserInput(EventData, action=True):
+class UserInput(EventData, type="userInput", action=True):
     request_id: str
     content: str
     attachments: list[Json] | None = None
     """`{digest, name}` of files that were sent before."""
 
 
-class ApprovalResponse(EventData, action=True):
+class ApprovalResponse(EventData, type="approvalResponse", action=True):
     request_id: str
     approved: bool
     choice: str | None = None
@@ -30,13 +30,13 @@ class ApprovalResponse(EventData, action=True):
     """Instead of `choice`: the narrowest offered choice of this scope."""
 
 
-class FormResponse(EventData, action=True):
+class FormResponse(EventData, type="formResponse", action=True):
     request_id: str
     action: Literal["accept", "decline", "cancel"]
     values: Json | None = None
 
 
-class ManualToolInvoke(EventData, action=True):
+class ManualToolInvoke(EventData, type="manualToolInvoke", action=True):
     tool_name: str
     args: Json = filled(dict)
     request_id: str | None = None
@@ -44,17 +44,17 @@ class ManualToolInvoke(EventData, action=True):
     is sent."""
 
 
-class Command(EventData, action=True):
+class Command(EventData, type="command", action=True):
     request_id: str = filled(new_id)
     text: str
 
 
-class Interrupt(EventData, action=True):
+class Interrupt(EventData, type="interrupt", action=True):
     reason: str | None = None
     worker_id: str | None = None
     """Only that worker's branch; absent: everything."""
 
 
-class GetDiff(EventData, action=True):
+class GetDiff(EventData, type="getDiff", action=True):
     request_id: str
     path: str

@@ -10,7 +10,7 @@ from golem_forge.events.wire import EventData, filled
 Json = dict[str, Any]
 
 
-class SessionStarted(EventData):
+class SessionStarted(EventData, type="sessionStarted"):
     worker: str
     model: str
     mode: str
@@ -20,13 +20,13 @@ class SessionStarted(EventData):
     resumed: bool
 
 
-class Message(EventData):
+class Message(EventData, type="message"):
     message: Json
     """`{role, content, timestamp?, attachments?}`"""
     MEMBERS = MappingProxyType({"message": {"role": "Literal['user', 'assistant', 'system']", "content": "str"}})
 
 
-class Streaming(EventData, recorded=False):
+class Streaming(EventData, type="streaming", recorded=False):
     request_id: str
     delta: str
     done: bool = filled(bool)
@@ -36,13 +36,13 @@ class Streaming(EventData, recorded=False):
     """Replaces everything shown for this id so far."""
 
 
-class Status(EventData):
+class Status(EventData, type="status"):
     type: Literal["info", "warning", "error"]
     message: str
     code: str | None = None
 
 
-class ToolStarted(EventData):
+class ToolStarted(EventData, type="toolStarted"):
     tool_call_id: str
     tool_name: str
     args: Any = filled(dict)
@@ -52,21 +52,21 @@ class ToolStarted(EventData):
     parent_call_id: str | None = None
 
 
-class ToolProgress(EventData, recorded=False):
+class ToolProgress(EventData, type="toolProgress", recorded=False):
     tool_call_id: str
     progress: float
     total: float | None = None
     message: str | None = None
 
 
-class ToolOutput(EventData, recorded=False):
+class ToolOutput(EventData, type="toolOutput", recorded=False):
     tool_call_id: str
     stream: Literal["stdout", "stderr"] = filled(lambda: "stdout")
     delta: str
     whole: str | None = None
 
 
-class ToolResult(EventData):
+class ToolResult(EventData, type="toolResult"):
     tool_call_id: str
     tool_name: str
     args: Any = filled(dict)
@@ -95,7 +95,7 @@ class ToolResult(EventData):
     """`{kind, severity, text, paths}` each; severity is `note`, `warning` or `critical`."""
 
 
-class WorkerUpdate(EventData):
+class WorkerUpdate(EventData, type="workerUpdate"):
     worker_id: str
     name: str
     task: str = filled(str)
@@ -106,7 +106,7 @@ class WorkerUpdate(EventData):
     tools: Any = None
 
 
-class ApprovalRequired(EventData):
+class ApprovalRequired(EventData, type="approvalRequired"):
     request_id: str
     type: Literal["tool_call", "file_write", "command", "worker", "trust", "definition", "sampling"]
     description: str = filled(str)
@@ -138,7 +138,7 @@ class ApprovalRequired(EventData):
     """`human` for a call that a person made; no model waits for a reason."""
 
 
-class ApprovalResolved(EventData):
+class ApprovalResolved(EventData, type="approvalResolved"):
     request_id: str
     approved: bool
     by: str = filled(lambda: "ui")
@@ -148,7 +148,7 @@ class ApprovalResolved(EventData):
     reason: str | None = None
 
 
-class FormRequired(EventData):
+class FormRequired(EventData, type="formRequired"):
     request_id: str
     source: str = filled(str)
     title: str = filled(str)
@@ -158,32 +158,32 @@ class FormRequired(EventData):
     url: str | None = None
 
 
-class FormResolved(EventData):
+class FormResolved(EventData, type="formResolved"):
     request_id: str
     action: Literal["accept", "decline", "cancel"]
 
 
-class InputPrompt(EventData):
+class InputPrompt(EventData, type="inputPrompt"):
     request_id: str
     prompt: str
 
 
-class InputResolved(EventData):
+class InputResolved(EventData, type="inputResolved"):
     request_id: str
 
 
-class ManualToolsAvailable(EventData):
+class ManualToolsAvailable(EventData, type="manualToolsAvailable"):
     tools: list[Json]
     """`{name, label, description, category?, fields}` each."""
 
 
-class DiffSummary(EventData):
+class DiffSummary(EventData, type="diffSummary"):
     request_id: str
     summaries: list[Json]
     """`{path, operation, additions, deletions}` each; −1 where a count is unknown."""
 
 
-class DiffContent(EventData):
+class DiffContent(EventData, type="diffContent"):
     request_id: str
     path: str
     modified: str
@@ -191,24 +191,24 @@ class DiffContent(EventData):
     original: str | None = None
 
 
-class PlanUpdated(EventData):
+class PlanUpdated(EventData, type="planUpdated"):
     plan: list[Json]
     """`{step, status}` each; status is `pending`, `in_progress` or `completed`."""
     explanation: str | None = None
 
 
-class ContextUsage(EventData):
+class ContextUsage(EventData, type="contextUsage"):
     tokens_used: int
     token_limit: int
     exceeded: bool
 
 
-class ContextCompacted(EventData):
+class ContextCompacted(EventData, type="contextCompacted"):
     before: int
     after: int
 
 
-class UsageUpdated(EventData):
+class UsageUpdated(EventData, type="usageUpdated"):
     request_id: str
     worker_id: str
     input: int
@@ -221,14 +221,14 @@ class UsageUpdated(EventData):
     """The sums of this worker and those below it; `session` those of everybody."""
 
 
-class CatalogChanged(EventData):
+class CatalogChanged(EventData, type="catalogChanged"):
     added: list[Any]
     changed: list[Any]
     removed: list[Any]
     diagnostics: list[Any]
 
 
-class McpStatus(EventData):
+class McpStatus(EventData, type="mcpStatus"):
     server: str
     state: str
     tools: Any
@@ -236,13 +236,13 @@ class McpStatus(EventData):
     retry_at: str | None = None
 
 
-class ToolSuggested(EventData):
+class ToolSuggested(EventData, type="toolSuggested"):
     sequence: list[Any]
     occurrences: int
     parameters: Any
 
 
-class WallsReport(EventData):
+class WallsReport(EventData, type="wallsReport"):
     level: str
     guarantees: list[str]
     missing: list[str]
@@ -250,12 +250,12 @@ class WallsReport(EventData):
     fix: str | None = None
 
 
-class SessionEnd(EventData):
+class SessionEnd(EventData, type="sessionEnd"):
     reason: Literal["completed", "error", "interrupted"]
     message: str | None = None
 
 
-class RunResult(EventData):
+class RunResult(EventData, type="runResult"):
     success: bool
     status: str
     response: str

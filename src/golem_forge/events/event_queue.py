@@ -22,6 +22,8 @@ _SAME: Final = {"streaming": ("requestId", "channel"), "toolOutput": ("toolCallI
 class Disconnected(Exception):
     """The reader was too slow. Every recorded event after `seq` has to be read from the journal."""
 
+    stated_name = "Disconnected"
+
     def __init__(self, seq: int) -> None:
         super().__init__(f"this subscriber fell behind and was disconnected; resume after event {seq}")
         self.seq = seq

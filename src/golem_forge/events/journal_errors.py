@@ -8,6 +8,8 @@ from golem_forge.core.errors import ForgeError
 class JournalError(ForgeError):
     """A record could not be written. No record, no run: the call it belongs to must not start."""
 
+    stated_name = "JournalError"
+
     def __init__(self, message: str) -> None:
         super().__init__(message, code="JOURNAL_UNAVAILABLE")
 

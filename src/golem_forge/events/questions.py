@@ -37,6 +37,8 @@ from golem_forge.events.wire import emitted
 class InputUnavailable(Exception):
     """No input will come. `by` says why: `nobody` can answer, `timeout`, `interrupt`, or a `command` came instead."""
 
+    stated_name = "InputUnavailable"
+
     def __init__(self, reason: str, by: str) -> None:
         super().__init__(reason)
         self.by = by

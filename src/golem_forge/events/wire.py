@@ -79,7 +79,9 @@ def filled(make: Callable[[], Any]) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class EventData:
-    """What one event says. Subclasses only list fields; their class name is the wire name, first letter lowered."""
+    """What one event says. Subclasses list fields and give their wire name as `type=`.
+
+    An event of somebody else may leave it out: its class name is the wire name, first letter lowered."""
 
     TYPE: ClassVar[str]
     FIELDS: ClassVar[tuple[Field, ...]]
@@ -98,9 +100,9 @@ class EventData:
     ALLOWED: ClassVar[Mapping[str, Allowed] | None] = None
     """By wire name; worked out when the first one is emitted."""
 
-    def __init_subclass__(cls, *, recorded: bool = True, action: bool = False) -> None:
+    def __init_subclass__(cls, *, type: str = "", recorded: bool = True, action: bool = False) -> None:
         names = inspect.get_annotations(cls)
-        cls.TYPE = cls.__name__[0].lower() + cls.__name__[1:]
+        cls.TYPE = type or cls.__name__[0].lower() + cls.__name__[1:]
         defaults = {name: cls.__dict__.get(name, _MISSING) for name in names}
         cls.FILLED = {camel(name): value.make for name, value in defaults.items() if isinstance(value, _Filled)}
         cls.FIELDS = tuple(
@@ -137,7 +139,8 @@ class EventData:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+        shown = self.TYPE[0].upper() + self.TYPE[1:]
+        return f"{shown}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
 
 REGISTRY: dict[str, type[EventData]] = {}

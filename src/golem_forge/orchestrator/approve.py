@@ -14,7 +14,7 @@ from typing import Any, cast
 from golem_forge.config.modes import ApprovalMode
 from golem_forge.core.copying import own_copy, same_json, with_hidden_restored
 from golem_forge.core.decision import AnsweredBy
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.verdict import Risk, Status, Verdict, is_riskier
 from golem_forge.events.clock import iso_now
 from golem_forge.events.redaction import Redactor
@@ -266,7 +266,7 @@ def _problems(travel: Travel, args: dict[str, Any]) -> tuple[tuple[str, str], ..
     except InputInvalid as error:
         return error.fields or (("", error.message),)
     except Exception as error:  # a validator of the tool's own
-        return (("", f"could not be checked ({type(error).__name__})"),)
+        return (("", f"could not be checked ({error_name(error)})"),)
     return ()
 
 

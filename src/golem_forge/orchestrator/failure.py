@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from golem_forge.core.errors import error_name
+
 _MOST_READ: Final = 1 << 20
 _MOST_SHOWN: Final = 2000
 
 
 def failure_text(error: BaseException) -> str:
     """Not yet cut: what must be taken out has to be found whole first."""
-    kind = type.__dict__["__name__"].__get__(type(error))[:200]  # past a metaclass that lies or raises
+    kind = error_name(error)[:200]
     try:
         words = str(error)[:_MOST_READ]
     except BaseException:  # an exception that cannot be read is still only one failed call

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from golem_forge.config.modes import Setting
 from golem_forge.core.decision import Source
-from golem_forge.core.errors import BlockedError, ForgeError
+from golem_forge.core.errors import BlockedError, ForgeError, error_name
 from golem_forge.core.nearest import nearest
 from golem_forge.core.verdict import Status, Verdict
 from golem_forge.sandbox.errors import SandboxError
@@ -27,7 +27,7 @@ from golem_forge.tools.tool import SourceKind, Tool
 
 PREDICATE_SECONDS: Final = 5.0
 _VERDICTS: Final[dict[Any, Verdict]] = {True: Verdict.ASK, False: Verdict.PRE_APPROVED} | {v.value: v for v in Verdict}
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("golem_forge.policy.base")  # docs/python.md names it
 _asking: set[asyncio.Future[Any]] = set()
 """Checks that have not ended: the loop itself would not keep them."""
 DEFAULT_ASK: Final = Source(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")
@@ -99,7 +99,7 @@ async def own_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Sour
             raise failure
         if failure is not None:
             _note(tool, failure, ctx)
-            raise _check_failed(tool, type(failure).__name__) from None
+            raise _check_failed(tool, error_name(failure)) from None
     return _read_verdict(tool, answer)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from golem_forge.core.decision import AnsweredBy
+from golem_forge.core.errors import error_name
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status
 from golem_forge.policy.answers import Answer, denied, read_answer
@@ -159,7 +160,7 @@ class ApprovalDesk:
             return denied(str(error))
         except Exception as error:  # a broken UI must not become a consent
             _log.warning("the approval could not be asked: %s", type(error).__name__)
-            return denied(f"The approval could not be asked ({type(error).__name__}); the call was not run.")
+            return denied(f"The approval could not be asked ({error_name(error)}); the call was not run.")
 
     def _question(self, waiting: Waiting) -> Question:
         edits = 0

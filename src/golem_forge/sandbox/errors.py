@@ -18,6 +18,8 @@ _LONGEST_SHOWN = 512
 class SandboxError(ForgeError):
     """Ends one call: `code` for programs, `path` as the caller addresses it."""
 
+    stated_name = "SandboxError"
+
     def __init__(self, code: str, text: str, *, path: str = "", status: Status = Status.EXECUTION_FAILED) -> None:
         super().__init__(text, status=status, code=code)
         self.path = path

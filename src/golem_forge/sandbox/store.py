@@ -39,6 +39,8 @@ Fact = tuple[str, bool, int, str]
 class StoreError(ForgeError):
     """A snapshot that cannot be made or is not what its name says."""
 
+    stated_name = "StoreError"
+
     def __init__(self, message: str) -> None:
         super().__init__(message, code="STORE")
 

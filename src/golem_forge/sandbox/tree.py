@@ -51,6 +51,8 @@ class Fault(StrEnum):
 class TreeError(ForgeError):
     """A folder that cannot be taken as it is. Names are relative to it."""
 
+    stated_name = "TreeError"
+
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message, code="TREE")
         self.fault = fault

@@ -34,7 +34,7 @@ _SYSTEM_NAMES: Final = frozenset(
 """Zones stand at `/<name>` inside walls, where these are taken."""
 
 
-class Mode(Word):
+class Mode(Word, noun="mode"):
     """What is possible in a zone, whoever agrees to it."""
 
     RO = "ro"

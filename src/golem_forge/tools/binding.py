@@ -29,6 +29,8 @@ class Token(NamedTuple):
 class BindingError(ValueError):
     """What is wrong with the typed options, in words for the person who typed them."""
 
+    stated_name = "BindingError"
+
 
 class Bound(NamedTuple):
     args: dict[str, Any]

@@ -18,9 +18,13 @@ _MAX_SHOWN: Final = 128
 class CatalogError(Exception):
     """Two tools, or a tool and an alias, that cannot both have a name; the text says which and what to do."""
 
+    stated_name = "CatalogError"
+
 
 class ToolNotFound(ForgeError):
     """There is no such tool for this caller; `suggestions` are names it may call."""
+
+    stated_name = "ToolNotFound"
 
     def __init__(self, name: str, known: Iterable[str] = (), *, reason: str = "") -> None:
         self.suggestions = () if reason else close_names(name, known)

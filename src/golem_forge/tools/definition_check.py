@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from golem_forge.core.errors import error_name
 from golem_forge.tools.schema_refs import read_schema
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.tools.validation import ToolDefinitionError
@@ -33,7 +34,7 @@ def schema_problem(tool: Tool) -> str:
     except ToolDefinitionError as error:
         return f"schema_invalid: {error}"
     except Exception as error:  # a foreign annotation or model may raise anything when it is first read
-        return f"schema_invalid: {type(error).__name__}: {str(error)[:300]}"
+        return f"schema_invalid: {error_name(error)}: {str(error)[:300]}"
     kind = (read_schema(schema, schema).schema if "$ref" in schema else schema).get("type")
     if kind != "object":
         return f"schema_invalid: the input schema must have type object, not {kind!r}"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from golem_forge.core.canonical import digest
 from golem_forge.core.copying import own_copy
+from golem_forge.core.errors import error_name
 from golem_forge.tools.docstrings import describe
 from golem_forge.tools.schema_refs import with_defaults
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
@@ -263,7 +264,7 @@ def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(_annotated(function), include_extras=True)
     except Exception as error:
         raise ToolDefinitionError(
-            f"annotations of {_name(function)!r} cannot be read ({type(error).__name__}: {error}); "
+            f"annotations of {_name(function)!r} cannot be read ({error_name(error)}: {error}); "
             "import the names they use at module level"
         ) from error
 

@@ -24,6 +24,8 @@ _MAYBE_HUGE: Final = re.compile(r"[0-9]{300}")
 class NotJson(ValueError):
     """The value has a cycle, NaN or infinity, bytes, a huge integer, broken Unicode or too many levels."""
 
+    stated_name = "NotJson"
+
 
 def as_json(value: Any) -> Any:
     if not _is_small_enough(value):

@@ -25,6 +25,8 @@ MAX_THREADS: Final = 256
 class TooManyThreads(RuntimeError):
     """Every thread is busy, or was abandoned by a call that timed out and never returned."""
 
+    stated_name = "TooManyThreads"
+
 
 class _Worker:
     """One daemon thread with a mailbox of its own; parks itself in the pool between jobs."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.call import Outcome
 from golem_forge.core.canonical import digest
 from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import error_name
 from golem_forge.core.finished import Finished
 from golem_forge.core.nearest import nearest
 from golem_forge.core.options import options_from, snake, takes_options
@@ -372,7 +373,7 @@ class Tool:
         try:
             return Ok(self.validate(args).values)
         except Exception as error:
-            return Err(getattr(error, "message", None) or f"{self.name}: {type(error).__name__}: {error}")
+            return Err(getattr(error, "message", None) or f"{self.name}: {error_name(error)}: {error}")
 
     async def execute(self, args: dict[str, Any], options: ToolContext | Mapping[str, Any] | None = None) -> ToolResult:
         """Runs the tool's own code: for its tests. Calls from agents go through the orchestrator instead.

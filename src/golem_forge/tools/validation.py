@@ -29,6 +29,8 @@ class Err:
 class InputInvalid(ForgeError):
     """The arguments do not fit the tool's schema; nothing was judged, asked or run."""
 
+    stated_name = "InputInvalid"
+
     def __init__(self, message: str, *, fields: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(message, status=Status.INPUT_INVALID, code="INPUT_INVALID")
         self.fields = fields
@@ -37,3 +39,5 @@ class InputInvalid(ForgeError):
 
 class ToolDefinitionError(Exception):
     """A tool that cannot be offered: the text says what to change in its definition."""
+
+    stated_name = "ToolDefinitionError"

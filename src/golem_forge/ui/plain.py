@@ -19,6 +19,8 @@ from golem_forge.workers.run_result import RunResult
 
 
 class PlainAdapter:
+    stated_name = "PlainAdapter"
+    """In a warning."""
     answers = False
     """It asks nobody anything."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.tools.json_values import valid_unicode
 from golem_forge.workers.answers import answer_json, check_answer, repair_request
 from golem_forge.workers.budget import BudgetExceeded
@@ -97,7 +97,7 @@ class Loop:
             return self._result(RunStatus.FAILED, error=error.message)
         except Exception as error:  # a model made in Python may do anything; the session goes on
             _log.exception("a run failed")
-            return self._result(RunStatus.FAILED, error=f"the model failed ({type(error).__name__})")
+            return self._result(RunStatus.FAILED, error=f"the model failed ({error_name(error)})")
         finally:
             if deadline is not None:
                 deadline.cancel()

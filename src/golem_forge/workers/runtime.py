@@ -185,7 +185,7 @@ class WorkerRuntime:
             return (replace(asked, callback=None), "") if _share_keyboard(adapter, asked.callback) else (asked, "")
         if self.ui.attached:
             return asked, ""
-        name = type(adapter).__name__
+        name = getattr(adapter, "stated_name", type(adapter).__name__)
         if getattr(adapter, "answers", True):
             return replace(asked, expects_ui=True), self.ui.warn_not_attached(f"the UI {name}")
         if asked.approval not in (ApprovalMode.INTERACTIVE, ApprovalMode.STRICT):

@@ -97,28 +97,28 @@ def cookie_in(answer: Answer) -> Any:
 
 
 def behind(done: list[str], login: Login, hosts: Hosts, house: House) -> Door:
-    @operation("POST", "/api/thing", body=Thing, answer=Thing, tag="x")
+    @operation("POST", "/api/thing", "do_thing", body=Thing, answer=Thing, tag="x")
     async def do_thing(call: Call) -> Thing:
         done.append(call.body.text)
         return Thing(text=call.body.text)
 
-    @operation("GET", "/api/thing", answer=Thing, tag="x")
+    @operation("GET", "/api/thing", "see_thing", answer=Thing, tag="x")
     async def see_thing(call: Call) -> Thing:
         return Thing(text="seen")
 
-    @operation("POST", "/api/upload/{name}", raw_body="application/octet-stream", answer=Thing, tag="x")
+    @operation("POST", "/api/upload/{name}", "upload", raw_body="application/octet-stream", answer=Thing, tag="x")
     async def upload(call: Call) -> Thing:
         return Thing(text=str(sum([len(piece) async for piece in call.request.stream()])))
 
-    @operation("GET", "/api/broken", answer=Thing, tag="x")
+    @operation("GET", "/api/broken", "broken", answer=Thing, tag="x")
     async def broken(call: Call) -> Thing:
         raise RuntimeError("canary-in-an-error")
 
-    @operation("GET", "/api/large", tag="x")
+    @operation("GET", "/api/large", "large", tag="x")
     async def large(call: Call) -> Response:
         return Response(bytes(LARGE), headers={"server": "x", "content-security-policy": "default-src *"})
 
-    @operation("GET", "/api/stuck", answer=Thing, tag="x")
+    @operation("GET", "/api/stuck", "stuck", answer=Thing, tag="x")
     async def stuck(call: Call) -> Thing:
         done.append("stuck")
         try:

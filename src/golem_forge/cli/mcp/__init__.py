@@ -32,7 +32,7 @@ VERBS: Final = {
 
 def run(words: list[str]) -> int:
     try:
-        return run_verb(__name__, VERBS, words, usage())
+        return run_verb("mcp", __name__, VERBS, words, usage())
     except ForgeError as error:
         if error.code != SERVER_NOT_FOUND:
             raise

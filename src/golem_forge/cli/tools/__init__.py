@@ -38,7 +38,7 @@ VERBS: Final = {
 
 
 def run(words: list[str]) -> int:
-    return run_verb(__name__, VERBS, words, usage())
+    return run_verb("tools", __name__, VERBS, words, usage())
 
 
 def usage() -> str:

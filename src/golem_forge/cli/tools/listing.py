@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -134,10 +135,12 @@ def not_offered(seen: Seen) -> list[Quarantined]:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    from argparse import ArgumentTypeError
+
+    with contextlib.suppress(ValueError):
+        if (number := int(text)) > 0:
+            return number
+    raise ArgumentTypeError(f"invalid _positive value: {text!r}")
 
 
 def _table(tools: Iterable[Tool]) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from operator import eq
 from pathlib import Path
 
+from golem_forge.core.errors import error_name
 from golem_forge.custom.diagnostic import Code, Diagnostic, Unusable
 from golem_forge.custom.entry import Entry
 from golem_forge.custom.manifest import MANIFEST
@@ -69,7 +70,7 @@ def take_look(tools: str, name: str, store: ContentStore) -> Look | None:
     except Unusable as problem:
         outcome = problem.of(shown_name(name))
     except Exception as error:  # one folder never hides another, whatever it makes a reader do; a full disk may empty
-        why = (error.strerror if isinstance(error, OSError) else "") or type(error).__name__
+        why = (error.strerror if isinstance(error, OSError) else "") or error_name(error)
         what = f"its snapshot could not be kept or it could not be understood ({why})"
         outcome, lasts = Diagnostic(tool=shown_name(name), code=Code.UNREADABLE, message=what), Lasts.NOT
     return _look(folder, reading.marks, outcome, lasts)

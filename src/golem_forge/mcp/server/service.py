@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge._version import __version__
+from golem_forge.core.errors import error_name
 from golem_forge.mcp.server.calls import Calls
 from golem_forge.mcp.server.changes import Announcer
 from golem_forge.mcp.server.connections import Clients
@@ -103,4 +104,4 @@ async def _without_details(ctx: Context, call_next: CallNext) -> HandlerResult:
         raise
     except Exception as error:
         _log.exception("a request could not be served")
-        raise MCPError(types.INTERNAL_ERROR, f"Internal error ({type(error).__name__})") from None
+        raise MCPError(types.INTERNAL_ERROR, f"Internal error ({error_name(error)})") from None

@@ -39,6 +39,8 @@ _WORD: Final = 24
 class RulesUnusable(ForgeError):
     """A rules file broke while the session runs: calls with effects are refused until it is repaired."""
 
+    stated_name = "RulesUnusable"
+
     def __init__(self, error: ConfigError) -> None:
         first = error.problems[0]
         super().__init__(first, status=Status.POLICY_DENIED, code="RULES_UNUSABLE")

@@ -20,6 +20,8 @@ _slots = threading.BoundedSemaphore(MAX_THREADS)
 class TooBusy(OSError):
     """Every thread waits for a call that has not come back yet."""
 
+    stated_name = "TooBusy"
+
 
 async def off_the_loop(function: Callable[[], T]) -> T:
     """Cancelling abandons the thread; its result is then dropped."""

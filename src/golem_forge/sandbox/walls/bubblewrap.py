@@ -48,6 +48,8 @@ _SHOWABLE: Final = re.compile(r"/(?:usr|proc|dev|etc|bin|sbin|lib\w*|home/forge)
 class LayoutChanged(Exception):
     """A path that was to be mounted is gone or something else now."""
 
+    stated_name = "LayoutChanged"
+
 
 def launch(
     backend: Backend,

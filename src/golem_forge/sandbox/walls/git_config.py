@@ -27,6 +27,8 @@ _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\b": "\b", '\\"': '"', "\\\\": "\
 class ConfigSyntaxError(ValueError):
     """Git would refuse this file, or nobody can say for certain what git would see in it."""
 
+    stated_name = "ConfigSyntaxError"
+
 
 class Setting(NamedTuple):
     section: str

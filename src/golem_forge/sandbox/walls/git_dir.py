@@ -41,9 +41,13 @@ _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.$|/$|\.l
 class Busy(Exception):
     """Another git holds the lock of this file."""
 
+    stated_name = "Busy"
+
 
 class TooMany(Exception):
     """More files than anybody could mean."""
+
+    stated_name = "TooMany"
 
 
 class GitDir:

@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from golem_forge.core.errors import error_name
 from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.sandbox.access import DIRECTORY, best_opener
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
@@ -146,7 +147,7 @@ class GitShadow:
                     "Run `git pack-refs --all` to pack its refs.",
                 ) from None
             except (OSError, ValueError, Busy) as error:
-                raise _refused(f"the private copy of .git could not be written ({type(error).__name__})") from None
+                raise _refused(f"the private copy of .git could not be written ({error_name(error)})") from None
 
     def _prepare(self) -> None:
         self.open()

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from golem_forge.core.errors import error_name
 from golem_forge.core.leftovers import Leftover, Severity
 from golem_forge.core.visible import visible
 from golem_forge.sandbox.processes.tree import stat
@@ -157,7 +158,7 @@ class Inspection:
         try:
             yield
         except Exception as error:
-            text = f"What the command left in {one.zone.virtual(())} could not be checked ({type(error).__name__})."
+            text = f"What the command left in {one.zone.virtual(())} could not be checked ({error_name(error)})."
             self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text),)
 
     def _changes(self, one: _Watched) -> frozenset[Parts]:

@@ -9,12 +9,15 @@ from pydantic.alias_generators import to_camel
 
 
 class Model(BaseModel):
-    """What goes over the wire: camelCase there, snake_case here, nothing that is not declared."""
+    """What goes over the wire: camelCase there, snake_case here, nothing that is not declared.
+
+    `title=` is its name in the API's description; `-Input` and `-Output` tell two apart that have one title.
+    """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
 
-class Problem(Model):
+class Problem(Model, title="Problem"):
     """Why a request was refused, and what to do about it."""
 
     problem: str

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.config.modes import ApprovalMode, Setting
 from golem_forge.core.call import Caller, ToolCall
 from golem_forge.core.effects import Effect
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.signal import InterruptSignal
 from golem_forge.core.verdict import Status, Verdict
 from golem_forge.core.visible import visible
@@ -271,7 +271,7 @@ async def _planned(tool: Tool, arguments: Arguments, ctx: ToolContext) -> Plan |
     except (TimeoutError, Ended):
         raise ForgeError(f"'{tool.name}' could not be planned within {_LONGEST_PLAN_S} s") from None
     except Exception as error:
-        raise ForgeError(f"'{tool.name}' could not be planned ({type(error).__name__})") from error
+        raise ForgeError(f"'{tool.name}' could not be planned ({error_name(error)})") from error
 
 
 def _never() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
 
+from golem_forge.core.errors import error_name
 from golem_forge.core.nearest import nearest
 from golem_forge.tools.decorator import FunctionTool
 from golem_forge.tools.tool import Tool
@@ -183,7 +184,7 @@ def _usable(tool: Tool, shown: str) -> Tool:
 
 def load_failure(error: BaseException, file: str) -> str:
     """`NameError: name 'x' is not defined (line 3)`: an import's failure, with the line of `file` it came from."""
-    kind = type(error).__name__
+    kind = error_name(error)
     if isinstance(error, SyntaxError):
         elsewhere = "" if error.filename == file else f" in {str(error.filename).rpartition('/')[2]}"
         line = error.lineno if error.filename == file else _line(error, file)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from golem_forge.core.errors import BlockedError, ForgeError
+from golem_forge.core.errors import BlockedError, ForgeError, error_name
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import Defaults, SchemaInput
@@ -30,7 +30,7 @@ def hosted_tool(described: Described, pool: HostPool, digest: str) -> Tool:
         except (BlockedError, SandboxError):  # no host could be started: Forge's own words, not the module's
             raise
         except ForgeError as error:  # policy names a failed check by its exception's type: the module's own
-            kind = error.message.partition(":")[0] if not error.code else type(error).__name__
+            kind = error.message.partition(":")[0] if not error.code else error_name(error)
             raise type(kind[:80], (Exception,), {})(error.message) from None
 
     defaults = Defaults.BY_RUNNER if described.fills_defaults else Defaults.LEFT_OUT

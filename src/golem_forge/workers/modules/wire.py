@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
-from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed
+from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_name
 from golem_forge.core.leftovers import Leftover
 from golem_forge.core.verdict import Status
 from golem_forge.tools.json_values import safe_json
@@ -35,7 +35,7 @@ def failure(error: BaseException) -> dict[str, Any]:
         words = str(error)[:_LONGEST_WORDS]
     except Exception:
         words = "(its words cannot be read)"
-    return {"kind": type(error).__name__, "message": words}
+    return {"kind": error_name(error), "message": words}
 
 
 def failed(said: Mapping[str, Any]) -> ForgeError:

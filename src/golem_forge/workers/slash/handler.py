@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from golem_forge.core.call import Caller, ToolCall
-from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.ids import is_id
 from golem_forge.core.nearest import nearest
 from golem_forge.core.visible import visible
@@ -78,7 +78,7 @@ class SlashCommands:
             self._say("error", error.message)
         except Exception as error:  # a command's own mistake must not end the session
             _log.exception("a command failed")
-            self._say("error", f"The command failed ({type(error).__name__}).")
+            self._say("error", f"The command failed ({error_name(error)}).")
         else:
             if said:
                 self._say("info", said)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.call import Caller, Outcome, ToolCall
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.events.open_questions import NOBODY
 from golem_forge.tools.binding import BindingError, Bound, Token, bind
 from golem_forge.tools.catalog import Catalog, ToolNotFound
@@ -106,7 +106,7 @@ def _problems(tool: Tool, args: dict[str, Any]) -> dict[str, str]:
     except ForgeError as error:
         return {"": error.message}
     except Exception as error:  # a validator of the tool's own; the path will say what to make of it
-        return {"": f"could not be checked ({type(error).__name__})"}
+        return {"": f"could not be checked ({error_name(error)})"}
     return {}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.finished import Finished
 from golem_forge.core.result import ToolResult
 from golem_forge.core.verdict import Status
@@ -86,7 +86,7 @@ def failure(owner: Owner, error: Exception) -> ForgeError:
         case Lost():
             return ForgeError(f"connection to {spec.name} was lost; the call may have run", code="CONNECTION_LOST")
         case _:
-            return ForgeError(f"the call to {spec.name} failed: {type(error).__name__}", code="CALL_FAILED")
+            return ForgeError(f"the call to {spec.name} failed: {error_name(error)}", code="CALL_FAILED")
 
 
 def _failed(error: ForgeError) -> Finished:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.visible import visible
 from golem_forge.mcp.client.asking.requests import Requests
 from golem_forge.mcp.client.connecting.fetching import fetch_manifest
@@ -281,4 +281,4 @@ def _words(error: BaseException) -> str:
         case RuntimeError():
             return f"the server's answer is not MCP: {visible(str(error)[:300])}"
         case _:
-            return f"{type(error).__name__}: {visible(str(error)[:300])}"
+            return f"{error_name(error)}: {visible(str(error)[:300])}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.mcp.client.asking.requests import Requests
 from golem_forge.mcp.client.calling.flight import Flight
 from golem_forge.mcp.client.calling.rewriting import Rewriter
@@ -246,7 +246,7 @@ class Owner:
         if self._driver is driver:
             self._driver = None
         if not driver.cancelled() and (error := driver.exception()) is not None:
-            self._give_up(ForgeError(f"{type(error).__name__} while connecting", code="CONNECT_FAILED"))
+            self._give_up(ForgeError(f"{error_name(error)} while connecting", code="CONNECT_FAILED"))
 
     async def _drive(self) -> None:
         """Attempts till there is a connection or no use in another one."""

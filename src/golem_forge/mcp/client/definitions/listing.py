@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from golem_forge.core.canonical import digest, sha256_hex
+from golem_forge.core.errors import error_name
 from golem_forge.core.visible import visible
 from golem_forge.mcp.client.definitions.definition import HeldTool, Listing, Reason, RemoteTool
 from golem_forge.mcp.client.definitions.hidden_text import hidden_in, hidden_in_json, hidden_in_schema
@@ -53,7 +54,7 @@ def check_entries(server: str, entries: Sequence[Any], diagnostics: Sequence[str
         except _Unfit as unfit:
             held.append(_held(server, place, entry, unfit))
         except Exception as error:  # whatever else an entry can be: it stands alone
-            unreadable = _Unfit(Reason.ENTRY_INVALID, f"cannot be read: {type(error).__name__}")
+            unreadable = _Unfit(Reason.ENTRY_INVALID, f"cannot be read: {error_name(error)}")
             held.append(_held(server, place, entry, unreadable))
     beyond = len(entries) - MAX_TOOLS
     more = (f"{beyond} tools beyond the first {MAX_TOOLS} were left out",) if beyond > 0 else ()

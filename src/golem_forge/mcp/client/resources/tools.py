@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge._version import __version__
 from golem_forge.config.mcp.spec import Trust
 from golem_forge.core.effects import AtMost, Effect
-from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.core.errors import ForgeError, ToolFailed, error_name
 from golem_forge.core.visible import visible
 from golem_forge.mcp.client.pool_place import PoolPlace
 from golem_forge.mcp.client.resources.answers import ResourceAnswers
@@ -194,7 +194,7 @@ async def _every_page(tool: str, pool: Pool, server: str, ctx: ToolContext) -> t
     except ForgeError as error:
         return entries, error.message
     except Exception as error:  # one server's trouble is never another's
-        return entries, f"could not be asked ({type(error).__name__})"
+        return entries, f"could not be asked ({error_name(error)})"
     return entries[
         :_MOST_ENTRIES
     ], f"only the first {len(entries[:_MOST_ENTRIES])}; name this server to page through all"

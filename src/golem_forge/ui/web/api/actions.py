@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Response
 
 
-class Action(Model):
+class Action(Model, title="Action"):
     type: Literal[
         "userInput", "approvalResponse", "formResponse", "manualToolInvoke", "command", "interrupt", "getDiff"
     ]
@@ -23,6 +23,7 @@ class Action(Model):
 @operation(
     "POST",
     "/api/sessions/{id}/actions",
+    "act",
     tag="actions",
     body=Action,
     status=202,

@@ -11,12 +11,12 @@ from golem_forge.ui.web.wire import Model, Refused
 _MOST_NAME: Final = 255
 
 
-class AttachmentQuery(Model):
+class AttachmentQuery(Model, title="AttachmentQuery"):
     name: str
     """What the file is called; its last component counts."""
 
 
-class KeptAttachment(Model):
+class KeptAttachment(Model, title="KeptAttachment"):
     digest: str
     name: str
     size: int
@@ -25,6 +25,7 @@ class KeptAttachment(Model):
 @operation(
     "POST",
     "/api/sessions/{id}/attachments",
+    "attach",
     tag="actions",
     query=AttachmentQuery,
     raw_body="application/octet-stream",

@@ -26,7 +26,7 @@ _NO_EVENT: Final = "This session has no event of that number."
 _LONGEST_NUMBER: Final = 16
 
 
-class EventsQuery(Model):
+class EventsQuery(Model, title="EventsQuery"):
     after: _Number | None = None
     """The events that follow this number."""
     before: _Number | None = None
@@ -34,7 +34,7 @@ class EventsQuery(Model):
     limit: Annotated[int, Field(ge=1, le=PAGE)] = PAGE
 
 
-class Envelope(Model):
+class Envelope(Model, title="Envelope"):
     type: str
     seq: int
     ts: str
@@ -43,24 +43,24 @@ class Envelope(Model):
     data: dict[str, Any]
 
 
-class Shown(Model):
+class Shown(Model, title="Shown-Output"):
     event: Envelope
     view: dict[str, Any]
     """How a page shows it; `cut` where `data` was shortened."""
 
 
-class EventsPage(Model):
+class EventsPage(Model, title="EventsPage"):
     events: list[Shown]
     """In rising order."""
     more: bool
     """Whether there are others beyond, in the direction that was asked for."""
 
 
-class WholeEvent(Model):
+class WholeEvent(Model, title="WholeEvent"):
     event: Envelope
 
 
-@operation("GET", "/api/sessions/{id}/events", tag="events", query=EventsQuery, answer=EventsPage)
+@operation("GET", "/api/sessions/{id}/events", "list_events", tag="events", query=EventsQuery, answer=EventsPage)
 async def list_events(call: Call) -> Response:
     """Recorded events in pages of at most 200; a page ends early where its events are long."""
     query = call.query
@@ -74,6 +74,7 @@ async def list_events(call: Call) -> Response:
 @operation(
     "GET",
     "/api/sessions/{id}/events/{seq}",
+    "get_event",
     tag="events",
     answer=WholeEvent,
     refusals={404: "there is no event of that number"},
@@ -93,6 +94,7 @@ async def get_event(call: Call) -> Response:
 @operation(
     "GET",
     "/api/sessions/{id}/questions/{requestId}",
+    "get_question",
     tag="events",
     answer=WholeEvent,
     refusals={404: "no such question is open", 409: "the session does not run here"},

@@ -21,11 +21,11 @@ _NO: Final = "This link is not good any more: it was used, or it is older than f
 _REFUSALS: Final = {401: "the code is not good (any more)", 429: "too many wrong codes within a minute"}
 
 
-class Code(Model):
+class Code(Model, title="Code"):
     code: str = Field(max_length=_LONGEST_CODE)
 
 
-class Me(Model):
+class Me(Model, title="Me"):
     """What the page needs to know before it shows anything."""
 
     current: str
@@ -37,7 +37,7 @@ class Me(Model):
     version: str
 
 
-@operation("POST", "/api/login", body=Code, tag="login", refusals=_REFUSALS)
+@operation("POST", "/api/login", "log_in", body=Code, tag="login", refusals=_REFUSALS)
 async def log_in(call: Call) -> Response:
     """Exchanges the code of the printed link for a cookie that lasts 12 hours. The code is good once, for 5 minutes."""
     from golem_forge.ui.web.sdk import Response
@@ -50,7 +50,7 @@ async def log_in(call: Call) -> Response:
     return answer
 
 
-@operation("POST", "/api/logout", tag="login")
+@operation("POST", "/api/logout", "log_out", tag="login")
 async def log_out(call: Call) -> Response:
     """Forgets this browser: its cookie is worth nothing from now on."""
     from golem_forge.ui.web.sdk import Response
@@ -60,7 +60,7 @@ async def log_out(call: Call) -> Response:
     return answer
 
 
-@operation("GET", "/api/me", answer=Me, tag="login")
+@operation("GET", "/api/me", "who_am_i", answer=Me, tag="login")
 async def who_am_i(call: Call) -> Me:
     """What this server shows, and whether it may start sessions."""
     from golem_forge import __version__

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ConfigDict
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from golem_forge.config.modes import ApprovalMode
 from golem_forge.events.jsontext import encode
 from golem_forge.ui.web.api.attribute_words import attribute_words
 from golem_forge.ui.web.api.event_schemas import REF, Schema, event_schemas, without_null
 from golem_forge.ui.web.api.operation import Call, Operation, operation
+from golem_forge.ui.web.watching.session import SessionState
 from golem_forge.ui.web.wire import Model, Problem
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ _EVERYWHERE: Final = {
     409: "it cannot be done as things are; the problem says why",
     421: "the server does not answer for this `Host`",
 }
+_ENUMS: Final = {"ApprovalMode": ApprovalMode, "SessionState": SessionState}
+"""By component name."""
 _SOCKET: Final[Mapping[str, Any]] = {
     "path": "/api/sessions/{id}/stream",
     "query": {"after": "resume: every recorded event above this number, then what happens; without it the last 200"},
@@ -57,13 +61,13 @@ _SOCKET: Final[Mapping[str, Any]] = {
 }
 
 
-class Description(Model):
+class Description(Model, title="Description"):
     """An OpenAPI document."""
 
     model_config = ConfigDict(extra="allow")
 
 
-@operation("GET", "/api/openapi.json", tag="login", answer=Description)
+@operation("GET", "/api/openapi.json", "describe", tag="login", answer=Description)
 async def describe(call: Call) -> Response:
     """This description."""
     from golem_forge.ui.web.door.login import cookie_name
@@ -116,9 +120,29 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[_Used, Schema], dict
     components: dict[str, Schema] = found.get("$defs", {})
     for model in _with_parts(model for model, _ in used):
         for name, schema in components.items():
-            if schema.get("title") == model.__name__ and _is_of(schema, model):
+            if schema.get("title") == model.model_config["title"] and _is_of(schema, model):
                 components[name] = _with_words(schema, model)
-    return {key: dict(schema) for key, schema in refs.items()}, components  # type: ignore[misc]
+    return _renamed(refs, components)  # type: ignore[arg-type]
+
+
+def _renamed(
+    refs: Mapping[_Used, Schema], found: Mapping[str, Schema]
+) -> tuple[dict[_Used, Schema], dict[str, Schema]]:
+    """Each component by the name that its model states, whatever its class is called."""
+    enums = {kind.__name__: name for name, kind in _ENUMS.items()}
+    names = {f"{REF}{key}": str(enums.get(schema["title"], schema["title"])) for key, schema in found.items()}
+
+    def named(value: Any) -> Any:
+        if isinstance(value, list):
+            return [named(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {key: f"{REF}{names[each]}" if key == "$ref" else named(each) for key, each in value.items()}
+
+    components = {names[f"{REF}{key}"]: named(schema) for key, schema in found.items()}
+    for name, schema in components.items():
+        schema["title"] = name.partition("-")[0]
+    return {key: named(schema) for key, schema in refs.items()}, dict(sorted(components.items()))
 
 
 def _with_parts(models: Iterable[type[Model]]) -> set[type[Model]]:

@@ -1,6 +1,6 @@
 """Operations: each request that a page, or a UI of others, can make is one function; it says what it takes and gives.
 
-    @operation("GET", "/api/sessions", query=SessionsQuery, answer=SessionList, tag="sessions")
+    @operation("GET", "/api/sessions", "list_sessions", query=SessionsQuery, answer=SessionList, tag="sessions")
     async def list_sessions(call: Call) -> SessionList:
         '''The sessions of this home, newest first.'''
 
@@ -50,6 +50,8 @@ Run = Callable[[Call], Awaitable[Any]]
 class Operation:
     method: Method
     path: str
+    name: str
+    """Its `operationId`."""
     run: Run
     tag: str
     query: type[Model] | None = None
@@ -61,10 +63,6 @@ class Operation:
     status: int = 200
     refusals: Mapping[int, str] = field(default_factory=dict)
     """Status → when, besides those every operation has."""
-
-    @property
-    def name(self) -> str:
-        return self.run.__name__
 
     @property
     def words(self) -> str:
@@ -117,8 +115,8 @@ class Operation:
         return _checked(self.body, bytes(data))
 
 
-def operation(method: Method, path: str, *, tag: str, **more: Any) -> Callable[[Run], Operation]:
-    return lambda run: Operation(method=method, path=path, tag=tag, run=run, **more)
+def operation(method: Method, path: str, name: str, *, tag: str, **more: Any) -> Callable[[Run], Operation]:
+    return lambda run: Operation(method=method, path=path, name=name, tag=tag, run=run, **more)
 
 
 def _query(request: Request) -> dict[str, Any]:

@@ -25,14 +25,14 @@ _HANDLE: Final = re.compile(r"out_[0-9a-f]{12}")
 _Line = Annotated[int, Field(ge=1, le=9_999_999_999)]
 
 
-class OutputQuery(Model):
+class OutputQuery(Model, title="OutputQuery"):
     start: _Line = 1
     """The first line, counted from 1."""
     end: _Line | None = None
     """The last line; without it 200 lines, and of what is too long for one page what fits."""
 
 
-class OutputPage(Model):
+class OutputPage(Model, title="OutputPage"):
     handle: str
     text: str
     """Lines as `L<number>: text`; the last may say which they are: `[lines 1-200 of 900; continue with offset=201]`."""
@@ -45,6 +45,7 @@ class OutputPage(Model):
 @operation(
     "GET",
     "/api/sessions/{id}/outputs/{handle}",
+    "read_output",
     tag="events",
     query=OutputQuery,
     answer=OutputPage,

@@ -12,7 +12,7 @@ from golem_forge.ui.web.api.subject import subject_of
 from golem_forge.ui.web.wire import Model
 
 
-class PromptShown(Model):
+class PromptShown(Model, title="PromptShown"):
     name: str
     """What is typed behind the `/`."""
     server: str
@@ -21,11 +21,11 @@ class PromptShown(Model):
     """Of its arguments, as a tool's."""
 
 
-class PromptList(Model):
+class PromptList(Model, title="PromptList"):
     prompts: list[PromptShown]
 
 
-@operation("GET", "/api/sessions/{id}/prompts", answer=PromptList, tag="servers")
+@operation("GET", "/api/sessions/{id}/prompts", "list_prompts", answer=PromptList, tag="servers")
 async def list_prompts(call: Call) -> PromptList:
     """The prompts of the MCP servers that are ready, or known from before, by the commands that run them."""
     from golem_forge.workers.slash.prompts import prompts_of

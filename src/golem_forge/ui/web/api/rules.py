@@ -25,7 +25,7 @@ _LONGEST_ID: Final = 128
 _LONGEST_COMMAND: Final = 65_536
 
 
-class RuleShown(Model):
+class RuleShown(Model, title="RuleShown"):
     id: str
     verdict: str
     what: str
@@ -43,7 +43,7 @@ class RuleShown(Model):
     revocable: bool
 
 
-class ApprovalShown(Model):
+class ApprovalShown(Model, title="ApprovalShown"):
     """What was allowed for the rest of this session: one exact call, or something one worker may do."""
 
     id: str
@@ -52,14 +52,14 @@ class ApprovalShown(Model):
     """Empty: an exact call."""
 
 
-class RuleList(Model):
+class RuleList(Model, title="RuleList"):
     rules: list[RuleShown]
     approvals: list[ApprovalShown]
     notices: list[str]
     """What a person must know: project rules that are there and do not count."""
 
 
-class Wondered(Model):
+class Wondered(Model, title="Wondered"):
     """Either a tool and its arguments, or the text of a command."""
 
     tool: str = Field(default="", max_length=500)
@@ -73,7 +73,7 @@ class Wondered(Model):
         return self
 
 
-class Explanation(Model):
+class Explanation(Model, title="Explanation"):
     tool: str
     args: dict[str, Any]
     worker: str
@@ -92,7 +92,7 @@ class Explanation(Model):
     notices: list[str] = Field(default_factory=list)
 
 
-@operation("GET", "/api/sessions/{id}/rules", answer=RuleList, tag="rules")
+@operation("GET", "/api/sessions/{id}/rules", "list_rules", answer=RuleList, tag="rules")
 async def list_rules(call: Call) -> RuleList:
     """Every rule with its file, scope and last use, and what was approved for the rest of this session."""
     from golem_forge.policy.rules.usage import rule_usage
@@ -118,6 +118,7 @@ async def list_rules(call: Call) -> RuleList:
 @operation(
     "DELETE",
     "/api/sessions/{id}/rules/{rule}",
+    "revoke_rule",
     answer=Said,
     tag="rules",
     refusals={404: "nothing with this id is remembered", 409: "somebody wrote it by hand; says where"},
@@ -141,7 +142,7 @@ async def revoke_rule(call: Call) -> Said:
     return Said(text=subject.fit(text))
 
 
-@operation("POST", "/api/sessions/{id}/rules/explain", body=Wondered, answer=Explanation, tag="rules")
+@operation("POST", "/api/sessions/{id}/rules/explain", "explain_call", body=Wondered, answer=Explanation, tag="rules")
 async def explain_call(call: Call) -> Explanation:
     """How a call would be judged now: what it touches, everybody who has a say, and who decides. Nothing is run."""
     subject = await subject_of(call)

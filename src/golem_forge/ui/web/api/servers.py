@@ -35,19 +35,25 @@ _CHANGED: Final = "It is not what was shown any more; read what it is now, then 
 _REFUSALS: Final = {404: "no such server, or no such tool of it", 409: "what was shown is not what is there now"}
 
 
-class Shown(Model):
+class Shown(Model, title="Shown-Input"):
     """The digest of what the person read before they said yes."""
 
     digest: str = Field(max_length=200)
 
 
-class ShownDefinition(Shown):
+class ShownDefinition(Shown, title="ShownDefinition"):
     tool: str = Field(max_length=500)
     """By the server's own name for it, as `tool` has it."""
 
 
 @operation(
-    "POST", "/api/sessions/{id}/servers/{name}/approve", body=Shown, answer=Server, tag="servers", refusals=_REFUSALS
+    "POST",
+    "/api/sessions/{id}/servers/{name}/approve",
+    "approve_server",
+    body=Shown,
+    answer=Server,
+    tag="servers",
+    refusals=_REFUSALS,
 )
 async def approve_server(call: Call) -> Server:
     """Lets a server start, as it is configured now. `digest`: of the configuration that was shown."""
@@ -64,6 +70,7 @@ async def approve_server(call: Call) -> Server:
 @operation(
     "POST",
     "/api/sessions/{id}/servers/{name}/agree",
+    "agree_to_definition",
     body=ShownDefinition,
     answer=Server,
     tag="servers",
@@ -85,7 +92,14 @@ async def agree_to_definition(call: Call) -> Server:
     return await _shown(subject, name)
 
 
-@operation("POST", "/api/sessions/{id}/servers/{name}/reconnect", answer=Server, tag="servers", refusals=_REFUSALS)
+@operation(
+    "POST",
+    "/api/sessions/{id}/servers/{name}/reconnect",
+    "reconnect_server",
+    answer=Server,
+    tag="servers",
+    refusals=_REFUSALS,
+)
 async def reconnect_server(call: Call) -> Server:
     """Ends what there is and connects anew; gives its state then."""
     subject, name = await subject_of(call), call.path["name"]

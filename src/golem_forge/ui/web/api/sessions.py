@@ -26,7 +26,7 @@ _MOST_SEARCHED: Final = 10_000
 _Words = Annotated[str, Field(max_length=1000)]
 
 
-class SessionsQuery(Model):
+class SessionsQuery(Model, title="SessionsQuery"):
     query: _Words = ""
     """Every word of it stands somewhere in the first words, the worker, the model, the directory or the id."""
     limit: Annotated[int, Field(ge=1, le=MOST)] = 50
@@ -34,7 +34,7 @@ class SessionsQuery(Model):
     """Those in which no model was asked anything, too: single calls, starts that failed."""
 
 
-class SessionRow(Model):
+class SessionRow(Model, title="SessionRow"):
     id: str
     state: SessionState
     finished: bool
@@ -49,13 +49,13 @@ class SessionRow(Model):
     calls: int
 
 
-class SessionList(Model):
+class SessionList(Model, title="SessionList"):
     sessions: list[SessionRow]
     more: bool
     """Whether others fit too."""
 
 
-class NewSession(Model):
+class NewSession(Model, title="NewSession"):
     directory: Annotated[str, Field(max_length=4096)] = ""
     worker: _Words = ""
     model: _Words = ""
@@ -65,11 +65,11 @@ class NewSession(Model):
     input: Annotated[str, Field(max_length=500_000)] = ""
 
 
-class SessionId(Model):
+class SessionId(Model, title="SessionId"):
     id: str
 
 
-@operation("GET", "/api/sessions", tag="sessions", query=SessionsQuery, answer=SessionList)
+@operation("GET", "/api/sessions", "list_sessions", tag="sessions", query=SessionsQuery, answer=SessionList)
 async def list_sessions(call: Call) -> SessionList:
     """The sessions of this home, newest activity first."""
     home, running, query = call.house.home.path, call.house.live_sessions(), call.query
@@ -83,7 +83,7 @@ async def list_sessions(call: Call) -> SessionList:
     return SessionList(sessions=[*unlisted, *rows][: query.limit], more=more)
 
 
-@operation("GET", "/api/sessions/{id}", tag="sessions", answer=SessionRow)
+@operation("GET", "/api/sessions/{id}", "get_session", tag="sessions", answer=SessionRow)
 async def get_session(call: Call) -> SessionRow:
     """What is known of one session."""
     session = await call.house.find(call.path["id"])
@@ -99,6 +99,7 @@ async def get_session(call: Call) -> SessionRow:
 @operation(
     "POST",
     "/api/sessions",
+    "start_session",
     tag="sessions",
     body=NewSession,
     answer=SessionId,
@@ -123,7 +124,9 @@ async def start_session(call: Call) -> SessionId:
     return SessionId(id=await call.house.start(wish))
 
 
-@operation("POST", "/api/sessions/{id}/end", tag="sessions", refusals={409: "the session does not run here"})
+@operation(
+    "POST", "/api/sessions/{id}/end", "end_session", tag="sessions", refusals={409: "the session does not run here"}
+)
 async def end_session(call: Call) -> None:
     """Ends a session that runs here, in an orderly way; it can be resumed."""
     await call.house.end(call.path["id"])

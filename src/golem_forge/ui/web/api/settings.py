@@ -35,12 +35,12 @@ _BUDGET_UNITS: Final = {
 }
 
 
-class ModeShown(Model):
+class ModeShown(Model, title="ModeShown"):
     mode: str
     meaning: str
 
 
-class UsageShown(Model):
+class UsageShown(Model, title="UsageShown"):
     input: int
     output: int
     cached: int
@@ -49,7 +49,7 @@ class UsageShown(Model):
     requests: int
 
 
-class BudgetShown(Model):
+class BudgetShown(Model, title="BudgetShown"):
     limit: str
     """`max_tokens` …, as forge.yaml calls it."""
     unit: str
@@ -58,25 +58,25 @@ class BudgetShown(Model):
     used: float
 
 
-class ContextShown(Model):
+class ContextShown(Model, title="ContextShown"):
     used: int
     limit: int
     """0: not known."""
 
 
-class ZoneShown(Model):
+class ZoneShown(Model, title="ZoneShown"):
     name: str
     mode: str
 
 
-class ConfigShown(Model):
+class ConfigShown(Model, title="ConfigShown"):
     key: str
     value: str
     origin: str
     """`forge.yaml:7`, `default` …"""
 
 
-class Settings(Model):
+class Settings(Model, title="Settings"):
     state: str = SessionState.LIVE.value
     worker: str
     model: str
@@ -103,11 +103,11 @@ class Settings(Model):
     config: list[ConfigShown]
 
 
-class Change(Model):
+class Change(Model, title="Change"):
     approval_mode: ApprovalMode
 
 
-@operation("GET", "/api/sessions/{id}/settings", answer=Settings, tag="settings")
+@operation("GET", "/api/sessions/{id}/settings", "show_settings", answer=Settings, tag="settings")
 async def show_settings(call: Call) -> Settings:
     """How this session runs, and where each value comes from. Only of a session that runs here."""
     subject = await subject_of(call)
@@ -117,6 +117,7 @@ async def show_settings(call: Call) -> Settings:
 @operation(
     "PATCH",
     "/api/sessions/{id}/settings",
+    "change_settings",
     body=Change,
     answer=Settings,
     tag="settings",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from golem_forge.custom.book.statistics import ToolStatistics
 
 
-@operation("GET", "/api/sessions/{id}/statistics", answer=Statistics, tag="tools")
+@operation("GET", "/api/sessions/{id}/statistics", "show_statistics", answer=Statistics, tag="tools")
 async def show_statistics(call: Call) -> Statistics:
     """The person's own tools, used or not: what `forge tools stats` shows."""
     subject = await subject_of(call)

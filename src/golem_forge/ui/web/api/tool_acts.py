@@ -42,24 +42,30 @@ _UNDER_WAY: Final[set[str]] = set()
 """Folders of tools that are being activated: builds and tests are processes, and nobody needs two of the same."""
 
 
-class ShownTool(Model):
+class ShownTool(Model, title="ShownTool"):
     digest: str = Field(max_length=_LONGEST_DIGEST)
     """Of the files that were shown."""
     build_hosts: list[str] = Field(default_factory=list, max_length=100)
     """What it was shown to be built with."""
 
 
-class ShownDigest(Model):
+class ShownDigest(Model, title="ShownDigest"):
     digest: str = Field(max_length=_LONGEST_DIGEST)
 
 
-class Back(Model):
+class Back(Model, title="Back"):
     version: str = Field(default="", max_length=_LONGEST_DIGEST)
     """A digest, or its first 6 digits or more; empty: the version before."""
 
 
 @operation(
-    "POST", "/api/sessions/{id}/tools/{name}/activate", body=ShownTool, answer=Said, tag="tools", refusals=_REFUSALS
+    "POST",
+    "/api/sessions/{id}/tools/{name}/activate",
+    "activate_tool",
+    body=ShownTool,
+    answer=Said,
+    tag="tools",
+    refusals=_REFUSALS,
 )
 async def activate_tool(call: Call) -> Said:
     """Trusts exactly the files that were shown, builds the tool, runs its tests, and offers it if they pass."""
@@ -76,7 +82,13 @@ async def activate_tool(call: Call) -> Said:
 
 
 @operation(
-    "POST", "/api/sessions/{id}/tools/{name}/deny", body=ShownDigest, answer=Said, tag="tools", refusals=_REFUSALS
+    "POST",
+    "/api/sessions/{id}/tools/{name}/deny",
+    "deny_tool",
+    body=ShownDigest,
+    answer=Said,
+    tag="tools",
+    refusals=_REFUSALS,
 )
 async def deny_tool(call: Call) -> Said:
     """Says no to the files that were shown: nothing of them ran, and the next card says how often they were denied."""
@@ -88,7 +100,9 @@ async def deny_tool(call: Call) -> Said:
     return await _act(call, deny)
 
 
-@operation("POST", "/api/sessions/{id}/tools/{name}/retire", answer=Said, tag="tools", refusals=_REFUSALS)
+@operation(
+    "POST", "/api/sessions/{id}/tools/{name}/retire", "retire_tool", answer=Said, tag="tools", refusals=_REFUSALS
+)
 async def retire_tool(call: Call) -> Said:
     """Switches it off: nobody can call it. Its folder stays, and so does the trust in it."""
     from golem_forge.custom.trust.switching import retire
@@ -96,7 +110,9 @@ async def retire_tool(call: Call) -> Said:
     return await _act(call, lambda shop, name: retire(shop, _present(shop, name)))
 
 
-@operation("POST", "/api/sessions/{id}/tools/{name}/restore", answer=Said, tag="tools", refusals=_REFUSALS)
+@operation(
+    "POST", "/api/sessions/{id}/tools/{name}/restore", "restore_tool", answer=Said, tag="tools", refusals=_REFUSALS
+)
 async def restore_tool(call: Call) -> Said:
     """Switches a retired tool on again, as it was."""
     from golem_forge.custom.trust.switching import restore
@@ -104,7 +120,9 @@ async def restore_tool(call: Call) -> Said:
     return await _act(call, lambda shop, name: restore(shop, _present(shop, name)))
 
 
-@operation("POST", "/api/sessions/{id}/tools/{name}/undo", body=Back, answer=Said, tag="tools", refusals=_REFUSALS)
+@operation(
+    "POST", "/api/sessions/{id}/tools/{name}/undo", "undo_tool", body=Back, answer=Said, tag="tools", refusals=_REFUSALS
+)
 async def undo_tool(call: Call) -> Said:
     """Brings back the version before, or the named one, also of a deleted tool. What is there now stays a version."""
     from golem_forge.custom.trust.switching import standing_line

@@ -9,7 +9,7 @@ from pydantic import Field
 from golem_forge.ui.web.wire import Model
 
 
-class ManualTool(Model):
+class ManualTool(Model, title="ManualTool"):
     """A tool that a person may run, with the fields of its form."""
 
     name: str
@@ -21,7 +21,7 @@ class ManualTool(Model):
     fields: list[dict[str, Any]]
 
 
-class OwnTool(Model):
+class OwnTool(Model, title="OwnTool"):
     """A tool folder of the person's, offered or not."""
 
     name: str
@@ -40,13 +40,13 @@ class OwnTool(Model):
     category: str = ""
 
 
-class Quarantine(Model):
+class Quarantine(Model, title="Quarantine"):
     name: str
     source: str
     reason: str
 
 
-class ServerTool(Model):
+class ServerTool(Model, title="ServerTool"):
     """One tool of a server, offered under `name`, called `tool` by the server itself."""
 
     name: str
@@ -62,7 +62,7 @@ class ServerTool(Model):
     """Of a new one, every line of what would be agreed to."""
 
 
-class HeldBack(Model):
+class HeldBack(Model, title="HeldBack"):
     """A tool of a server that nobody can call, and why."""
 
     name: str
@@ -76,7 +76,7 @@ class HeldBack(Model):
     """`drift`: what a yes is given to. Empty: nobody can agree to it."""
 
 
-class Server(Model):
+class Server(Model, title="Server"):
     name: str
     state: str
     error: str | None = None
@@ -104,7 +104,7 @@ class Server(Model):
     diagnostics: list[str] = Field(default_factory=list)
 
 
-class ToolList(Model):
+class ToolList(Model, title="ToolList"):
     tools: list[ManualTool]
     user_tools: list[OwnTool]
     servers: list[Server]
@@ -113,7 +113,7 @@ class ToolList(Model):
     """Why something that belongs here could not be looked at."""
 
 
-class SourceFile(Model):
+class SourceFile(Model, title="SourceFile"):
     """As it is stored: the person's own files are shown to them."""
 
     path: str
@@ -125,7 +125,7 @@ class SourceFile(Model):
     language: str = ""
 
 
-class ToolVersion(Model):
+class ToolVersion(Model, title="ToolVersion"):
     digest: str
     at: str
     first_at: str
@@ -135,7 +135,7 @@ class ToolVersion(Model):
     current: bool
 
 
-class TrustQuestion(Model):
+class TrustQuestion(Model, title="TrustQuestion"):
     """What a yes to `activate` is given to: these bytes, and these hosts while it is built."""
 
     digest: str
@@ -147,7 +147,7 @@ class TrustQuestion(Model):
     """Why it cannot be activated as it is."""
 
 
-class OwnToolDetail(Model):
+class OwnToolDetail(Model, title="OwnToolDetail"):
     folder: str
     version: str
     state: str
@@ -166,7 +166,7 @@ class OwnToolDetail(Model):
     """null: nothing waits for a yes."""
 
 
-class Usage(Model):
+class Usage(Model, title="Usage"):
     calls: int
     statuses: dict[str, int]
     ran: int
@@ -176,7 +176,7 @@ class Usage(Model):
     total_ms: float
 
 
-class ToolStatistics(Usage):
+class ToolStatistics(Usage, title="ToolStatistics"):
     name: str
     good: int
     bad: int
@@ -185,7 +185,7 @@ class ToolStatistics(Usage):
     digests: dict[str, Usage]
 
 
-class ToolDetail(Model):
+class ToolDetail(Model, title="ToolDetail"):
     name: str
     source: str
     mode: str
@@ -210,7 +210,7 @@ class ToolDetail(Model):
     statistics: ToolStatistics | None = None
 
 
-class Difference(Model):
+class Difference(Model, title="Difference"):
     """From one version of a tool to another."""
 
     before: str
@@ -223,7 +223,7 @@ class Difference(Model):
     warnings: list[str]
 
 
-class Creations(Model):
+class Creations(Model, title="Creations"):
     """How far tools that came into being ever got; rates are shares of those that were made."""
 
     made: int
@@ -235,13 +235,13 @@ class Creations(Model):
     activated_rate: float | None
 
 
-class RefreshTimes(Model):
+class RefreshTimes(Model, title="RefreshTimes"):
     count: int
     p50_ms: float | None = Field(alias="p50Ms")
     p95_ms: float | None = Field(alias="p95Ms")
 
 
-class Totals(Model):
+class Totals(Model, title="Totals"):
     tools: int
     by_author: dict[str, int]
     by_state: dict[str, int]
@@ -252,13 +252,13 @@ class Totals(Model):
     refresh: RefreshTimes
 
 
-class Statistics(Model):
+class Statistics(Model, title="Statistics"):
     totals: Totals
     tools: list[ToolStatistics]
     """The person's own, used or not, by name."""
 
 
-class Said(Model):
+class Said(Model, title="Said"):
     """What was done, in one or two sentences."""
 
     text: str

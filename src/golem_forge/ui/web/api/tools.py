@@ -36,14 +36,14 @@ __all__ = [
 _REFUSALS: Final = {404: "no such tool; names the nearest"}
 
 
-class TwoVersions(Model):
+class TwoVersions(Model, title="TwoVersions"):
     """Digests or their first digits, at least 6. None: what was trusted last, with what is there now."""
 
     before: str = Field(default="", max_length=100)
     after: str = Field(default="", max_length=100)
 
 
-@operation("GET", "/api/sessions/{id}/tools", answer=ToolList, tag="tools")
+@operation("GET", "/api/sessions/{id}/tools", "list_tools", answer=ToolList, tag="tools")
 async def list_tools(call: Call) -> ToolList:
     """The tools a person can run, with the fields of their forms; their own tools and the MCP servers, with states."""
     subject = await subject_of(call)
@@ -57,7 +57,7 @@ async def list_tools(call: Call) -> ToolList:
     return ToolList.model_validate(subject.fit(found | {"user_tools": own}))
 
 
-@operation("GET", "/api/sessions/{id}/tools/{name}", answer=ToolDetail, tag="tools", refusals=_REFUSALS)
+@operation("GET", "/api/sessions/{id}/tools/{name}", "show_tool", answer=ToolDetail, tag="tools", refusals=_REFUSALS)
 async def show_tool(call: Call) -> ToolDetail:
     """One tool: its definition and who decides about its calls; of the person's own also every file of it, its
     versions, its statistics, and what a yes to it would be given to."""
@@ -72,6 +72,7 @@ async def show_tool(call: Call) -> ToolDetail:
 @operation(
     "GET",
     "/api/sessions/{id}/tools/{name}/difference",
+    "compare_versions",
     query=TwoVersions,
     answer=Difference,
     tag="tools",
