@@ -9,8 +9,8 @@ from benchmarks.ours import session_with
 from benchmarks.peers import TOOL_MANAGER, pydantic_ai
 from benchmarks.rows import Row, row
 from benchmarks.subject import ARGS, KINDS
-from golem_forge.core.call import ToolCall
-from golem_forge.tools.decorator import tool
+from golem_forge.core.calls import ToolCall
+from golem_forge.tools.factory import tool
 
 COUNT = 1_000
 JOURNAL_OFF = "journal off"

@@ -9,7 +9,7 @@ from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.peers import DEFINITIONS
 from benchmarks.rows import Row, at_most, row
 from benchmarks.subject import Function, fresh_functions
-from golem_forge.tools.decorator import tool
+from golem_forge.tools.factory import tool
 
 COUNT = 1_000
 OURS = "ours"

@@ -14,8 +14,8 @@ from benchmarks.ours import session_with
 from benchmarks.peers import CALLS, OPENAI_AGENTS, TOOL_MANAGER
 from benchmarks.rows import Goal, Row, at_most, below_peer, row
 from benchmarks.subject import ANSWER, ARGS, KINDS, Function
-from golem_forge.core.call import ToolCall
-from golem_forge.tools.decorator import tool
+from golem_forge.core.calls import ToolCall
+from golem_forge.tools.factory import tool
 
 JOURNAL_OFF = "journal off"
 JOURNAL_ON = "journal on"

@@ -15,9 +15,9 @@ from typing import Any
 from benchmarks.harness import Block, Pace, race_blocks, race_calls
 from benchmarks.ours import session_in
 from benchmarks.rows import Row, at_most, row
+from golem_forge.agent.session import Session
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox.walls.backend import ripgrep
-from golem_forge.workers.session import Session
+from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 
 FILES = 5_000
 LINES = 10_000
@@ -106,7 +106,7 @@ async def _searching(session: Session, workspace: Path, pace: Pace) -> list[Row]
         assert outcome.result.value["engine"] == "rg"
 
     def plain(_: Any) -> None:
-        command = [ripgrep(), "--no-config", "--hidden", "--no-require-git", "-l", "the needle", str(workspace)]
+        command = [ripgrep_path(), "--no-config", "--hidden", "--no-require-git", "-l", "the needle", str(workspace)]
         assert subprocess.run(command, capture_output=True, check=True).stdout
 
     seconds = await race_blocks({"ours": Block(run=ours), RIPGREP: Block(run=plain)}, rounds=pace.rounds)

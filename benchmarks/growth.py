@@ -21,21 +21,13 @@ from statistics import median
 from benchmarks.harness import Pace
 from benchmarks.registry import make_home
 from benchmarks.rows import Row, at_most, row
-from golem_forge.core.decision import Decision, Source
-from golem_forge.core.verdict import Status, Verdict
-from golem_forge.events.clock import iso_now
+from golem_forge.agent.history import History
+from golem_forge.agent.messages import AssistantMessage, CallResult, Message, RequestedCall, ResultsMessage, UserMessage
+from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.core.decisions import Decision, Status, Verdict, VerdictSource
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
-from golem_forge.workers.history import History
-from golem_forge.workers.messages import (
-    AssistantMessage,
-    CallResult,
-    Message,
-    RequestedCall,
-    ResultsMessage,
-    UserMessage,
-)
-from golem_forge.workers.session_facts import RunFacts, record_run
+from golem_forge.events.serialization import iso_now
 
 TIMES = 10
 TIME_GOAL = 12.0
@@ -47,7 +39,7 @@ TOOLS = 50
 ROUNDS = 3
 _LIVE_MESSAGES = 200
 """So many messages a worker's history grows to before it is compacted to the last few."""
-_ZONE = Source(source="zone", verdict=Verdict.PRE_APPROVED, id="workspace", reason="reads are fine")
+_ZONE = VerdictSource(source="zone", verdict=Verdict.PRE_APPROVED, id="workspace", reason="reads are fine")
 _ALLOWED = Decision(verdict=Verdict.PRE_APPROVED, sources=(_ZONE,), decided_by=_ZONE)
 _TURN = "turns:\n  - say: I go on.\n"
 _LAUNCHER = """

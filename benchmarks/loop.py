@@ -15,18 +15,18 @@ from benchmarks.ours import project_and_home
 from benchmarks.peers import pydantic_ai_agent
 from benchmarks.rows import Goal, Row, row
 from benchmarks.subject import KINDS, args_of_turn
-from golem_forge.tools.decorator import tool
-from golem_forge.workers.messages import AssistantMessage, ResultsMessage
-from golem_forge.workers.models.layer import Request, Usage
-from golem_forge.workers.models.scripted import FunctionScript, Turn, TurnCall
-from golem_forge.workers.runtime import WorkerRuntime
-from golem_forge.workers.worker import Worker
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.messages import AssistantMessage, ResultsMessage
+from golem_forge.agent.model.interface import Request, TokenUsage
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.tools.factory import tool
 
 CALLS = 50
 AGENT = "pydantic-ai Agent, FunctionModel"
 JOURNAL_ON = "journal on"
 JOURNAL_OFF = "journal off"
-USAGE = Usage(input=100, output=10)
+USAGE = TokenUsage(input=100, output=10)
 NOT_SLOWER = Goal("<= peer", lambda ours, peer: peer is not None and ours <= peer)
 
 

@@ -27,11 +27,11 @@ from benchmarks.harness import Block, Call, Pace, race_blocks, race_calls
 from benchmarks.ours import project_and_home
 from benchmarks.rows import Row, at_most, row
 from benchmarks.subject import ANSWER, ARGS
-from golem_forge.config.home import ForgeHome
-from golem_forge.mcp.client.definitions.definition import RemoteTool
+from golem_forge.agent.session import Session, open_session
+from golem_forge.mcp.client.model import RemoteTool
 from golem_forge.mcp.client.pool import Pool
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
-from golem_forge.workers.session import Session, open_session
 
 PROGRAM = Path(__file__).with_name("mcp_server.py")
 SESSION, POOL, SDK = "session", "pool", "mcp Client"
@@ -94,7 +94,7 @@ async def our_servers() -> AsyncIterator[Ours]:
             session.servers.begin()
             for server in pool.names():
                 pool.approve(server)
-                await pool.settled(server)
+                await pool.wait_connected(server)
             yield Ours(session, pool, url)
 
 

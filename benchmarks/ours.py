@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from benchmarks.rows import BENCH_JSON
-from golem_forge.config.home import ForgeHome
+from golem_forge.agent.session import Session, open_session
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import Tool
-from golem_forge.workers.session import Session, open_session
 
 
 @contextmanager

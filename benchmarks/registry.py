@@ -17,10 +17,10 @@ from typing import Any
 
 from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.rows import Row, at_most, below, row
-from golem_forge.config.home import ForgeHome
-from golem_forge.custom.manifest.reading import read_manifest
-from golem_forge.custom.registry import Registry
-from golem_forge.workers.session import open_session
+from golem_forge.agent.session import open_session
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.registry import Registry
 
 SIZES = {50: 1.0, 1_000: 10.0, 10_000: 80.0}
 """Tools → the most milliseconds a refresh may take."""

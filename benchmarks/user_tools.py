@@ -24,13 +24,12 @@ from unittest.mock import patch
 from benchmarks.harness import Pace, frozen_heap
 from benchmarks.ours import project_and_home
 from benchmarks.rows import Goal, Row, at_most, row
-from golem_forge.config.home import ForgeHome
-from golem_forge.custom.building.toolchains import Toolchains
-from golem_forge.custom.entry import TOOL_DIR
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.walled_child import WalledChild
-from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.workers.session import Session, open_session
+from golem_forge.agent.session import Session, open_session
+from golem_forge.sandbox.walls.model import Job
+from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.build.toolchain import ToolchainFinder
+from golem_forge.usertools.folder import TOOL_DIR
 
 BY_HAND = "the same job by hand"
 SAID = b"hello\n"
@@ -172,7 +171,7 @@ def _write(home: Path, tools: list[Tool]) -> None:
 
 
 def _has_go(home: Path) -> bool:
-    if Toolchains(os.environ, home).go() is not None:
+    if ToolchainFinder(os.environ, home).go() is not None:
         return True
     print("no Go toolchain here: its row is left out", file=sys.stderr)
     return False

@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.ours import session_in
 from benchmarks.rows import Row, at_most, row
-from golem_forge.sandbox.processes.launch import ARGUMENTS, FILTER, INFO, Launch
-from golem_forge.sandbox.walls.job import Job
+from golem_forge.sandbox.process.launch import ARGUMENTS, FILTER, INFO, Launch
+from golem_forge.sandbox.walls.model import Job
 
 BARE = "asyncio spawn"
 BY_HAND = "bwrap by hand"
@@ -73,7 +73,9 @@ async def rows(pace: Pace) -> list[Row]:
             "whole": Block(run=whole_call),
             "large": Block(run=in_a_large_zone),
             "walls": Block(run=walls_alone),
-            BY_HAND: Block(run=by_hand, prepare=lambda: [walls.prepared(Job(argv=COMMAND)) for _ in range(REPEATS)]),
+            BY_HAND: Block(
+                run=by_hand, prepare=lambda: [walls.prepare_launch(Job(argv=COMMAND)) for _ in range(REPEATS)]
+            ),
             BARE: Block(run=bare),
         }
         await whole_call(None)

@@ -20,26 +20,24 @@ from time import perf_counter
 from benchmarks.harness import Pace, frozen_heap
 from benchmarks.ours import session_in
 from benchmarks.rows import Row, at_most, row
-from golem_forge.custom.entry import TOOL_DIR, Kind, Program
-from golem_forge.custom.inside.interpreter import Interpreter, Order, python_job
-from golem_forge.custom.inside.interpreters import Interpreters
-from golem_forge.sandbox.walls.job import HostDirectory, Job, Streams
-from golem_forge.sandbox.walls.levels import Level
+from golem_forge.sandbox.walls.model import HostDirectory, Job, Level, Streams
 from golem_forge.sandbox.walls.toolchains import in_system
 from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolProgram
+from golem_forge.usertools.run.interpreter import InterpreterPool, RunOrder, WaitingInterpreter, python_job
 
 COLD = "started now, same walls"
 WARM = "started ahead"
 BARE = "python -S, no walls"
 SCRIPT = "import sys\nprint('hello', sys.argv[1])\n"
-ORDER = Order(script=f"{TOOL_DIR}/tool.py", argv=("--name=Ada",), env={"FORGE_CALL_ID": "c"})
+ORDER = RunOrder(script=f"{TOOL_DIR}/tool.py", argv=("--name=Ada",), env={"FORGE_CALL_ID": "c"})
 COMES_UP_S = 0.06
 
 
 async def rows(pace: Pace) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="bench-warm-") as folder:
         tool, workspace = _places(folder)
-        async with session_in(workspace) as session, aclosing(Interpreters()) as interpreters:
+        async with session_in(workspace) as session, aclosing(InterpreterPool()) as interpreters:
             walls = session.path.walls
             assert walls is not None
             seconds = await _raced(walls, interpreters, tool, pace.rounds)
@@ -50,12 +48,12 @@ async def rows(pace: Pace) -> list[Row]:
     ]
 
 
-async def _raced(walls: Walls, interpreters: Interpreters, tool: Path, rounds: int) -> dict[str, float]:
+async def _raced(walls: Walls, interpreters: InterpreterPool, tool: Path, rounds: int) -> dict[str, float]:
     program = _program(tool)
     job = python_job(Job(argv=(), streams=Streams.APART, reads_only=True), program, Level.FULL)
 
     async def cold() -> None:
-        await _ran(await Interpreter.start(walls, job))
+        await _ran(await WaitingInterpreter.start(walls, job))
 
     async def warm() -> None:
         await _ran(await interpreters.take(walls, job))
@@ -85,8 +83,8 @@ async def _raced(walls: Walls, interpreters: Interpreters, tool: Path, rounds: i
     return {name: median(values[1:]) for name, values in times.items()}
 
 
-async def _ran(interpreter: Interpreter) -> None:
-    await interpreter.go(ORDER)
+async def _ran(interpreter: WaitingInterpreter) -> None:
+    await interpreter.execute(ORDER)
     ending = await interpreter.walled.child.wait()
     assert ending is not None
     assert ending.exit_code == 0
@@ -101,8 +99,10 @@ def _places(folder: str) -> tuple[Path, Path]:
     return tool, workspace
 
 
-def _program(tool: Path) -> Program:
+def _program(tool: Path) -> ToolProgram:
     prefix = os.path.realpath(sys.base_prefix)
     python = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
     shown = (HostDirectory(str(tool), TOOL_DIR), *(() if in_system(prefix) else (HostDirectory(prefix, prefix),)))
-    return Program(kind=Kind.PYTHON, argv=(python, "-E", "-s", "-S", "-B"), script=f"{TOOL_DIR}/tool.py", shown=shown)
+    return ToolProgram(
+        kind=ProgramKind.PYTHON, argv=(python, "-E", "-s", "-S", "-B"), script=f"{TOOL_DIR}/tool.py", shown=shown
+    )

@@ -28,13 +28,13 @@ from typing import Any, Final
 
 from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.rows import Row, at_most, below, row
-from golem_forge.config.home import ForgeHome
 from golem_forge.events.bus import EventBus
-from golem_forge.ui.web.door.listening import Reach
-from golem_forge.ui.web.door.login import Login
-from golem_forge.ui.web.house import House
-from golem_forge.ui.web.serving import WebServer
-from golem_forge.ui.web.watching.live import LiveSession
+from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web.app import WebServer
+from golem_forge.ui.web.listen import ListenAddress
+from golem_forge.ui.web.security import LoginStore
+from golem_forge.ui.web.session_registry import SessionRegistry
+from golem_forge.ui.web.stream.watched_session import LiveSession
 
 BATCH: Final = 500
 """Events that are under way at once; a page may have 1,024 waiting."""
@@ -200,12 +200,12 @@ class _Session:
 async def _session() -> AsyncIterator[_Session]:
     with tempfile.TemporaryDirectory(prefix="bench-web-") as folder:
         bus = EventBus("bench")
-        house = House(ForgeHome(Path(folder) / "home"), Path(folder))
-        server = WebServer(house, Reach(), Login())
+        house = SessionRegistry(ForgeHome(Path(folder) / "home"), Path(folder))
+        server = WebServer(house, ListenAddress(), LoginStore())
         await server.start()
         live = LiveSession(None, bus, house.home.path, Path(folder))
         await live.open()
-        await house.admit(live)
+        await house.add(live)
         session = _Session(bus, server)
         await session.enter()
         session.link = server.url

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from golem_forge import WorkerRuntime, tool
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.model.interface import Request
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.events.envelope import Event
 from golem_forge.policy.request import ApprovalRequest
-from golem_forge.workers.models.layer import Request
-from golem_forge.workers.models.scripted import FunctionScript, Turn, TurnCall
-from golem_forge.workers.worker import Worker
 
 STOCK = {"mug": 3, "plate": 0}
 

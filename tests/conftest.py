@@ -109,7 +109,7 @@ def without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has no Go: PATH has no program at all, and the package beside Forge is hidden."""
     monkeypatch.setenv("PATH", str(tmp_path / "no-programs"))
     monkeypatch.delenv("GOROOT", raising=False)
-    monkeypatch.setattr("golem_forge.custom.building.toolchains._package_directories", tuple)
+    monkeypatch.setattr("golem_forge.usertools.build.toolchain._package_directories", tuple)
 
 
 class Asked(list[Any]):
@@ -135,10 +135,10 @@ def asked() -> type[Asked]:
 @pytest.fixture
 def make_path(own_home: Path) -> Callable[..., Any]:
     """Builds an Orchestrator over the given tools: `make_path(add, ask=Asked(…))`, or `mode=…` without a callback."""
-    from golem_forge.config.home import forge_home
-    from golem_forge.orchestrator import Orchestrator
+    from golem_forge.orchestrator.orchestrator import Orchestrator
     from golem_forge.policy.controller import ApprovalController
-    from golem_forge.policy.rules import RuleBook
+    from golem_forge.policy.rules.book import RuleBook
+    from golem_forge.storage.home import forge_home
 
     def make(
         *tools: Any, ask: Any = None, mode: str = "", timeout: float | None = None, **options: Any

@@ -1,9 +1,9 @@
 """How long something may take, with room for a machine that is busy with other things.
 
 `with within(1): …` is for a deadline that a spec names: an interrupt ends a call within a second. A test cannot know
-how much of that second the machine gave to somebody else, so it allows `ROOM` more. It can fail only if the wrong way
-takes longer than both together: whoever is interrupted would have slept for a minute, the limit that must not be waited
-for is a minute too.
+how much of that second the machine gave to somebody else, so it allows `BUILD_ROOM` more. It can fail only if the wrong
+way takes longer than both together: whoever is interrupted would have slept for a minute, the limit that must not be
+waited for is a minute too.
 
 Nothing here measures speed; `benchmarks` do, as ratios in one run. What must not be done twice, or once for each of
 many, is counted instead."""

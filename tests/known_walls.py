@@ -17,7 +17,7 @@ from typing import Any
 
 _TRY = """\
 import asyncio, pathlib, sys
-from golem_forge.sandbox.walls.probe import probe_patiently
+from golem_forge.sandbox.walls.probe import probe_with_retry as probe_patiently
 asyncio.run(probe_patiently(cache=pathlib.Path(sys.argv[1])))
 """
 

@@ -21,7 +21,7 @@ from agentdojo.types import (
 )
 
 from benchmarks.agentdojo.stage import Played, Stage
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

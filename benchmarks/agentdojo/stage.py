@@ -16,8 +16,8 @@ from typing import Any, Final
 from agentdojo.functions_runtime import Function, FunctionsRuntime
 
 from golem_forge import ApprovalRequest, Outcome, Tool
-from golem_forge.config.home import ForgeHome
-from golem_forge.workers.session import Session, open_session
+from golem_forge.agent.session import Session, open_session
+from golem_forge.storage.home import ForgeHome
 
 POLICY: Final = Path(__file__).with_name("policy.yaml")
 

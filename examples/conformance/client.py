@@ -16,19 +16,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import Auth, Login, ServerSpec
+from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
+from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.finished import Finished
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.definitions.definition import RemoteTool
-from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
-from golem_forge.mcp.client.hooks import Form, FormAnswer, Hooks
-from golem_forge.mcp.client.oauth import login as oauth
-from golem_forge.mcp.client.oauth.vault import Vault, resource_of
+from golem_forge.mcp.client import oauth
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks
+from golem_forge.mcp.client.manifest import ManifestCache
+from golem_forge.mcp.client.model import RemoteTool, ServerState
+from golem_forge.mcp.client.oauth import CredentialStore, resource_of
 from golem_forge.mcp.client.pool import Pool
-from golem_forge.mcp.client.state import State
-from golem_forge.mcp.client.trust.trust_book import TrustBook
+from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
@@ -38,7 +37,7 @@ OWN_DOCUMENT = "https://conformance-test.local/client-metadata.json"
 MOST_LOGINS = 3
 
 
-async def fill(form: Form, ctx: ToolContext) -> FormAnswer:
+async def fill(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
     """Leaves every field as the form shows it; what must be filled in and is empty gets something of its type."""
     values: dict[str, Any] = {}
     for name, wanted in form.schema.get("properties", {}).items():
@@ -51,10 +50,10 @@ async def fill(form: Form, ctx: ToolContext) -> FormAnswer:
 
 class Suite:
     def __init__(self, url: str, home: ForgeHome) -> None:
-        auth = Auth(Login.OAUTH) if SCENARIO.startswith("auth/") else Auth()
+        auth = ServerAuth(AuthKind.OAUTH) if SCENARIO.startswith("auth/") else ServerAuth()
         self.spec = ServerSpec(name="suite", scope="", origin="the suite", url=url, auth=auth)
         self.home = home
-        book = TrustBook(home)
+        book = ServerTrustStore(home)
         book.approve_server(self.spec, "person")
         self.pool = Pool(
             {"suite": self.spec},
@@ -80,7 +79,7 @@ class Suite:
             "redirect_uris": [f"http://127.0.0.1:{port}/callback"],
             "token_endpoint_auth_method": "client_secret_basic",
         }
-        Vault(self.home).save(resource_of(self.spec.url), "registered by hand", {"client": client})
+        CredentialStore(self.home).save(resource_of(self.spec.url), "registered by hand", {"client": client})
 
     async def run(self) -> None:
         self.pool.begin()
@@ -91,14 +90,14 @@ class Suite:
     async def connected(self) -> None:
         while True:
             try:
-                return await self.pool.settled("suite")
+                return await self.pool.wait_connected("suite")
             except ForgeError as problem:
                 if not await self.logged_in():
                     raise SystemExit(f"{problem.message}") from None
 
     async def logged_in(self) -> bool:
         """Whether a login was wanted and made."""
-        if self.pool.status("suite").state is not State.NEEDS_LOGIN or self.logins >= MOST_LOGINS:
+        if self.pool.status("suite").state is not ServerState.NEEDS_LOGIN or self.logins >= MOST_LOGINS:
             return False
         self.logins += 1
         visits: list[asyncio.Task[None]] = []
@@ -123,7 +122,7 @@ class Suite:
             return [(tool, {"schema": dict(focal.input_schema)}) for tool in rest]
         return [(tool, some_arguments(tool)) for tool in tools.values()]
 
-    async def called(self, tool: RemoteTool, args: dict[str, Any]) -> Finished:
+    async def called(self, tool: RemoteTool, args: dict[str, Any]) -> ToolCompletion:
         finished = await self.pool.call(tool, args, ToolContext())
         while await self.logged_in():
             finished = await self.pool.call(tool, args, ToolContext())

@@ -1,6 +1,7 @@
 """Where the demo plays: copies of its programs and a FORGE_HOME of their own, all in a temporary directory.
 
-`Stage.run` runs a command there and lets it speak for itself; `Stage.running` leaves it running for a while.
+`AnswerStage.run` runs a command there and lets it speak for itself; `AnswerStage.running` leaves it running for a
+while.
 """
 
 from __future__ import annotations

@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from golem_forge import WorkerRuntime, is_command
+from golem_forge.agent.run_result import RunResult, RunStatus
+from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.policy.request import ApprovalRequest
-from golem_forge.ui.exit_codes import exit_code
-from golem_forge.ui.line_asking import card_data
-from golem_forge.ui.plain import PlainAdapter
-from golem_forge.ui.rendering.card import card
-from golem_forge.ui.rendering.lines import plain_text
-from golem_forge.workers.run_result import RunResult, RunStatus
-from golem_forge.workers.slash.handler import SlashCommands
+from golem_forge.ui.approval_prompt import card_data
+from golem_forge.ui.headless import PlainAdapter
+from golem_forge.ui.render.card import approval_card
+from golem_forge.ui.render.lines import plain_text
+from golem_forge.ui.session_ui import exit_code
 
 
 def answer(request: ApprovalRequest) -> dict[str, Any]:
-    print(plain_text(card(card_data(request), choices=())), end="")
+    print(plain_text(approval_card(card_data(request), choices=())), end="")
     print("  nobody is here to ask: the demo answers yes, once", flush=True)
     return {"approved": True}
 

@@ -1,8 +1,10 @@
 """Golem Forge: a tool runtime for AI agents. Everything public is exported here, and loaded when first used.
 
-Imports nothing of the standard library: the `forge` command comes through here before it has dropped the project from
-its module path (`sandbox.host`).
+Imports nothing of the standard library but `sys`, which is built in: the `forge` command comes through here before it
+has dropped the project from its module path (`sandbox.host`).
 """
+
+import sys
 
 from golem_forge._version import __version__
 
@@ -10,107 +12,111 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from golem_forge.core.call import Caller, Outcome, ToolCall
+    from golem_forge.agent.conversation import Conversation
+    from golem_forge.agent.files.worker import Worker
+    from golem_forge.agent.modules.custom_tools import load_custom_tools
+    from golem_forge.agent.recorded_sessions import replay
+    from golem_forge.agent.run_result import RunResult
+    from golem_forge.agent.runtime import WorkerRuntime
+    from golem_forge.agent.session import Session, ToolRouter, open_session
+    from golem_forge.agent.slash.handler import SlashCommands
+    from golem_forge.agent.slash.parser import classify_command, is_command, parse_command
+    from golem_forge.agent.tool_inventory import TOOL_LIST, TOOLKIT
+    from golem_forge.core.calls import Caller, Outcome, ToolCall
+    from golem_forge.core.decisions import Risk, Status, Verdict
     from golem_forge.core.errors import BlockedError, ConfigError
-    from golem_forge.core.result import ToolResult
-    from golem_forge.core.signal import InterruptSignal, create_interrupt_signal
-    from golem_forge.core.verdict import Risk, Status, Verdict
+    from golem_forge.core.results import ToolResult, is_valid_kind, is_well_known_kind
+    from golem_forge.core.signals import InterruptSignal, create_interrupt_signal
     from golem_forge.events.bus import UIEventBus, create_ui_event_bus
     from golem_forge.events.envelope import Event
-    from golem_forge.events.questions import RuntimeUI, create_runtime_ui
-    from golem_forge.orchestrator import Orchestrator
+    from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
+    from golem_forge.orchestrator.orchestrator import Orchestrator
     from golem_forge.policy.controller import ApprovalController
     from golem_forge.policy.request import ApprovalRequest
     from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
     from golem_forge.sandbox.zones import ZoneSpec
     from golem_forge.tools.context import ToolContext
-    from golem_forge.tools.decorator import define_mcp_tool, tool
-    from golem_forge.tools.fields import derive_fields, derive_fields_from_schema
-    from golem_forge.tools.modes import get_llm_tools, get_manual_tools, is_manual_tool, llm_tools, manual_tools
-    from golem_forge.tools.results import is_valid_kind, is_well_known_kind
-    from golem_forge.tools.tool import NamedTool, Tool
-    from golem_forge.tools.toolset import Toolset
+    from golem_forge.tools.factory import Toolset, define_mcp_tool, tool
+    from golem_forge.tools.forms import derive_fields, derive_fields_from_schema
+    from golem_forge.tools.tool import (
+        NamedTool,
+        Tool,
+        get_llm_tools,
+        get_manual_tools,
+        is_manual_tool,
+        llm_tools,
+        manual_tools,
+    )
     from golem_forge.toolsets import (
         FilesystemToolset,
         create_delete_file_tool,
         create_read_file_tool,
         create_write_file_tool,
     )
-    from golem_forge.ui.approval_callback import create_cli_approval_callback
+    from golem_forge.ui.approval_prompt import create_cli_approval_callback
     from golem_forge.ui.terminal import create_event_cli_adapter
     from golem_forge.ui.trace import create_trace_formatter
-    from golem_forge.workers.conversation import Conversation
-    from golem_forge.workers.modules.loading import load_custom_tools
-    from golem_forge.workers.native_toolsets import TOOL_LIST, TOOLKIT
-    from golem_forge.workers.replay import replay
-    from golem_forge.workers.router import ToolRouter
-    from golem_forge.workers.run_result import RunResult
-    from golem_forge.workers.runtime import WorkerRuntime
-    from golem_forge.workers.session import Session, open_session
-    from golem_forge.workers.slash.handler import SlashCommands
-    from golem_forge.workers.slash.parsing import classify_command, is_command, parse_command
-    from golem_forge.workers.worker import Worker
 
 _HOME_OF = {
-    "Caller": "golem_forge.core.call",
-    "Outcome": "golem_forge.core.call",
-    "ToolCall": "golem_forge.core.call",
+    "Caller": "golem_forge.core.calls",
+    "Outcome": "golem_forge.core.calls",
+    "ToolCall": "golem_forge.core.calls",
     "BlockedError": "golem_forge.core.errors",
     "ConfigError": "golem_forge.core.errors",
-    "Risk": "golem_forge.core.verdict",
-    "Status": "golem_forge.core.verdict",
-    "Verdict": "golem_forge.core.verdict",
+    "Risk": "golem_forge.core.decisions",
+    "Status": "golem_forge.core.decisions",
+    "Verdict": "golem_forge.core.decisions",
     "ApprovalRequest": "golem_forge.policy.request",
-    "ToolResult": "golem_forge.core.result",
-    "InterruptSignal": "golem_forge.core.signal",
-    "create_interrupt_signal": "golem_forge.core.signal",
+    "ToolResult": "golem_forge.core.results",
+    "InterruptSignal": "golem_forge.core.signals",
+    "create_interrupt_signal": "golem_forge.core.signals",
     "Event": "golem_forge.events.envelope",
-    "RuntimeUI": "golem_forge.events.questions",
+    "RuntimeUI": "golem_forge.events.runtime_ui",
     "UIEventBus": "golem_forge.events.bus",
-    "Conversation": "golem_forge.workers.conversation",
-    "SlashCommands": "golem_forge.workers.slash.handler",
-    "replay": "golem_forge.workers.replay",
+    "Conversation": "golem_forge.agent.conversation",
+    "SlashCommands": "golem_forge.agent.slash.handler",
+    "replay": "golem_forge.agent.recorded_sessions",
     "create_ui_event_bus": "golem_forge.events.bus",
-    "create_runtime_ui": "golem_forge.events.questions",
+    "create_runtime_ui": "golem_forge.events.runtime_ui",
     "Orchestrator": "golem_forge.orchestrator",
     "ApprovalController": "golem_forge.policy.controller",
     "Sandbox": "golem_forge.sandbox.sandbox",
     "open_sandbox": "golem_forge.sandbox.sandbox",
     "ToolContext": "golem_forge.tools.context",
     "ZoneSpec": "golem_forge.sandbox.zones",
-    "define_mcp_tool": "golem_forge.tools.decorator",
-    "tool": "golem_forge.tools.decorator",
-    "derive_fields": "golem_forge.tools.fields",
-    "derive_fields_from_schema": "golem_forge.tools.fields",
-    "get_llm_tools": "golem_forge.tools.modes",
-    "get_manual_tools": "golem_forge.tools.modes",
-    "is_manual_tool": "golem_forge.tools.modes",
-    "llm_tools": "golem_forge.tools.modes",
-    "manual_tools": "golem_forge.tools.modes",
-    "is_valid_kind": "golem_forge.tools.results",
-    "is_well_known_kind": "golem_forge.tools.results",
+    "define_mcp_tool": "golem_forge.tools.factory",
+    "tool": "golem_forge.tools.factory",
+    "derive_fields": "golem_forge.tools.forms",
+    "derive_fields_from_schema": "golem_forge.tools.forms",
+    "get_llm_tools": "golem_forge.tools.tool",
+    "get_manual_tools": "golem_forge.tools.tool",
+    "is_manual_tool": "golem_forge.tools.tool",
+    "llm_tools": "golem_forge.tools.tool",
+    "manual_tools": "golem_forge.tools.tool",
+    "is_valid_kind": "golem_forge.core.results",
+    "is_well_known_kind": "golem_forge.core.results",
     "NamedTool": "golem_forge.tools.tool",
     "Tool": "golem_forge.tools.tool",
-    "ToolRouter": "golem_forge.workers.router",
-    "Toolset": "golem_forge.tools.toolset",
-    "TOOLKIT": "golem_forge.workers.native_toolsets",
-    "TOOL_LIST": "golem_forge.workers.native_toolsets",
+    "ToolRouter": "golem_forge.agent.session",
+    "Toolset": "golem_forge.tools.factory",
+    "TOOLKIT": "golem_forge.agent.tool_inventory",
+    "TOOL_LIST": "golem_forge.agent.tool_inventory",
     "FilesystemToolset": "golem_forge.toolsets",
     "create_delete_file_tool": "golem_forge.toolsets",
     "create_read_file_tool": "golem_forge.toolsets",
     "create_write_file_tool": "golem_forge.toolsets",
-    "WorkerRuntime": "golem_forge.workers.runtime",
-    "Worker": "golem_forge.workers.worker",
-    "RunResult": "golem_forge.workers.run_result",
-    "load_custom_tools": "golem_forge.workers.modules.loading",
+    "WorkerRuntime": "golem_forge.agent.runtime",
+    "Worker": "golem_forge.agent.files.worker",
+    "RunResult": "golem_forge.agent.run_result",
+    "load_custom_tools": "golem_forge.agent.modules.custom_tools",
     "create_event_cli_adapter": "golem_forge.ui.terminal",
-    "create_cli_approval_callback": "golem_forge.ui.approval_callback",
+    "create_cli_approval_callback": "golem_forge.ui.approval_prompt",
     "create_trace_formatter": "golem_forge.ui.trace",
-    "parse_command": "golem_forge.workers.slash.parsing",
-    "classify_command": "golem_forge.workers.slash.parsing",
-    "is_command": "golem_forge.workers.slash.parsing",
-    "Session": "golem_forge.workers.session",
-    "open_session": "golem_forge.workers.session",
+    "parse_command": "golem_forge.agent.slash.parser",
+    "classify_command": "golem_forge.agent.slash.parser",
+    "is_command": "golem_forge.agent.slash.parser",
+    "Session": "golem_forge.agent.session",
+    "open_session": "golem_forge.agent.session",
 }
 """Where each public name lives."""
 
@@ -210,6 +216,21 @@ def _meant(name: str) -> str:
     close = [known for known in __all__ if known.replace("_", "").lower() == folded]
     instead = [words for known, words in _INSTEAD.items() if known.lower() == folded]
     return f"; here it is {close[0]}" if close else f"; {instead[0]}" if instead else ""
+
+
+class _MovedModules:
+    """Finds the module paths of earlier versions (`_moved`), after every other finder has failed."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> "Any":
+        if not name.startswith("golem_forge.") or name == "golem_forge._moved":
+            return None
+        from golem_forge._moved import find_spec
+
+        return find_spec(name)
+
+
+sys.meta_path.append(_MovedModules)
 
 
 def __dir__() -> list[str]:

@@ -27,19 +27,19 @@ from tests.deadlines import PATIENCE, ROOM
 from tests.mcp import foreign
 
 from golem_forge import open_session
-from golem_forge.config.home import ForgeHome
+from golem_forge.agent.files.worker import Worker, WorkerSandbox, WorkerZone
+from golem_forge.agent.mcp_servers import session_servers
+from golem_forge.agent.model.interface import Request
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.trust import trust_store
+from golem_forge.agent.worker_scope import sync_servers
 from golem_forge.config.program import Program
-from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.pool import Pool
-from golem_forge.mcp.client.trust.trust_book import TrustBook
-from golem_forge.workers.mcp.servers import servers_of
-from golem_forge.workers.mcp.told import look_at_servers
-from golem_forge.workers.models.layer import Request
-from golem_forge.workers.models.scripted import FunctionScript, Turn, TurnCall
-from golem_forge.workers.runtime import WorkerRuntime
-from golem_forge.workers.tree import read_program
-from golem_forge.workers.trust_cover import trust_store
-from golem_forge.workers.worker import Worker, WorkerSandbox, WorkerZone
+from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.storage.home import ForgeHome
 
 PROGRAMS = foreign.ROOT / "tests" / "mcp" / "programs"
 PYTHON = os.path.realpath(sys.executable)
@@ -121,8 +121,8 @@ class McpBench:
                 self.book.approve_server(spec, "person")
 
     @property
-    def book(self) -> TrustBook:
-        return TrustBook(self.home)
+    def book(self) -> ServerTrustStore:
+        return ServerTrustStore(self.home)
 
     @property
     def cache(self) -> ManifestCache:
@@ -135,7 +135,7 @@ class McpBench:
         """`person`: somebody is there, and answers cards of servers too. Servers begin at once, as in `forge run`."""
         how = {"home": self.home, **({"approval_callback": self.cards} if person else {}), **options}
         opened = open_session(self.workspace, **how)
-        detach = answering(opened.tree, self.cards, self.forms) if person else lambda: None
+        detach = answering(opened.state, self.cards, self.forms) if person else lambda: None
         async with opened as session:
             await session.look()
             yield session
@@ -250,14 +250,14 @@ class Talk:
 
     @property
     def servers(self) -> Any:
-        return servers_of(self.runtime.tree)
+        return session_servers(self.runtime.tree)
 
     @property
     def catalog(self) -> Any:
         return self.runtime.path.catalog
 
     def refresh(self) -> None:
-        look_at_servers(self.runtime._active.station)
+        sync_servers(self.runtime._active.scope)
 
 
 def answering(tree: Any, cards: Cards, forms: Forms) -> Callable[[], None]:
@@ -288,7 +288,7 @@ async def settled(session: Any, *servers: str, within: float = PATIENCE) -> None
     """Each of them answers, or it says why not."""
     async with asyncio.timeout(within):
         for server in servers or pool_of(session).names():
-            await pool_of(session).settled(server)
+            await pool_of(session).wait_connected(server)
     session.refresh()
 
 

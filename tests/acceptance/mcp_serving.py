@@ -1,8 +1,8 @@
 """`forge mcp serve` as others meet it: a program with a tool of each source, served by the real command, and clients.
 
 `served_program(bench)` writes the program; `http_server(bench)` and `StdioServer(bench)` are the running command;
-`follow("fastmcp", orders)` lets a client of somebody else do what it is told (clients/orders.md). `Wire` speaks HTTP by
-hand, for what no client does.
+`follow("fastmcp", orders)` lets a client of somebody else do what it is told (clients/orders.md). `WatchedDispatcher`
+speaks HTTP by hand, for what no client does.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from tests.acceptance.conftest import marked
 from tests.deadlines import ROOM, within
 
 from golem_forge import open_session
-from golem_forge.config.home import forge_home
-from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
+from golem_forge.sandbox.walls.model import Level, LevelResult, ProbeReport
+from golem_forge.storage.home import forge_home
 
 FORGE = str(Path(sys.executable).parent / "forge")
 CANARY = "canary-7f3a91c25d"
@@ -192,11 +192,11 @@ async def test_t24_sixty_four_sessions_at_once_and_none_is_left(project: Path, m
         assert "Exited: code 0" in answer.text
 
 
-def _weaker(level: Level) -> WallsReport:
+def _weaker(level: Level) -> ProbeReport:
     cause, fix = "bubblewrap (bwrap) is not installed", "sudo apt-get install bubblewrap"
     tried = [LevelResult(level=Level.FULL, cause=cause, fix=fix)]
     tried.append(LevelResult(level=Level.LANDLOCK, held=("G1",), cause="" if level is Level.LANDLOCK else "old kernel"))
-    return WallsReport(level=level, tried=tuple(tried))
+    return ProbeReport(level=level, tried=tuple(tried))
 
 
 async def test_s33_without_bubblewrap_reading_still_works(project: Path) -> None:

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from golem_forge import open_session
+from golem_forge.agent.explain import DryEvaluator, evaluator_for, open_evaluator, plan_for_explain
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.session import entry_session
+from golem_forge.agent.trust import trust_store
+from golem_forge.cli.dry_run import preview
 from golem_forge.cli.rules import run as forge_rules
-from golem_forge.cli.run.looking import look
-from golem_forge.cli.run.words import read_words
+from golem_forge.cli.run import parse_run_args
 from golem_forge.cli.sandbox import run as forge_sandbox
-from golem_forge.config.home import forge_home
 from golem_forge.config.trust import TrustStore
-from golem_forge.core.call import Caller, Outcome
-from golem_forge.core.verdict import Status, Verdict
-from golem_forge.workers.entry_session import entry_session
-from golem_forge.workers.explaining.evaluator import DryEvaluator, evaluator_in, open_evaluator, plan_for_a_look
-from golem_forge.workers.runtime import WorkerRuntime
-from golem_forge.workers.trust_cover import trust_store
+from golem_forge.core.calls import Caller, Outcome
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.storage.home import forge_home
 
 COMMANDS = [
     line
@@ -99,7 +99,7 @@ async def explained(dry: DryEvaluator, commands: list[str]) -> dict[str, tuple[A
 async def agree(project: Path, commands: list[str]) -> dict[str, Verdict | None]:
     """Explains every command, then calls it where nobody is asked. Gives the verdicts."""
     forge_home().ensure("tools")
-    async with open_evaluator(plan_for_a_look(forge_home(), project)) as dry:
+    async with open_evaluator(plan_for_explain(forge_home(), project)) as dry:
         told = await explained(dry, commands)
     met = {}
     async with entry_session(project, approval="auto_deny") as session:
@@ -181,15 +181,15 @@ def test_every_verb_that_explains_says_the_same(project: Path, capsys: pytest.Ca
         (project / "cases.yaml").write_text(json.dumps([case]))
         assert forge_rules(["check", "--cases", "cases.yaml"]) == (0 if rules["verdict"] else 1), text
         capsys.readouterr()
-    foreseen = look(read_words(["--dry-run"]))
+    foreseen = preview(parse_run_args(["--dry-run"]))
     assert next(tool["verdict"] for tool in foreseen["tools"] if tool["name"] == "exec_command") == "by target"
 
 
 async def test_the_rules_page_of_a_session_that_runs(project: Path) -> None:
     runtime = WorkerRuntime(directory=project, approval_mode="auto_deny", needs_model=False)
     async with runtime:
-        told = await explained(evaluator_in(runtime), FEW)
-        async with open_evaluator(plan_for_a_look(forge_home(), project)) as dry:
+        told = await explained(evaluator_for(runtime), FEW)
+        async with open_evaluator(plan_for_explain(forge_home(), project)) as dry:
             assert told == await explained(dry, FEW)
 
 
@@ -217,7 +217,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 
 async def test_calls_of_other_tools_in_a_home_that_is_not_there_yet(project: Path) -> None:
-    async with open_evaluator(plan_for_a_look(forge_home(), project), about=str(CALLS)) as dry:
+    async with open_evaluator(plan_for_explain(forge_home(), project), about=str(CALLS)) as dry:
         told = []
         for name, args in CALLS:
             one = await dry.tool_call(name, args)

@@ -17,8 +17,8 @@ from tests.mcp import foreign
 from tests.mcp.loop_time import LoopTime
 from tests.ui.terminal.screen import CTRL_C, CTRL_D, Terminal
 
-from golem_forge.core.call import ToolCall
-from golem_forge.tools.mcp_results import to_mcp
+from golem_forge.core.calls import ToolCall
+from golem_forge.core.results import to_mcp
 
 SLOW = "trigger-long-running-operation"
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -78,8 +78,8 @@ async def test_case_14_the_time_a_person_takes_counts_for_neither_clock(
     begin(mcp_bench, asker=mcp_bench.ours("asker.py", "legacy", idle_timeout=20, total_timeout=30))
     async with mcp_bench.session(person=False, approval_callback=mcp_bench.cards) as session:
         await settled(session)
-        leave = session.tree.ui.attach("person")
-        answers = session.tree.bus
+        leave = session.state.ui.attach("person")
+        answers = session.state.bus
 
         def later(event: Any) -> None:
             answer = {"requestId": event.data.request_id, "action": "accept", "values": {"city": "Rome"}}
@@ -462,12 +462,12 @@ async def test_case_19_a_secret_that_the_server_was_given_is_not_sent_to_the_mod
 
 async def test_case_19_usage_is_the_workers(mcp_bench: McpBench) -> None:
     """What the provider counted for the server's question is in the session's sums; server-everything asks."""
-    from golem_forge.workers.models.layer import Usage
-    from golem_forge.workers.models.scripted import Turn
+    from golem_forge.agent.model.interface import TokenUsage
+    from golem_forge.agent.model.scripted import Turn
 
     begin(mcp_bench, every=everything(mcp_bench, approval={"default": "preApproved"}))
     ask = [("every__trigger-sampling-request", {"prompt": "the weather", "maxTokens": 50})]
-    paid = Turn(say="Rain.", usage=Usage(input=1000, output=77))
+    paid = Turn(say="Rain.", usage=TokenUsage(input=1000, output=77))
     async with mcp_bench.conversation([ask, paid, "Done."]) as talk:
         await settled(talk)
         told: list[Any] = []

@@ -22,8 +22,8 @@ from tests.deadlines import LONG, within
 from tests.mcp import foreign
 from tests.mcp.test_pool_http import Office
 
-from golem_forge.core.call import Caller, ToolCall
-from golem_forge.mcp.client.connecting import backoff
+from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.mcp.client import connection
 
 LOG = {"ECHO_LOG": "/workspace/log"}
 NOTES = {"HOSTILE_NOTES": "/workspace"}
@@ -53,7 +53,7 @@ async def test_case_5_one_server_that_cannot_start_affects_no_other(
     mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session starts, two work, the third shows its error; and whatever fails is tried five times at most."""
-    monkeypatch.setattr(backoff, "FIRST", 0.02)
+    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.02)
     mcp_bench.yaml(
         {
             "a": mcp_bench.ours("echo.py"),
@@ -180,7 +180,7 @@ async def test_case_9_killed_during_a_call(mcp_bench: McpBench) -> None:
         slow = {"duration": LONG, "steps": 600}
         call = asyncio.create_task(session.call("everything__trigger-long-running-operation", slow))
         await until(
-            lambda: session.bus and len(session.servers.pool._owners["everything"].turns.flights()) == 1, "sent"
+            lambda: session.bus and len(session.servers.pool._owners["everything"].slots.active_calls()) == 1, "sent"
         )
         await until(lambda: heard, "it works on it")
         with within(1):

@@ -258,9 +258,9 @@ class Thinking:
     """A person who sees cards at once and answers when they like."""
 
     def __init__(self, session: Any) -> None:
-        self._bus = session.tree.bus
+        self._bus = session.state.bus
         self.cards: list[Any] = []
-        self.leave = session.tree.ui.attach("person")
+        self.leave = session.state.ui.attach("person")
         self._bus.on("approvalRequired", lambda event: self.cards.append(event.data))
 
     def answer(self, card: Any, *, yes: bool) -> None:
@@ -359,7 +359,7 @@ async def test_case_27_an_answer_that_comes_too_late_changes_nothing(mcp_bench: 
         await changed(session, lambda: person.cards, "the changed tool raised no card")
         shelf.put(MOVER)
         await changed(session, lambda: "moving__mover" in offered(session), "it returned, and is still held")
-        await until(lambda: session.tree.ui.open_count == 0, "the card is still open")
+        await until(lambda: session.state.ui.open_count == 0, "the card is still open")
         person.answer(person.cards[0], yes=True)
         await session.look()
         assert (await session.call("moving__mover", {"path": "a"})).ok and len(person.cards) == 1
@@ -379,7 +379,7 @@ async def test_case_27_a_server_that_changes_everything_drowns_nobody(mcp_bench:
         shelf.put(*(tool | {"description": "Changed."} for tool in tools))
         await changed(session, lambda: person.cards, "the changed tools raised no card")
         await session.look()
-        assert len(person.cards) == 1 and session.tree.ui.open_count == 1
+        assert len(person.cards) == 1 and session.state.ui.open_count == 1
         assert (await session.call("other__act")).ok and len(mcp_bench.cards) == 1
         for number in range(3):
             card = await until(lambda at=number: len(person.cards) > at and person.cards[at], "the next card")

@@ -51,12 +51,12 @@ from golem_forge import (
     parse_command,
     tool,
 )
-from golem_forge.config.home import forge_home
-from golem_forge.sandbox.walls.backend import find_bwrap
+from golem_forge.agent.trust import trust_store
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.storage.home import forge_home
+from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.results import display_hints
-from golem_forge.tools.toolset import ToolsetContext
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
-from golem_forge.workers.trust_cover import trust_store
 
 
 class GitPush(BaseModel):

@@ -29,9 +29,9 @@ from golem_forge import (
     create_ui_event_bus,
     tool,
 )
-from golem_forge.core.result import ToolResult
-from golem_forge.events.wire import REGISTRY, EventData, filled
-from golem_forge.workers.models.scripted import FunctionScript, Turn, TurnCall
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
+from golem_forge.core.results import ToolResult
+from golem_forge.events.model import REGISTRY, EventData, emit_default
 
 
 def plays(*turns: Turn | str) -> FunctionScript:
@@ -223,7 +223,7 @@ def test_a_value_that_a_field_cannot_hold_is_an_error_at_once(name: str, payload
 def test_an_event_of_ones_own_is_checked_as_far_as_its_types_are_plain() -> None:
     class Weighed(EventData):
         grams: float
-        unit: Literal["g", "kg"] = filled(lambda: "g")
+        unit: Literal["g", "kg"] = emit_default(lambda: "g")
         scale: Path | None = None
 
     try:
@@ -650,7 +650,7 @@ async def test_the_integration_example_with_a_plain_output(
 PROGRAM = """
 import asyncio
 from golem_forge import *
-from golem_forge.workers.models.scripted import FunctionScript, Turn, TurnCall
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 
 @tool(needs_approval=True)
 def write_report(text: str) -> str:

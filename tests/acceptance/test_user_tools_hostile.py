@@ -13,9 +13,9 @@ import pytest
 from tests.deadlines import LONG, ROOM, ever_longer
 
 from golem_forge import Caller, tool
-from golem_forge.sandbox.walls.backend import find_bwrap
-from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
-from golem_forge.workers import user_tools
+from golem_forge.agent import user_tools
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import Level, LevelResult, ProbeReport
 
 from .conftest import marked
 from .user_tools import Bench, card_text, diagnosis, offered, run
@@ -85,17 +85,17 @@ async def test_a_folder_takes_no_name_and_no_verdict_from_a_tool_that_the_worker
 def test_yes_on_the_command_line_is_not_for_bytes_that_came_after_the_card(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from golem_forge.cli.tools import running
+    from golem_forge.cli.tools import run_tool
 
     folder = bench.tool("x", "echo one\n")
     assert bench.forge_here("tools", "activate", "x", "--yes").code == 0
-    put_in = running._put_in
+    put_in = run_tool._add_to_catalog
 
     def swapped(*given: Any) -> None:
         put_in(*given)
         (folder / "x.sh").write_text("echo evil\n")
 
-    monkeypatch.setattr(running, "_put_in", swapped)
+    monkeypatch.setattr(run_tool, "_add_to_catalog", swapped)
     said = bench.forge_here("tools", "run", "x", "--yes")
     assert "evil" not in said.out
     assert "changed since it was trusted" in bench.forge_here("tools", "doctor").out
@@ -104,10 +104,10 @@ def test_yes_on_the_command_line_is_not_for_bytes_that_came_after_the_card(
 async def test_a_snapshot_that_is_swapped_while_its_tests_run_is_not_executed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from golem_forge.custom import tool as custom_tool
+    from golem_forge.usertools import tool as custom_tool
 
     bench.tool("x", "echo good\n", tests=[{"arguments": {}}])
-    proven = custom_tool.proven
+    proven = custom_tool.run_required_tests
 
     async def swapped(*given: Any, **more: Any) -> Any:
         results = await proven(*given, **more)
@@ -117,7 +117,7 @@ async def test_a_snapshot_that_is_swapped_while_its_tests_run_is_not_executed(
         file.write_text("echo evil\n")
         return results
 
-    monkeypatch.setattr(custom_tool, "proven", swapped)
+    monkeypatch.setattr(custom_tool, "run_required_tests", swapped)
     async with bench.session() as session:
         assert (await run(session, "x")).text == "good\n", "made anew from the folder"
 
@@ -172,7 +172,7 @@ async def test_nobody_is_asked_about_a_tool_whose_tests_cannot_be_run_here(bench
     """Read-only walls: tests write, so a yes would lead nowhere."""
     bench.tool("tested", "echo ok\n", tests=[{"arguments": {}}])
     async with bench.session() as session:
-        session.path.walls._report = WallsReport(
+        session.path.walls._report = ProbeReport(
             level=Level.LANDLOCK, tried=(LevelResult(level=Level.FULL, cause="no namespaces", fix="Switch them on."),)
         )
         outcome = await run(session, "tested")

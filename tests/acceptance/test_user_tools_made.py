@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.acceptance.user_tools import Bench, card_text, diagnosis, offered, parameter, run, yaml_of
 
-from golem_forge.custom.diagnostic import Code
+from golem_forge.usertools.diagnostics import DiagnosticCode
 
 TYPES = "string, number, integer, boolean, array, object"
 GIT_SUMMARIZE = """\
@@ -210,7 +210,7 @@ async def test_c06_what_is_no_tool_is_no_error_and_one_broken_file_is_one_diagno
         assert set(said) == {"fine", "garbled", "twice", "anchored"}  # a new one waits for its owner's yes
         assert said["fine"].startswith("untrusted: ")
         assert said["garbled"].startswith("yaml_invalid: tool.yaml: ")
-        [fault] = [each for each in session.user_tools.shop.registry.diagnostics if each.tool == "garbled"]
+        [fault] = [each for each in session.user_tools.workshop.registry.diagnostics if each.tool == "garbled"]
         assert fault.line in (2, 3)
         assert (await run(session, "fine")).ok
         assert offered(session) == ["fine"]
@@ -423,12 +423,12 @@ def test_c12_the_doctor_names_each_fault_once(bench: Bench, monkeypatch: pytest.
         said = bench.forge_here("tools", *words)
         assert said.code == code, said.err
     (faults["changed"] / "a-changed.sh").write_text("echo other\n")
-    monkeypatch.setattr("golem_forge.custom.registry.listing.MOST_TOOLS", len(list(bench.tools.iterdir())) - 1)
+    monkeypatch.setattr("golem_forge.usertools.registry.MOST_TOOLS", len(list(bench.tools.iterdir())) - 1)
     said = bench.forge_here("tools", "doctor", "--json")
     assert said.code == 0, said.err
     told = json.loads(said.out)["diagnostics"]
     assert {each["code"]: each["tool"] for each in told} == {code: folder.name for code, folder in faults.items()}
-    assert len(told) == len(faults) == len(Code)
+    assert len(told) == len(faults) == len(DiagnosticCode)
     assert all(each["message"] for each in told)
     assert next(each for each in told if each["code"] == "yaml_invalid")["line"] >= 1
     [failed] = [each for each in told if each["code"] == "tests_failed"]

@@ -19,7 +19,7 @@ import pytest
 from tests.acceptance.user_tools import Bench, card_text, parameter, run
 from tests.deadlines import LONG, ever_longer, within
 
-from golem_forge.custom.book.statistics import statistics
+from golem_forge.usertools.store.statistics import tool_statistics
 
 SHELL = """\
 for word in "$@"; do printf '%s' "$word" | od -An -v -tx1 | tr -d ' \\n'; echo; done
@@ -708,7 +708,7 @@ async def test_c43_by_name_and_through_the_alias_is_one_call(bench: Bench) -> No
         assert facts(first) == facts(second)
         bad = [await session.call("adds", {"n": "x"}), await run(session, "adds", {"n": "x"})]
         assert (bad[0].tool, bad[0].text) == (bad[1].tool, bad[1].text)
-        [kept] = statistics(session.user_tools.shop.book, ["adds"])
+        [kept] = tool_statistics(session.user_tools.workshop.store, ["adds"])
         assert (kept.usage.ran, kept.usage.successes) == (4, 4)
 
 

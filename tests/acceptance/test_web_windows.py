@@ -17,7 +17,7 @@ from tests.ui.web.person import APPROVE, DENY, EDITED, Person
 from tests.ui.web.stage import calls
 
 from golem_forge import tool
-from golem_forge.workers.models.scripted import Turn
+from golem_forge.agent.model.scripted import Turn
 
 pytestmark = [browsing, pytest.mark.timeout(240)]
 

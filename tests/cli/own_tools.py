@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from golem_forge.cli.main import main
-from golem_forge.config.home import ForgeHome
-from golem_forge.custom.book import Book
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.store import ToolStore
 
 GREET = """\
 import argparse
@@ -59,8 +59,8 @@ class Person:
         return ForgeHome(self.forge_home)
 
     @property
-    def book(self) -> Book:
-        return Book(self.home)
+    def book(self) -> ToolStore:
+        return ToolStore(self.home)
 
     @property
     def folders(self) -> Path:

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from golem_forge._version import __version__
-from golem_forge.cli.doctor.walls import _levels
-from golem_forge.sandbox.walls.probe import probe
-from golem_forge.sandbox.walls.probe_causes import TOO_SLOW
+from golem_forge.cli.doctor import _level_findings
+from golem_forge.sandbox.walls.probe import TOO_SLOW, probe
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def test_help_names_the_exit_codes(shell):
 
 def test_walls_that_were_not_tried_in_time_miss_nothing():
     report = asyncio.run(probe(cache=None, within=0.0))
-    said = [f"{each.state} {each.text} {each.fix}" for each in _levels(report, off=False)]
+    said = [f"{each.state} {each.text} {each.fix}" for each in _level_findings(report, off=False)]
     assert [line.partition(" Run ")[0] for line in said] == [
         "note full: not tried in time",
         "note read-only: not tried in time",

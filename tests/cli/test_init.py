@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.agent.files.roster import load_roster
+from golem_forge.agent.files.toolset_blocks import worker_blocks
+from golem_forge.agent.trust import covered_files
+from golem_forge.agent.worker_zones import sandbox_for
 from golem_forge.cli.init import FILES, run
-from golem_forge.config.home import forge_home
 from golem_forge.config.program import load_program
-from golem_forge.workers.roster import load_roster
-from golem_forge.workers.toolset_blocks import worker_blocks
-from golem_forge.workers.trust_cover import covered
-from golem_forge.workers.worker_zones import sandbox_for
+from golem_forge.storage.home import forge_home
 
 
 def test_the_program_loads_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +31,7 @@ def test_the_program_loads_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     }
     assert set(custom.tools) <= functions
     assert sandbox_for(program, roster.root, forge_home(), []).describe_zones() == "/workspace (rw)"
-    assert {name for name, _ in covered(root)} == {"main.worker", "tools.py"}
+    assert {name for name, _ in covered_files(root)} == {"main.worker", "tools.py"}
     assert all("#" in text or '"""' in text for text in FILES.values()), "all of them are commented"
 
 

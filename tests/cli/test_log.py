@@ -196,8 +196,8 @@ CRASH = """
 import os, sys
 from pathlib import Path
 from golem_forge.events.journal import Journal
-from golem_forge.core.decision import Decision
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.decisions import Decision
+from golem_forge.core.decisions import Verdict
 journal = Journal.create(Path(sys.argv[1]))
 journal.propose("c0ffee01", "write_file", {"path": "x"}, "human", "default")
 journal.begin("c0ffee02", "write_file", {"path": "y"}, Decision(verdict=Verdict.PRE_APPROVED), "human", "default")

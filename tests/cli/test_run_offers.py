@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from golem_forge import WorkerRuntime
-from golem_forge.cli.run.offers import model_names, prompts, rule_ids, server_names, session_ids, zone_names
-from golem_forge.config.home import ForgeHome
+from golem_forge.agent.model.scripted import FunctionScript
+from golem_forge.agent.trust import trust_store
+from golem_forge.cli.run_session import model_names, prompts, rule_ids, server_names, session_ids, zone_names
 from golem_forge.config.program import load_program
 from golem_forge.core.errors import ForgeError
-from golem_forge.mcp.client.definitions.manifest import Manifest
-from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
-from golem_forge.mcp.client.trust.trust_book import TrustBook
-from golem_forge.workers.models.scripted import FunctionScript
-from golem_forge.workers.trust_cover import trust_store
+from golem_forge.mcp.client.manifest import ManifestCache
+from golem_forge.mcp.client.model import ServerManifest
+from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.storage.home import ForgeHome
 
 
 async def test_u27_zones_then_what_is_in_them(tmp_path: Path) -> None:
@@ -38,10 +38,12 @@ async def test_servers_that_are_known_and_their_prompts(tmp_path: Path) -> None:
     home.ensure()
     (project / "forge.yaml").write_text("mcp: {servers: {docs: {command: /bin/true}, git: {command: /bin/true}}}\n")
     spec = load_program(project, home, trusted=lambda _: True).mcp.servers["docs"]
-    TrustBook(home).approve_server(spec, "a person")
+    ServerTrustStore(home).approve_server(spec, "a person")
     prompt = {"name": "greet", "arguments": [{"name": "who"}]}
     ManifestCache(home).store(
-        Manifest(server="docs", scope=spec.scope, config_digest=spec.digest, fetched_at=time.time(), prompts=(prompt,))
+        ServerManifest(
+            server="docs", scope=spec.scope, config_digest=spec.digest, fetched_at=time.time(), prompts=(prompt,)
+        )
     )
     model = FunctionScript(lambda request: "hello")
     async with WorkerRuntime(directory=project, model=model, home=home.path, journal=False) as runtime:

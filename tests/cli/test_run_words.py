@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.cli.run.words import Asked, UsageError, read_words
+from golem_forge.cli.run import RunArgs, RunUsageError, parse_run_args
 
 
 class Stream(io.TextIOWrapper):
@@ -41,13 +41,13 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch, stdin: bool = True, stdout: boo
 
 
 def target(*words: str) -> tuple[Path, str | None, str | None]:
-    asked = read_words(list(words))
+    asked = parse_run_args(list(words))
     return asked.directory, asked.worker, asked.input
 
 
 def test_nothing_is_this_directory_and_a_conversation(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_terminal(monkeypatch)
-    assert read_words([]) == Asked(directory=program)
+    assert parse_run_args([]) == RunArgs(directory=program)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_where_a_worker_ends_and_the_input_begins(
 
 def test_every_flag_arrives_and_one_that_is_not_given_says_nothing(program: Path) -> None:
     words = "-m a:b -a strict -A x.pdf -A y -t debug --json --set approval.mode=strict --max-cost 2.5 --set model=x:y"
-    asked = read_words([*words.split(), "-i", "go"])
-    assert asked == Asked(
+    asked = parse_run_args([*words.split(), "-i", "go"])
+    assert asked == RunArgs(
         directory=program,
         input="go",
         attach=[Path("x.pdf"), Path("y")],
@@ -96,7 +96,7 @@ def test_every_flag_arrives_and_one_that_is_not_given_says_nothing(program: Path
         json=True,
         overrides=["approval.mode=strict", "model=x:y", "budget.max_cost_usd=2.5"],
     )
-    silent = read_words(["-i", "go"])
+    silent = parse_run_args(["-i", "go"])
     assert (silent.model, silent.approval, silent.trace, silent.overrides) == (None, None, None, [])
 
 
@@ -121,15 +121,15 @@ def test_every_flag_arrives_and_one_that_is_not_given_says_nothing(program: Path
     ],
 )
 def test_w48_what_contradicts_itself_is_said(words: list[str], says: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        read_words(words)
+    with pytest.raises(RunUsageError) as refused:
+        parse_run_args(words)
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize("words", [["--bogus"], ["-t", "loud"], ["--ui", "carrier-pigeon"], ["--mod", "a:b"]])
 def test_unknown_flags_and_values_are_usage_errors(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        read_words(words)
+        parse_run_args(words)
     assert ended.value.code == 2
     assert "`forge run --help` says more" in capsys.readouterr().err
 
@@ -137,19 +137,19 @@ def test_unknown_flags_and_values_are_usage_errors(words: list[str], capsys: pyt
 def test_a_file_is_the_input_whole(program: Path) -> None:
     (program / "task.txt").write_text("line 1\nline 2\n")
     (program / "binary").write_bytes(b"\xff\xfe\x00")
-    assert read_words(["-f", "task.txt"]).input == "line 1\nline 2\n"
-    with pytest.raises(UsageError, match="binary cannot be read as input: not UTF-8"):
-        read_words(["-f", "binary"])
+    assert parse_run_args(["-f", "task.txt"]).input == "line 1\nline 2\n"
+    with pytest.raises(RunUsageError, match="binary cannot be read as input: not UTF-8"):
+        parse_run_args(["-f", "binary"])
 
 
 def test_standard_input_is_read_only_where_nothing_else_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     at_terminal(monkeypatch, stdin=False, data="grüße\n".encode())
-    assert read_words(["hello"]).input == "hello"
-    assert read_words(["--dry-run"]).input is None
-    assert read_words([]).input == "grüße\n"
+    assert parse_run_args(["hello"]).input == "hello"
+    assert parse_run_args(["--dry-run"]).input is None
+    assert parse_run_args([]).input == "grüße\n"
     at_terminal(monkeypatch, stdin=False, data=b"\xff")
-    with pytest.raises(UsageError, match="standard input is not UTF-8"):
-        read_words([])
+    with pytest.raises(RunUsageError, match="standard input is not UTF-8"):
+        parse_run_args([])
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_headless_is_a_flag_or_a_side_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, words: list[str], stdin: bool, stdout: bool, headless: bool
 ) -> None:
     at_terminal(monkeypatch, stdin, stdout)
-    assert read_words(words).headless is headless
+    assert parse_run_args(words).headless is headless
 
 
 def test_a_directory_that_is_gone_is_said(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,16 +176,16 @@ def test_a_directory_that_is_gone_is_said(program: Path, monkeypatch: pytest.Mon
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(UsageError, match="no longer exists"):
-        read_words([])
+    with pytest.raises(RunUsageError, match="no longer exists"):
+        parse_run_args([])
 
 
 def test_a_page_needs_no_terminal_and_reads_no_stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", None)
-    asked = read_words(["--ui", "web"])
+    asked = parse_run_args(["--ui", "web"])
     assert asked.ui == {"web"} and asked.on_page and not asked.headless and asked.input is None
-    asked = read_words(["--ui", "web", "--host", "0.0.0.0", "--allow-host", "forge.test", "hello"])
+    asked = parse_run_args(["--ui", "web", "--host", "0.0.0.0", "--allow-host", "forge.test", "hello"])
     assert (asked.host, asked.allow_host, asked.input) == ("0.0.0.0", ["forge.test"], "hello")
 
 
@@ -202,5 +202,5 @@ def test_a_page_needs_no_terminal_and_reads_no_stdin(monkeypatch: pytest.MonkeyP
 def test_what_contradicts_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], said: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(UsageError, match=re.escape(said)):
-        read_words(words)
+    with pytest.raises(RunUsageError, match=re.escape(said)):
+        parse_run_args(words)

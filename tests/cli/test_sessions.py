@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.decision import Decision
-from golem_forge.core.verdict import Verdict
+from golem_forge.agent.history import History
+from golem_forge.agent.messages import AssistantMessage, UserMessage
+from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import create_ui_event_bus
-from golem_forge.events.clock import iso_now
 from golem_forge.events.envelope import Event
-from golem_forge.events.index import Index
+from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
 from golem_forge.events.recovery import reopen
-from golem_forge.workers.history import History
-from golem_forge.workers.messages import AssistantMessage, UserMessage
-from golem_forge.workers.session_facts import RunFacts, record_run
+from golem_forge.events.serialization import iso_now
 
 from .conftest import Shell
 
@@ -183,7 +182,7 @@ def test_a_session_that_still_runs_can_be_shown_and_exported(talked: Shell) -> N
 
 def test_delete_is_whole(talked: Shell) -> None:
     home = talked.forge_home
-    Index(home).refresh()
+    SessionIndex(home).refresh()
     output, files, elsewhere = home / "output" / "aaa111", home / "sessions" / "aaa111.files", home / "elsewhere"
     for folder in (output, files, elsewhere, home / "output" / "aab222"):
         folder.mkdir(parents=True)
@@ -193,8 +192,8 @@ def test_delete_is_whole(talked: Shell) -> None:
     assert (ended.code, ended.out) == (0, "deleted session aaa111\n")
     assert not [path for path in home.rglob("*") if "aaa111" in path.name]
     assert (elsewhere / "kept").exists() and (home / "output" / "aab222" / "kept").exists()
-    assert [session.id for session in Index(home).sessions()] == ["aab222"]
-    assert not Index(home).calls(session="aaa111")
+    assert [session.id for session in SessionIndex(home).sessions()] == ["aab222"]
+    assert not SessionIndex(home).calls(session="aaa111")
     assert talked("log", "verify").code == 0, "a deleted session is not a lost one"
     assert talked("sessions", "delete", "aaa").code == 4
 

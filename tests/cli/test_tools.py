@@ -42,8 +42,8 @@ def test_listing_loads_nothing_heavy(shell):
 
 
 def test_what_cannot_be_offered_is_listed_with_its_reason(capsys, monkeypatch, tmp_path):
+    from golem_forge.agent import tool_inventory as catalogs
     from golem_forge.cli import tools as verb
-    from golem_forge.workers import catalog as catalogs
 
     build = catalogs.build_catalog
 

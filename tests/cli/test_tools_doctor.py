@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from golem_forge.custom.diagnostic import Code
+from golem_forge.usertools.diagnostics import DiagnosticCode
 
 from .own_tools import GREET, Person, live_in
 
@@ -30,7 +30,7 @@ def test_one_fault_of_each_code_is_listed_once(person, monkeypatch):
     assert said.code == 0
     found = {each["tool"]: each for each in said.json["diagnostics"]}
     codes = Counter(each["code"] for each in said.json["diagnostics"])
-    assert codes == {code.value: 1 for code in Code}
+    assert codes == {code.value: 1 for code in DiagnosticCode}
     assert said.json["active"] == ["Twin", "fine"]
     assert found["a-yaml"]["line"] == 2
     assert found["a-manifest"]["message"] == "tool.yaml: unknown key 'timout' (did you mean 'timeout'?)"
@@ -160,7 +160,7 @@ def _faults_of_their_lives(person: Person) -> None:
 
 def _one_too_many(person: Person, monkeypatch) -> None:
     """Last in the order of names; the limit is lowered to what is there without it."""
-    from golem_forge.custom.registry import listing as registry_listing
+    from golem_forge.usertools import registry as registry_listing
 
     person.tool("zz-beyond")
     folders = sum(each.is_dir() for each in person.folders.iterdir())

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.custom.book import Author, AuthorKind, Book
-from golem_forge.custom.registry.folder import read_folder
-from golem_forge.sandbox.store import ContentStore
+from golem_forge.storage.content_store import ContentStore
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.folder import read_folder
+from golem_forge.usertools.store import ToolStore
+from golem_forge.usertools.store.records import Author, AuthorKind
 
 MANIFEST = 'name: greet\ndescription: Greets a person by name\nversion: "1.0"\nentrypoint: greet.py\n'
 
@@ -38,13 +39,13 @@ class Tool:
         (self.folder / "greet.py").write_text(text)
         found = read_folder(self.folder)
         ContentStore(self.home).put(found.files, executable=found.executable)
-        book = Book(self.home)
-        book.saw("greet", found.digest, author)
+        book = ToolStore(self.home)
+        book.record_version("greet", found.digest, author)
         book.close()
         return found.digest
 
     def trust(self, digest: str) -> None:
-        book = Book(self.home)
+        book = ToolStore(self.home)
         book.trust("greet", digest, who="person")
         book.mark_tested("greet", digest)
         book.close()

@@ -6,8 +6,8 @@ import stat
 
 import pytest
 
-from golem_forge.cli.tools.consent import BY_FLAG
-from golem_forge.custom.book import Author, AuthorKind
+from golem_forge.cli.tools.workshop import BY_FLAG
+from golem_forge.usertools.store.records import Author, AuthorKind
 
 from .own_tools import GREET, GREETS, WHO, Person, live_in
 
@@ -83,8 +83,8 @@ def test_nothing_runs_before_a_yes(person, tmp_path):
         assert said.code == 3, (verb, said)
         assert "--yes" in said.err and "Hello {parser.parse_args().who}" in said.err, "the card shows the source"
         assert "ok greets" not in said.out
-    assert person.book.trusted("greet", _digest(person)) is None
-    assert not person.book.standing("greet", _digest(person)).tested
+    assert person.book.find_trust("greet", _digest(person)) is None
+    assert not person.book.build_status("greet", _digest(person)).tested
     assert person.codes() == {"greet": "untrusted"}
 
 
@@ -92,7 +92,7 @@ def test_activate_with_yes(person):
     person.greet()
     said = person("activate", "greet", "--yes")
     assert said.code == 0 and "ok greets (" in said.out and said.out.endswith("tool 'greet' is active\n")
-    assert person.book.trusted("greet", _digest(person)).who == BY_FLAG
+    assert person.book.find_trust("greet", _digest(person)).who == BY_FLAG
     assert person.active() == {"greet"} and person.codes() == {}
     told = person("show", "greet", "--json").json
     assert told["state"] == "active" and told["tests"] == ["greets"] and told["skipped"] is None
@@ -156,7 +156,7 @@ def test_test_update_keeps_what_is_printed_now(person):
 
 def test_what_an_agent_made_needs_a_test(person):
     person.tool("made")
-    person.book.created("made", Author(AuthorKind.AGENT, "s1", "default"))
+    person.book.record_creation("made", Author(AuthorKind.AGENT, "s1", "default"))
     for verb in ("activate", "test", "run"):
         said = person(verb, "made", "--yes")
         assert said.code == 1
@@ -237,7 +237,7 @@ def test_run_takes_arguments_like_call(person):
     person.greet()
     said = person("run", "greet", "--who=Ada", "--yes")
     assert (said.code, said.out) == (0, "Hello Ada\n") and "custom tool 'greet'" in said.err
-    assert person.book.trusted("greet", _digest(person)).who == BY_FLAG
+    assert person.book.find_trust("greet", _digest(person)).who == BY_FLAG
     said = person("run", "greet", "--args-json", '{"who": "Bob"}', "--yes", "--json")
     assert said.code == 0 and said.json["value"]["stdout"] == "Hello Bob\n"
     said = person("run", "greet", "--whom=Ada", "--yes")

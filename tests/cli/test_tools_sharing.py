@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import pytest
 import skills_ref
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.custom.book import Book
-from golem_forge.custom.registry.folder import read_folder
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.folder import read_folder
+from golem_forge.usertools.store import ToolStore
 
 MANIFEST = """\
 # how we greet
@@ -90,7 +90,7 @@ def live(machine, name: str = "greet") -> Path:
 
 
 def trust(machine, name: str = "greet") -> None:
-    book = Book(ForgeHome(machine.forge_home))
+    book = ToolStore(ForgeHome(machine.forge_home))
     digest = read_folder(live(machine, name)).digest
     book.trust(name, digest, who="person")
     book.mark_tested(name, digest)

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.custom.book import Author, AuthorKind, Book, Use
-from golem_forge.events.clock import iso
+from golem_forge.events.serialization import iso_time
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.store import ToolStore
+from golem_forge.usertools.store.records import Author, AuthorKind, UseRecord
 
 DAY = 86_400
 
@@ -21,12 +22,14 @@ def book(shell):
         (folder / "tool.yaml").write_text(f'name: {name}\ndescription: x\nversion: "1"\nentrypoint: {name}.sh\n')
         (folder / f"{name}.sh").write_text("echo hello\n")
     shell.forge_home.chmod(0o700)
-    return Book(ForgeHome(shell.forge_home))
+    return ToolStore(ForgeHome(shell.forge_home))
 
 
-def used(book: Book, status: str, ms: float, *, days: float = 0, digest: str = "sha256:aa", session: str = "s1") -> str:
-    at = iso(time.time() - days * DAY)
-    book.used(Use(name="greet", digest=digest, status=status, duration_ms=ms, session=session, at=at))
+def used(
+    book: ToolStore, status: str, ms: float, *, days: float = 0, digest: str = "sha256:aa", session: str = "s1"
+) -> str:
+    at = iso_time(time.time() - days * DAY)
+    book.record_use(UseRecord(name="greet", digest=digest, status=status, duration_ms=ms, session=session, at=at))
     return at
 
 
@@ -55,7 +58,7 @@ def test_three_successes_a_failure_and_a_timeout_53(shell, book):
 
 
 def test_versions_and_time_saved(shell, book):
-    book.created("greet", Author(AuthorKind.AGENT, "s1", "main"), suggestion="sabc", sequence_ms=5_000.0)
+    book.record_creation("greet", Author(AuthorKind.AGENT, "s1", "main"), suggestion="sabc", sequence_ms=5_000.0)
     used(book, "success", 1_000.0)
     used(book, "success", 1_000.0, digest="sha256:bb")
     told = shell("tools", "stats", "--json").json

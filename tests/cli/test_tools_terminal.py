@@ -20,7 +20,7 @@ def test_a_no_is_counted_and_a_yes_activates(person, on_terminal):
     code, screen = on_terminal(["tools", "activate", "greet"], (r"\[y/N\]", "y"))
     assert code == 0 and "denied once before" in screen and "ok greets" in screen and "tool 'greet' is active" in screen
     digest = person.book.last_trusted("greet")
-    assert person.book.trusted("greet", digest).who == "person"
+    assert person.book.find_trust("greet", digest).who == "person"
 
 
 def test_call_promotes_with_one_card(person, on_terminal):

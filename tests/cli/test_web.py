@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.cli.web.link import in_system_journal
-from golem_forge.config.home import ForgeHome
-from golem_forge.ui.web.door.control import ControlSocket, ask_server, running_servers
+from golem_forge.cli.web_server import in_system_journal
+from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web.listen import ControlSocket, ask_server, running_servers
 
 from .conftest import Shell
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.custom.making import scaffold
+from golem_forge.usertools import create
 
 from .own_tools import Person, live_in
 
@@ -74,7 +74,7 @@ def test_a_full_disk_leaves_no_half_of_a_new_tool(person: Person, monkeypatch: p
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(scaffold.os, "fsync", full)
+        patched.setattr(create.os, "fsync", full)
         said: Any = person("new", "made")
     assert said.code == 1 and said.err == "forge: No space left on device\n"
     assert os.listdir(person.home.ensure("tools")) == []

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from golem_forge.sandbox.walls.backend import find_bwrap
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
 from .conftest import Shell
 

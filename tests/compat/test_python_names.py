@@ -353,7 +353,7 @@ def flat(text: str) -> str:
 
 
 def records() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
-    from golem_forge.workers.run_result import RunStatus
+    from golem_forge.agent.run_result import RunStatus
 
     call = golem_forge.ToolCall("add", {"a": 1}, id="c1")
     return {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
+from golem_forge.storage.home import ForgeHome
 
 
 def test_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.config.mcp.expanding import Unset, declared_secrets, expand_spec, expanded
-from golem_forge.config.mcp.spec import Auth, Login, ServerSpec
+from golem_forge.config.mcp_expand import UnsetVariable, declared_secrets, expand_spec, expand_text
+from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
 from golem_forge.core.errors import ForgeError
 
 CANARY = "canary-value-91"
@@ -42,7 +42,7 @@ def spec(**keys: object) -> ServerSpec:
     ],
 )
 def test_what_stands_for_what(text: str, made: str) -> None:
-    assert expanded(text, {"A": "one", "EMPTY": "", "NESTED": "${A}"}, zone=zone) == made
+    assert expand_text(text, {"A": "one", "EMPTY": "", "NESTED": "${A}"}, zone=zone) == made
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_what_stands_for_what(text: str, made: str) -> None:
 )
 def test_what_is_none_of_them_is_an_error(text: str, said: str) -> None:
     with pytest.raises(ForgeError) as caught:
-        expanded(text, {"A": "one"}, zone=zone)
+        expand_text(text, {"A": "one"}, zone=zone)
     assert said in str(caught.value)
 
 
 def test_an_unset_variable_is_named() -> None:
-    with pytest.raises(Unset, match=r"^environment variable NOPE is not set$") as caught:
-        expanded("a ${NOPE} b", {}, zone=zone)
+    with pytest.raises(UnsetVariable, match=r"^environment variable NOPE is not set$") as caught:
+        expand_text("a ${NOPE} b", {}, zone=zone)
     assert caught.value.name == "NOPE"
 
 
@@ -80,7 +80,7 @@ _PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(l
 def test_every_value_stands_where_it_was_named_and_is_not_read_again(parts: list[tuple[str, str]], end: str) -> None:
     environ = {f"V{index}": value for index, (_, value) in enumerate(parts)}
     text = "".join(f"{plain}${{V{index}}}" for index, (plain, _) in enumerate(parts)) + end
-    assert expanded(text, environ, zone=zone) == "".join(plain + value for plain, value in parts) + end
+    assert expand_text(text, environ, zone=zone) == "".join(plain + value for plain, value in parts) + end
 
 
 @settings(max_examples=300, deadline=None)
@@ -88,7 +88,7 @@ def test_every_value_stands_where_it_was_named_and_is_not_read_again(parts: list
 def test_no_text_does_anything_but_expand_or_say_why_not(text: str) -> None:
     understood = "${" not in re.sub(r"\$\{[A-Za-z_]\w*(:-[^}]*)?\}|\$\{zone:[^}]*\}", "\0", text)
     try:
-        made = expanded(text, _Everything(), zone=zone)
+        made = expand_text(text, _Everything(), zone=zone)
     except ForgeError:
         made = None
     assert (made is not None) == understood
@@ -108,7 +108,7 @@ class _Everything(dict[str, str]):
 
 def test_a_text_cannot_grow_without_end() -> None:
     with pytest.raises(ForgeError, match="becomes longer"):
-        expanded("${BIG}" * 100, {"BIG": "x" * 100_000}, zone=zone)
+        expand_text("${BIG}" * 100, {"BIG": "x" * 100_000}, zone=zone)
 
 
 def test_a_whole_server() -> None:
@@ -132,15 +132,15 @@ def test_a_whole_server() -> None:
 
 def test_a_token_becomes_a_header_and_a_secret() -> None:
     made = expand_spec(
-        spec(url="https://h.test/${TENANT}", headers={"X-Key": "${KEY}"}, auth=Auth(Login.BEARER, "TOKEN")),
+        spec(url="https://h.test/${TENANT}", headers={"X-Key": "${KEY}"}, auth=ServerAuth(AuthKind.BEARER, "TOKEN")),
         {"TENANT": "acme", "KEY": "key-of-acme", "TOKEN": CANARY},
         zone,
     )
     assert made.url == "https://h.test/acme"
     assert made.headers == {"X-Key": "key-of-acme", "Authorization": f"Bearer {CANARY}"}
     assert set(made.secrets) == {"acme", "key-of-acme", CANARY}
-    with pytest.raises(Unset, match="TOKEN"):
-        expand_spec(spec(url="https://h.test", auth=Auth(Login.BEARER, "TOKEN")), {}, zone)
+    with pytest.raises(UnsetVariable, match="TOKEN"):
+        expand_spec(spec(url="https://h.test", auth=ServerAuth(AuthKind.BEARER, "TOKEN")), {}, zone)
 
 
 def test_a_zone_that_the_server_was_not_given() -> None:

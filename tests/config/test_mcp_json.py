@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deadlines import within
 
-from golem_forge.config.mcp.json_file import JsonServers, read_mcp_json
-from golem_forge.config.mcp.names import is_server_name, server_name
+from golem_forge.config.mcp_json import JsonServers, read_mcp_json
+from golem_forge.config.mcp_spec import is_server_name, server_name
 
 
 @pytest.fixture

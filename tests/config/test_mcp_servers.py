@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import Auth, Deferral, Login, ServerSpec, Trust
-from golem_forge.config.modes import Setting
+from golem_forge.config.approval_modes import Setting
+from golem_forge.config.mcp_spec import AuthKind, DeferralSettings, ServerAuth, ServerSpec, ServerTrust
 from golem_forge.config.program import Program, load_program
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict
+from golem_forge.storage.home import ForgeHome
 
 
 @pytest.fixture
@@ -90,20 +90,20 @@ mcp:
     assert (dict(git.env), git.pass_env, git.cwd) == ({"A": "${B:-c}"}, ("TOKEN",), "/workspace/sub")
     assert dict(git.zones) == {"workspace": "rw", "docs": "ro"}
     assert git.network == ("example.com", "api.test:8443", "[2001:db8::1]:443")
-    assert (git.enabled, git.required, git.trust) == (False, True, Trust.TRUSTED)
+    assert (git.enabled, git.required, git.trust) == (False, True, ServerTrust.TRUSTED)
     assert (git.allow, git.deny, git.always_load) == (("git_*",), ("git_push",), ("git_status",))
     assert git.approval_default == Setting(Verdict.ASK, "forge.yaml:17")
     assert git.approval_tools == {"git_status": Setting(Verdict.PRE_APPROVED, "forge.yaml:17")}
     assert (git.sampling, git.protocol, git.problem) == (Verdict.BLOCKED, "legacy", "")
     assert (git.connect_timeout, git.idle_timeout, git.total_timeout, git.close_after) == (1, 2.5, 3, 4)
     assert (docs.url, dict(docs.headers)) == ("https://docs.example/mcp?x=1", {"X-Key": "${KEY}"})
-    assert docs.auth == Auth(Login.BEARER, "DOCS_TOKEN") and near.auth == Auth(Login.OAUTH)
+    assert docs.auth == ServerAuth(AuthKind.BEARER, "DOCS_TOKEN") and near.auth == ServerAuth(AuthKind.OAUTH)
 
 
 def test_the_defaults(root: Path, home: ForgeHome) -> None:
     found = servers(root, home, "mcp: {servers: {a: {command: x}}}\n")
     assert found == {"a": ServerSpec(name="a", scope=str(root), origin="forge.yaml:1", command="x")}
-    assert load(root, home).mcp.deferral == Deferral()
+    assert load(root, home).mcp.deferral == DeferralSettings()
     for empty in ("mcp:\n", "mcp: {}\n", "mcp: {servers: {}}\n", "tools:\n"):
         assert servers(root, home, empty) == {}
 
@@ -111,7 +111,7 @@ def test_the_defaults(root: Path, home: ForgeHome) -> None:
 def test_when_tools_are_too_many_the_program_over_the_person(root: Path, home: ForgeHome) -> None:
     home.config.write_text("tools: {defer_above: 5, always_load: [a]}\n")
     (root / "forge.yaml").write_text("tools: {defer_above: 7, defer_tokens: 100}\n")
-    assert load(root, home).mcp.deferral == Deferral(above=7, tokens=100, always_load=("a",))
+    assert load(root, home).mcp.deferral == DeferralSettings(above=7, tokens=100, always_load=("a",))
 
 
 STDIO = "mcp:\n  servers:\n    a:\n      command: x\n      "
@@ -218,7 +218,7 @@ def test_forge_yaml_overlays_mcp_json_key_by_key(root: Path, home: ForgeHome) ->
     )
     found = servers(root, home, "mcp: {servers: {git: {trust: trusted, env: {C: '3'}}, old: {trust: trusted}}}\n")
     git = found["git"]
-    assert (git.command, git.args, git.trust) == ("uvx", ("a",), Trust.TRUSTED)
+    assert (git.command, git.args, git.trust) == ("uvx", ("a",), ServerTrust.TRUSTED)
     assert dict(git.env) == {"C": "3"} and git.origin == "forge.yaml:1"
     assert found["old"].problem == "SSE is not supported; use streamable HTTP"
     found = servers(root, home, "mcp: {servers: {old: {url: https://h.test/mcp}}}\n")
@@ -256,7 +256,7 @@ def test_a_programs_server_replaces_the_persons_of_that_name(root: Path, home: F
     assert (found["docs"].scope, found["docs"].url, found["docs"].trust) == (
         str(root),
         "https://theirs.test",
-        Trust.UNTRUSTED,
+        ServerTrust.UNTRUSTED,
     )
     [said] = problems(root, home, "mcp: {servers: {docs: {enabled: false}}}\n")
     assert "mcp.servers.docs: needs `command`" in said
@@ -272,7 +272,7 @@ def test_the_command_line_speaks_about_every_server_there_is(root: Path, home: F
         mcp = load(root, home, trusted=False, overrides=switches).mcp
         mine, theirs = mcp.servers["mine"], mcp.servers["theirs"]
         assert (mine.command, mine.enabled, mine.scope) == ("x", False, "")
-        assert (theirs.command, theirs.trust, theirs.scope) == ("y", Trust.TRUSTED, str(root))
+        assert (theirs.command, theirs.trust, theirs.scope) == ("y", ServerTrust.TRUSTED, str(root))
         assert mcp.deferral.above == 3
     assert not load(root, home, overrides=("mcp.servers.ours.enabled=false",)).mcp.servers["ours"].enabled
     with pytest.raises(ConfigError, match=r"^--set mcp\.servers\.ours\.url: excludes `command`"):
@@ -290,7 +290,7 @@ def test_a_strangers_program_loosens_nothing(root: Path, home: ForgeHome) -> Non
     (root / "forge.yaml").write_text(text)
     program = load(root, home, trusted=False)
     a = program.mcp.servers["a"]
-    assert (a.trust, a.sampling) == (Trust.UNTRUSTED, Verdict.ASK)
+    assert (a.trust, a.sampling) == (ServerTrust.UNTRUSTED, Verdict.ASK)
     assert a.approval_default == Setting(Verdict.ASK, "forge.yaml:8")
     assert {name: said.value for name, said in a.approval_tools.items()} == {"r": Verdict.ASK, "w": Verdict.BLOCKED}
     assert program.unused == (
@@ -300,9 +300,13 @@ def test_a_strangers_program_loosens_nothing(root: Path, home: ForgeHome) -> Non
         "forge.yaml:8: mcp.servers.a.approval.default: preApproved counts as ask",
     )
     mine = program.mcp.servers["mine"]
-    assert mine.trust is Trust.TRUSTED and mine.approval_default and mine.approval_default.value is Verdict.PRE_APPROVED
+    assert (
+        mine.trust is ServerTrust.TRUSTED
+        and mine.approval_default
+        and mine.approval_default.value is Verdict.PRE_APPROVED
+    )
     a = load(root, home).mcp.servers["a"]
-    assert (a.trust, a.sampling) == (Trust.TRUSTED, Verdict.PRE_APPROVED)
+    assert (a.trust, a.sampling) == (ServerTrust.TRUSTED, Verdict.PRE_APPROVED)
     assert a.digest == program.mcp.servers["a"].digest  # trust is no part of what a person lets start
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
 from golem_forge.config.trust import MAX_FILE_BYTES, MAX_FILES, TrustStore
 from golem_forge.core.errors import ConfigError
+from golem_forge.storage.home import ForgeHome
 
 
 @pytest.fixture

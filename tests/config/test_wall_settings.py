@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
+from golem_forge.agent.worker_zones import zone_specs
 from golem_forge.config.program import Program, load_program
-from golem_forge.config.wall_settings import GIB, MIB, Limits, WallSettings
+from golem_forge.config.sandbox_block import GIB, MIB, ResourceLimits, WallSettings
 from golem_forge.core.errors import ConfigError
-from golem_forge.workers.surroundings import zone_specs
+from golem_forge.storage.home import ForgeHome
 
 
 class Places:
@@ -49,7 +49,7 @@ def test_every_limit_can_be_written(places: Places) -> None:
         "    open_files: 64\n"
         "    output: 4096\n"
     )
-    assert program.walls.limits == Limits(
+    assert program.walls.limits == ResourceLimits(
         timeout_s=2.5, memory=512 * MIB, processes=20, cpu_s=30, file_size=GIB * 3 // 2, open_files=64, output=4096
     )
 
@@ -97,7 +97,7 @@ def test_the_program_goes_over_the_person_key_by_key_and_reading_adds_up(places:
     )
     assert program.walls.read == ("/srv/docs", str(own_home / "notes"), str(places.root.parent / "shared"))
     assert program.walls.toolchains is True
-    assert program.walls.limits == Limits(memory=4 * GIB, processes=9, cpu_s=5)
+    assert program.walls.limits == ResourceLimits(memory=4 * GIB, processes=9, cpu_s=5)
     assert (program.unused, program.notice) == ((), "")
 
 
@@ -115,7 +115,7 @@ def test_an_untrusted_program_can_only_tighten_walls(places: Places) -> None:
         trusted=False,
     )
     assert program.walls == WallSettings(
-        read=("/srv/mine",), toolchains=False, limits=Limits(processes=9, cpu_s=5, timeout_s=10.0)
+        read=("/srv/mine",), toolchains=False, limits=ResourceLimits(processes=9, cpu_s=5, timeout_s=10.0)
     )
     assert program.unused == (
         "forge.yaml:2: sandbox.read",

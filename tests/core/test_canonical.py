@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.core.canonical import canonical
 from golem_forge.core.ids import new_id
-from golem_forge.core.visible import count_hidden, visible, visible_prose
+from golem_forge.core.json import canonical
+from golem_forge.core.text import count_control_chars, escape_control_chars, escape_control_chars_in_prose
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -74,14 +74,14 @@ def test_ids_are_128_random_bits() -> None:
     ],
 )
 def test_what_could_steer_a_terminal_is_shown_escaped(text: str, shown: str) -> None:
-    assert visible(text) == shown
-    assert (count_hidden(text) > 0) == (text != shown)
+    assert escape_control_chars(text) == shown
+    assert (count_control_chars(text) > 0) == (text != shown)
 
 
 @pytest.mark.parametrize("emoji", ["👩\u200d👩", "🏳\ufe0f\u200d🌈", "👩🏽\u200d💻", "🐈\u200d⬛", "❤\ufe0f\u200d🔥"])
 def test_a_joiner_stays_between_two_emoji_in_prose_and_nowhere_else(emoji: str) -> None:
-    assert visible_prose(f"So {emoji}!") == f"So {emoji}!"
-    assert visible(emoji) == emoji.replace("\u200d", "\\u200d")
+    assert escape_control_chars_in_prose(f"So {emoji}!") == f"So {emoji}!"
+    assert escape_control_chars(emoji) == emoji.replace("\u200d", "\\u200d")
     for hiding in (
         f"{emoji}\u200d",
         f"\u200d{emoji}",
@@ -91,10 +91,10 @@ def test_a_joiner_stays_between_two_emoji_in_prose_and_nowhere_else(emoji: str) 
         "👩\u200d\u200d👩",
         "👩\ufe0f",
     ):
-        left = visible_prose(hiding).replace(emoji, "")
+        left = escape_control_chars_in_prose(hiding).replace(emoji, "")
         assert "\u200d" not in left, hiding
 
 
 @given(st.text())
 def test_prose_escapes_all_that_text_does_but_joiners(text: str) -> None:
-    assert visible_prose(text).replace("\u200d", "\\u200d") == visible(text)
+    assert escape_control_chars_in_prose(text).replace("\u200d", "\\u200d") == escape_control_chars(text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from golem_forge.core.ending_signals import ending_signals, until_signalled
+from golem_forge.core.signals import stop_on_termination, termination_signals
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def nohup() -> Iterator[None]:
 async def test_each_of_them_is_heard_once_and_no_longer_than_needed(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     told = asyncio.Event()
-    with until_signalled(told.set):
+    with stop_on_termination(told.set):
         os.kill(os.getpid(), number)
         async with asyncio.timeout(20):
             await told.wait()
@@ -32,9 +32,9 @@ async def test_each_of_them_is_heard_once_and_no_longer_than_needed(number: sign
 
 async def test_under_nohup_the_end_of_the_terminal_is_not_heard(nohup: None) -> None:
     told = asyncio.Event()
-    with until_signalled(told.set):
+    with stop_on_termination(told.set):
         os.kill(os.getpid(), signal.SIGHUP)
         await asyncio.sleep(0.05)
         assert not told.is_set()
-    assert ending_signals() == (signal.SIGINT, signal.SIGTERM)
+    assert termination_signals() == (signal.SIGINT, signal.SIGTERM)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, "and what it starts does not hear it either"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from golem_forge.core.call import Outcome, ToolCall
-from golem_forge.core.leftovers import MOST_LINES, Leftover, Severity, leftover_lines
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
+from golem_forge.core.calls import MAX_LEFTOVER_LINES, Leftover, Outcome, Severity, ToolCall, leftover_lines
+from golem_forge.core.decisions import Status
+from golem_forge.core.results import ToolResult
 
 
 def left(text: str, severity: Severity = Severity.WARNING) -> Leftover:
@@ -21,7 +20,7 @@ def test_the_gravest_comes_first_and_the_rest_is_counted() -> None:
         "Left behind (note): n",
     ]
     many = leftover_lines([f"/workspace/{number}" for number in range(50)], [left("c", Severity.CRITICAL)])
-    assert len(many) == MOST_LINES + 1
+    assert len(many) == MAX_LEFTOVER_LINES + 1
     assert many[0].severity is Severity.CRITICAL and many[-1].text == "and 31 more"
     assert leftover_lines([], []) == []
 
@@ -39,7 +38,7 @@ def test_many_of_one_kind_push_no_other_out_of_sight() -> None:
     ]
     lines = leftover_lines([f"/workspace/{number}" for number in range(30)], found)
     texts = [line.text for line in lines]
-    assert len(lines) == MOST_LINES + 1 and texts[-1] == f"and {95 - MOST_LINES} more"
+    assert len(lines) == MAX_LEFTOVER_LINES + 1 and texts[-1] == f"and {95 - MAX_LEFTOVER_LINES} more"
     assert lines[-1].severity is Severity.CRITICAL, "the gravest of what is not shown"
     for wanted in ("(critical): own_code 0", "(warning): obeyed_name 1", "(warning): hidden_code 0", "(note): secret"):
         assert any(wanted in text for text in texts), wanted
@@ -61,7 +60,7 @@ def test_an_outcome_says_it_before_its_result_and_can_do_without() -> None:
     result = ToolResult({"kind": "text", "content": "ok"}, "ok")
     call = ToolCall("exec_command", {})
     outcome = Outcome(call, "exec_command", Status.SUCCESS, result=result, notes=("note",))
-    assert outcome.text == outcome.own_text == "note\nok" and outcome.left_lines == ()
+    assert outcome.text == outcome.text_without_leftovers == "note\nok" and outcome.leftover_texts == ()
     outcome.leftovers, outcome.protected_created = (left("w"),), ("/workspace/.envrc",)
     assert outcome.text.split("\n") == [
         "Protected file created: /workspace/.envrc",
@@ -69,7 +68,7 @@ def test_an_outcome_says_it_before_its_result_and_can_do_without() -> None:
         "note",
         "ok",
     ]
-    assert outcome.own_text == "note\nok"
+    assert outcome.text_without_leftovers == "note\nok"
 
 
 def test_it_comes_back_from_the_wire_as_it_was() -> None:

@@ -7,11 +7,11 @@ import socket
 import pytest
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.listening import Hosts, bound, in_url, is_host, is_loopback
+from golem_forge.net.listen import AllowedHosts, bind_socket, is_host, is_loopback, url_host
 
 
 def test_names_of_this_server() -> None:
-    hosts = Hosts(8765, ("forge.test", "other.test:99", "[fd00::1]"))
+    hosts = AllowedHosts(8765, ("forge.test", "other.test:99", "[fd00::1]"))
     good = [
         "127.0.0.1:8765",
         "LOCALHOST:8765",
@@ -36,7 +36,7 @@ def test_names_of_this_server() -> None:
     ]
     assert [name in hosts for name in good] == [True] * len(good)
     assert [name in hosts for name in bad] == [False] * len(bad)
-    assert "localhost" in Hosts(80)
+    assert "localhost" in AllowedHosts(80)
 
 
 def test_what_can_be_a_host() -> None:
@@ -83,7 +83,7 @@ def test_loopback(name: str, expected: bool) -> None:
 
 
 def test_in_a_url() -> None:
-    assert [in_url(name) for name in ("::1", "[::1]", "127.0.0.1", "a.test")] == [
+    assert [url_host(name) for name in ("::1", "[::1]", "127.0.0.1", "a.test")] == [
         "[::1]",
         "[::1]",
         "127.0.0.1",
@@ -92,12 +92,12 @@ def test_in_a_url() -> None:
 
 
 def test_a_socket_is_had_and_given_back() -> None:
-    with bound("127.0.0.1", 0) as listener:
+    with bind_socket("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
         listener.listen()
         with (
             pytest.raises(ForgeError, match=rf"cannot listen at 127\.0\.0\.1:{port}: .*in use"),
-            bound("127.0.0.1", port),
+            bind_socket("127.0.0.1", port),
         ):
             raise AssertionError("both have it")
     assert listener.fileno() == -1
@@ -107,5 +107,5 @@ def test_a_socket_is_had_and_given_back() -> None:
 
 def test_what_cannot_be_had() -> None:
     for host, port in [("127.0.0.1", 70000), ("no.such.name.test", 0), ("192.0.2.1", 0)]:
-        with pytest.raises(ForgeError, match="cannot listen at"), bound(host, port):
+        with pytest.raises(ForgeError, match="cannot listen at"), bind_socket(host, port):
             raise AssertionError("it is bound")

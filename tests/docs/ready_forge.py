@@ -38,7 +38,7 @@ from pathlib import Path
 
 from ready_call import A_DESCRIPTOR, LENGTH
 
-_ELSEWHERE = (".inside.client", ".inside.shown", ".__main__")
+_ELSEWHERE = (".run.client", ".run.shown", ".__main__")
 """Programs that run inside the walls, and entry points."""
 LOOKS_UP_S = 1.0
 _THEIRS = ("pydantic.main", "pydantic.fields", "jsonschema_rs", "ruamel.yaml", "sqlite3", "asyncio", "subprocess")

@@ -7,27 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.files.worker_file import _SHAPE as WORKER_SHAPE
+from golem_forge.agent.files.worker_file import parse_worker
+from golem_forge.agent.slash.commands import BUILT_IN_COMMANDS
 from golem_forge.cli.tools import VERBS as TOOL_VERBS
-from golem_forge.config.mcp.shape import SERVER as SERVER_SHAPE
-from golem_forge.config.program import _SHAPE as PROGRAM_SHAPE
-from golem_forge.config.run_settings import PROVIDER_NAMES
-from golem_forge.custom.building.script_block import script_block
-from golem_forge.custom.diagnostic import Code
-from golem_forge.custom.entry import Entry
-from golem_forge.custom.manifest import Manifest
-from golem_forge.custom.manifest.cases_reading import _EXPECTED
-from golem_forge.custom.manifest.cases_reading import _KNOWN as TEST_KEYS
-from golem_forge.custom.manifest.parameter_reading import _KNOWN as PARAMETER_KEYS
-from golem_forge.custom.manifest.reading import _READERS as MANIFEST_KEYS
-from golem_forge.custom.running.surroundings import Place, environment
-from golem_forge.mcp.client.definitions.definition import Reason
-from golem_forge.mcp.client.state import State
-from golem_forge.ui.exit_codes import _BY_STATUS
-from golem_forge.ui.terminal.card_words import card_help
-from golem_forge.workers.slash.builtins import BUILT_INS
-from golem_forge.workers.worker import Worker
-from golem_forge.workers.worker_file import _SHAPE as WORKER_SHAPE
-from golem_forge.workers.worker_file import parse_worker
+from golem_forge.config.mcp_blocks import SERVER_CHECK as SERVER_SHAPE
+from golem_forge.config.program import _SCHEMA as PROGRAM_SHAPE
+from golem_forge.config.run_block import PROVIDER_NAMES
+from golem_forge.mcp.client.model import HoldReason, ServerState
+from golem_forge.ui.session_ui import _BY_STATUS
+from golem_forge.ui.terminal.questions import card_help
+from golem_forge.usertools.build.dependencies import script_block
+from golem_forge.usertools.diagnostics import DiagnosticCode
+from golem_forge.usertools.folder import ToolEntry
+from golem_forge.usertools.manifest import ToolManifest
+from golem_forge.usertools.manifest.keys import _PARAMETER_KEYS as PARAMETER_KEYS
+from golem_forge.usertools.manifest.reader import _EXPECTATION_KEYS
+from golem_forge.usertools.manifest.reader import _KEY_READERS as MANIFEST_KEYS
+from golem_forge.usertools.manifest.reader import _TEST_KEYS as TEST_KEYS
+from golem_forge.usertools.run import RunInfo, tool_environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,10 +50,10 @@ def _first_column(page: str, heading: str) -> set[str]:
         ("custom-tools.md", "### Parameters", set(PARAMETER_KEYS)),
         ("custom-tools.md", "## Tests", set(TEST_KEYS)),
         ("custom-tools.md", "## `forge tools`", set(TOOL_VERBS)),
-        ("custom-tools.md", "## Why a folder is no tool", {code.value for code in Code}),
+        ("custom-tools.md", "## Why a folder is no tool", {code.value for code in DiagnosticCode}),
         ("mcp.md", "## Every key", set(SERVER_SHAPE.keys)),
-        ("mcp.md", "### States", {state.value for state in State}),
-        ("mcp.md", "### Held back", {reason.value for reason in Reason}),
+        ("mcp.md", "### States", {state.value for state in ServerState}),
+        ("mcp.md", "### Held back", {reason.value for reason in HoldReason}),
     ],
 )
 def test_the_table_has_every_key(page: str, heading: str, there_are: set[str]) -> None:
@@ -64,15 +63,15 @@ def test_the_table_has_every_key(page: str, heading: str, there_are: set[str]) -
 def test_the_table_of_tests_has_every_expectation() -> None:
     text = (ROOT / "docs" / "custom-tools.md").read_text()
     [row] = re.findall(r"^\| `expect` \|(.*)$", text, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", row) == list(_EXPECTED)
+    assert re.findall(r"`(\w+)`", row) == list(_EXPECTATION_KEYS)
 
 
 def test_the_table_has_every_variable_of_a_run() -> None:
-    manifest = Manifest(name="x", description="x", version="1", entrypoint="x")
-    entry = Entry(name="x", folder=Path(), manifest=manifest, digest="", files=())
-    place = Place(workspace="/workspace", tool_dir="/forge/tool", timeout=1)
+    manifest = ToolManifest(name="x", description="x", version="1", entrypoint="x")
+    entry = ToolEntry(name="x", folder=Path(), manifest=manifest, digest="", files=())
+    place = RunInfo(workspace="/workspace", tool_dir="/forge/tool", timeout=1)
     listed = _first_column("custom-tools.md", "## What a run finds")
-    assert listed == {*environment(entry, place, {}), "FORGE_SOCKET", "FORGE_CALL_TOKEN"}
+    assert listed == {*tool_environment(entry, place, {}), "FORGE_SOCKET", "FORGE_CALL_TOKEN"}
 
 
 def test_the_script_with_dependencies_is_read() -> None:
@@ -85,7 +84,7 @@ def test_the_script_with_dependencies_is_read() -> None:
 
 def test_the_table_has_every_command() -> None:
     listed = {words.split()[0][1:] for words in _first_column("terminal.md", "## Slash commands")}
-    assert listed - {"NAME", "SERVER__PROMPT"} == set(BUILT_INS)
+    assert listed - {"NAME", "SERVER__PROMPT"} == set(BUILT_IN_COMMANDS)
 
 
 def test_the_table_has_every_key_of_a_card() -> None:

@@ -7,15 +7,14 @@ import sys
 import textwrap
 from pathlib import Path
 
-from golem_forge.core.decision import AnsweredBy, Decision, Source
-from golem_forge.core.verdict import Risk, Verdict
+from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Verdict, VerdictSource
 from golem_forge.events.journal import Journal
 
-ZONE = Source(source="zone", verdict=Verdict.PRE_APPROVED, id="workspace", reason="reads are fine")
+ZONE = VerdictSource(source="zone", verdict=Verdict.PRE_APPROVED, id="workspace", reason="reads are fine")
 ALLOWED = Decision(verdict=Verdict.PRE_APPROVED, sources=(ZONE,), decided_by=ZONE)
 ASKED = Decision(
     verdict=Verdict.ASK,
-    sources=(Source(source="floor", verdict=Verdict.ASK, id="opaque", file="rules.yaml", line=3),),
+    sources=(VerdictSource(source="floor", verdict=Verdict.ASK, id="opaque", file="rules.yaml", line=3),),
     risk=Risk.HIGH,
     risk_reasons=("exec",),
     answered_by=AnsweredBy.PERSON,
@@ -42,10 +41,10 @@ def python(code: str, *args: str) -> subprocess.Popen[str]:
     preamble = """
         import os, signal, sys
         from pathlib import Path
-        from golem_forge.core.decision import Decision
-        from golem_forge.core.verdict import Verdict
+        from golem_forge.core.decisions import Decision
+        from golem_forge.core.decisions import Verdict
         from golem_forge.events.journal import Journal
-        from golem_forge.events.journal_errors import *
+        from golem_forge.events.journal_files import *
         from golem_forge.events.recovery import reopen
         ALLOWED = Decision(verdict=Verdict.PRE_APPROVED)
         home = Path(sys.argv[1])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.events.all_texts import all_texts
+from golem_forge.events.redaction import joined_texts
 
 CANARY = "canary-7f3e9a"
 
@@ -26,11 +26,11 @@ class _Named(StrEnum):
     ],
 )
 def test_a_text_at_any_place_is_in_it(value: Any) -> None:
-    assert CANARY in (all_texts(None, value, {"other": "x"}) or "")
+    assert CANARY in (joined_texts(None, value, {"other": "x"}) or "")
 
 
 def test_two_texts_never_run_together() -> None:
-    assert CANARY not in (all_texts([CANARY[:6], CANARY[6:]], {CANARY[:6]: CANARY[6:]}) or CANARY)
+    assert CANARY not in (joined_texts([CANARY[:6], CANARY[6:]], {CANARY[:6]: CANARY[6:]}) or CANARY)
 
 
 def _within_itself() -> Any:
@@ -58,5 +58,5 @@ def _within_itself() -> Any:
     ],
 )
 def test_what_is_much_deep_or_no_plain_json_is_looked_at_by_itself(value: Any) -> None:
-    assert all_texts(value) is None
-    assert all_texts({"member": [value]}) is None
+    assert joined_texts(value) is None
+    assert joined_texts({"member": [value]}) is None

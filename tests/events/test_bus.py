@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.decision import Decision
-from golem_forge.core.verdict import Verdict
-from golem_forge.events.bus import create_ui_event_bus
+from golem_forge.core.decisions import Decision, Verdict
+from golem_forge.events.bus import Disconnected, create_ui_event_bus
 from golem_forge.events.envelope import Event
-from golem_forge.events.event_queue import Disconnected
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_reader import events_after, read, verify
+from golem_forge.events.model import StatusEvent, ToolStarted
 from golem_forge.events.redaction import Redactor
-from golem_forge.events.types import Status, ToolStarted
 
 STATUS = {"type": "info", "message": "hello"}
 
@@ -103,11 +101,11 @@ def test_an_emit_inside_a_handler_is_delivered_after_the_current_event() -> None
     def first(event: Event) -> None:
         seen.append(("first", event.data.message))
         if event.data.message == "outer":
-            bus.emit(Status(type="info", message="inner"))
+            bus.emit(StatusEvent(type="info", message="inner"))
 
     bus.on("status", first)
     bus.on("status", lambda event: seen.append(("second", event.data.message)))
-    bus.emit(Status(type="info", message="outer"))
+    bus.emit(StatusEvent(type="info", message="outer"))
     assert seen == [("first", "outer"), ("second", "outer"), ("first", "inner"), ("second", "inner")]
 
 
@@ -248,7 +246,7 @@ def test_display_events_are_redacted_before_they_exist() -> None:
     bus, kept = _redacting_bus()
     seen: list[Event] = []
     bus.on("status", seen.append)
-    bus.emit(Status(type="info", message="key is hunter2hunter2"))
+    bus.emit(StatusEvent(type="info", message="key is hunter2hunter2"))
     assert seen[0].data.message == kept[0].data.message == "key is [secret API]"
 
 

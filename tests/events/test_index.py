@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.events.anchors import anchor_path
-from golem_forge.events.index import Index
+from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
+from golem_forge.events.journal_files import anchor_path, is_locked
 from golem_forge.events.journal_reader import verify
 from golem_forge.events.recovery import reopen
-from golem_forge.events.session_files import is_held
 
 from .journals import ALLOWED, ASKED, small_session
 
@@ -33,14 +32,14 @@ def home(tmp_path: Path) -> Path:
 
 
 def found(home: Path) -> list[tuple[str, str]]:
-    return sorted((call.id, call.status) for call in Index(home).calls())
+    return sorted((call.id, call.status) for call in SessionIndex(home).calls())
 
 
 EVERYTHING = [("c0", "success"), ("c1", "success"), ("c2", "success"), ("denied1", "approval_denied"), ("open1", "")]
 
 
 def test_sessions_and_calls(home: Path) -> None:
-    index = Index(home)
+    index = SessionIndex(home)
     by_id = {session.id: session for session in index.sessions()}
     assert by_id.keys() == {"aaa1", "bbb2"}
     assert (by_id["aaa1"].lines, by_id["aaa1"].calls, by_id["aaa1"].closed) == (14, 3, True)
@@ -53,7 +52,7 @@ def test_sessions_and_calls(home: Path) -> None:
 
 
 def test_filters(home: Path) -> None:
-    index = Index(home)
+    index = SessionIndex(home)
     assert {call.id for call in index.calls(session="aa")} == {"c0", "c1", "c2"}
     assert {call.id for call in index.calls(session="%")} == set()
     assert len(index.calls(limit=2)) == 2
@@ -64,7 +63,7 @@ def test_filters(home: Path) -> None:
 
 
 def test_one_call_by_prefix(home: Path) -> None:
-    index = Index(home)
+    index = SessionIndex(home)
     call = index.call("den")
     assert call is not None
     assert call.decision == ASKED.to_json()
@@ -75,7 +74,7 @@ def test_one_call_by_prefix(home: Path) -> None:
 
 
 def test_what_is_new_is_read_and_what_is_deleted_goes(home: Path) -> None:
-    index = Index(home)
+    index = SessionIndex(home)
     index.refresh()
     journal = reopen(home, "bbb2").journal
     journal.begin("later", "read_file", {}, ALLOWED)
@@ -89,7 +88,7 @@ def test_what_is_new_is_read_and_what_is_deleted_goes(home: Path) -> None:
 
 
 def test_a_file_that_was_replaced_is_read_from_its_beginning(home: Path, tmp_path: Path) -> None:
-    index = Index(home)
+    index = SessionIndex(home)
     index.refresh()
     other = small_session(tmp_path / "elsewhere", "aaa1", calls=9)
     (home / "sessions" / "aaa1.jsonl").write_bytes(other.read_bytes())
@@ -100,8 +99,8 @@ def test_a_torn_line_is_left_for_later(home: Path) -> None:
     path = home / "sessions" / "aaa1.jsonl"
     with path.open("ab") as file:
         file.write(b'{"n":15,')
-    assert len(Index(home).calls(session="aaa1")) == 3
-    assert Index(home).sessions(prefix="aaa1")[0].lines == 14
+    assert len(SessionIndex(home).calls(session="aaa1")) == 3
+    assert SessionIndex(home).sessions(prefix="aaa1")[0].lines == 14
 
 
 def test_rebuilt_after_deletion(home: Path) -> None:
@@ -135,7 +134,7 @@ def test_rebuilt_after_corruption(home: Path, damage: str, caplog: pytest.LogCap
 
 
 def test_a_locked_database_is_bypassed(home: Path, caplog: pytest.LogCaptureFixture) -> None:
-    Index(home).refresh()
+    SessionIndex(home).refresh()
     journal = reopen(home, "bbb2").journal
     journal.begin("later", "read_file", {}, ALLOWED)
     holder = sqlite3.connect(home / "index.db")
@@ -157,12 +156,12 @@ def test_a_database_that_cannot_be_opened_is_bypassed(home: Path, caplog: pytest
 
 
 def test_a_home_without_sessions_has_none(tmp_path: Path) -> None:
-    assert Index(tmp_path / "new").sessions() == []
-    assert Index(tmp_path / "new").calls() == []
+    assert SessionIndex(tmp_path / "new").sessions() == []
+    assert SessionIndex(tmp_path / "new").calls() == []
 
 
 def test_the_index_remembers_how_long_a_journal_was(home: Path) -> None:
-    index = Index(home)
+    index = SessionIndex(home)
     index.refresh()
     path = home / "sessions" / "aaa1.jsonl"
     anchor_path(path).unlink()
@@ -172,15 +171,15 @@ def test_the_index_remembers_how_long_a_journal_was(home: Path) -> None:
 
 
 def test_a_new_version_of_the_index_still_remembers_how_long_a_journal_was(home: Path) -> None:
-    Index(home).refresh()
+    SessionIndex(home).refresh()
     path = home / "sessions" / "aaa1.jsonl"
     anchor_path(path).unlink()
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
     with contextlib.closing(sqlite3.connect(home / "index.db")) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         connection.execute(f"PRAGMA user_version = {version - 1}")
-    assert [problem.line for problem in verify(path, Index(home).anchor("aaa1")).problems] == [10]
-    assert len(Index(home).calls(session="aaa1")) == 2
+    assert [problem.line for problem in verify(path, SessionIndex(home).anchor("aaa1")).problems] == [10]
+    assert len(SessionIndex(home).calls(session="aaa1")) == 2
 
 
 def test_what_is_no_journal_beside_them_keeps_nobody_from_finding_them(home: Path) -> None:
@@ -191,5 +190,5 @@ def test_what_is_no_journal_beside_them_keeps_nobody_from_finding_them(home: Pat
     (folder / "zero.jsonl").symlink_to("/dev/zero")
     (folder / "folder.jsonl").mkdir()
     assert found(home) == EVERYTHING
-    assert {session.id for session in Index(home).sessions()} == {"aaa1", "bbb2"}
-    assert not is_held(folder / "pipe.jsonl")
+    assert {session.id for session in SessionIndex(home).sessions()} == {"aaa1", "bbb2"}
+    assert not is_locked(folder / "pipe.jsonl")

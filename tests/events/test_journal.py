@@ -15,15 +15,12 @@ from typing import Any
 
 import pytest
 
-from golem_forge.events.call_states import CallStates
-from golem_forge.events.decision_record import full_decision
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_errors import JournalError, SessionExists, SessionInUse, SessionNotFound
+from golem_forge.events.journal_files import JournalError, SessionExists, SessionInUse, SessionNotFound, open_locked
 from golem_forge.events.journal_reader import events_after, read, verify
-from golem_forge.events.record_text import MAX_VALUE
+from golem_forge.events.journal_records import MAX_VALUE_BYTES, CallRecords, full_decision
 from golem_forge.events.redaction import Redactor
-from golem_forge.events.session_files import open_locked
 
 from .journals import ALLOWED, ASKED, python, small_session
 
@@ -120,7 +117,7 @@ def test_begin_says_the_same_as_three_records(tmp_path: Path) -> None:
     one.decide("c", ALLOWED)
     one.start("c", "read_file", {"a": 1}, "f1")
     two.begin("c", "read_file", {"a": 1}, ALLOWED, "mcp", "main/sub", "p", requested="read", fingerprint="f1")
-    states = [CallStates.from_records(records(journal)).calls["c"] for journal in (one, two)]
+    states = [CallRecords.from_records(records(journal)).calls["c"] for journal in (one, two)]
     for state in states:
         state.proposed_at = state.started_at = "then"
     assert states[0] == states[1]
@@ -169,8 +166,8 @@ def test_no_text_can_break_out_of_its_line(tmp_path: Path, text: str) -> None:
 
 def test_what_is_too_long_is_kept_as_a_digest_and_errors_are_cut(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path)
-    journal.propose("c1", "t", {"x": "y" * (MAX_VALUE + 1)})
-    journal.finish("c1", "input_invalid", error="e" * 100_000, value={"s": "z" * (MAX_VALUE + 1)})
+    journal.propose("c1", "t", {"x": "y" * (MAX_VALUE_BYTES + 1)})
+    journal.finish("c1", "input_invalid", error="e" * 100_000, value={"s": "z" * (MAX_VALUE_BYTES + 1)})
     assert journal.path.stat().st_size < 10_000
     assert records(journal)[1]["args"].startswith("[too long to record: ")
     assert verify(journal.path).ok
@@ -272,7 +269,7 @@ def test_no_room_means_no_run_and_what_waited_is_written_later(tmp_path: Path) -
     assert lines[4] == "started c4"
     path = tmp_path / "sessions" / "s1.jsonl"
     assert verify(path).ok
-    calls = CallStates.from_records(read(path)).calls
+    calls = CallRecords.from_records(read(path)).calls
     assert {id: call.state.value for id, call in calls.items()} == {
         "c1": "finished",
         "c2": "never_started",
@@ -333,7 +330,7 @@ def test_a_second_thread_cannot_break_the_chain(tmp_path: Path) -> None:
     journal.close()
     assert verify(journal.path).problems == []
     assert [event.seq for event in events_after(journal.path)] == list(range(1, 4 * 60 * 3 + 1))
-    assert len(CallStates.from_records(records(journal)).by_state("finished")) == 240
+    assert len(CallRecords.from_records(records(journal)).by_state("finished")) == 240
 
 
 CROWD = """
@@ -350,7 +347,7 @@ CROWD = """
             refused.append(number)
     print(refused[0], refused[-1], len(refused), journal.path.stat().st_size - size)
     try:
-        journal.begin_harmless("run", "t", {}, ALLOWED)
+        journal.begin_without_effects("run", "t", {}, ALLOWED)
     except JournalError:
         print("no record, no run")
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -364,7 +361,7 @@ def test_a_crowd_of_proposals_on_a_full_disk_is_kept_and_only_what_has_no_room_i
     assert out.splitlines() == ["1024 1099 76 0", "no record, no run"], err
     path = tmp_path / "sessions" / "s1.jsonl"
     assert verify(path).ok
-    calls = CallStates.from_records(read(path)).calls
+    calls = CallRecords.from_records(read(path)).calls
     assert list(calls) == [*(f"c{number}" for number in range(1024)), "after"]
 
 
@@ -379,11 +376,11 @@ def test_a45_a_secret_as_a_name_or_an_id_reaches_no_record(tmp_path: Path) -> No
     journal.finish(name, "success")
     journal.begin(name, name, {}, ALLOWED, parent=name, requested=f"{name}!")
     journal.finish(name, "success")
-    journal.begin_harmless(name, name, {}, ALLOWED, requested=f"{name}!")
+    journal.begin_without_effects(name, name, {}, ALLOWED, requested=f"{name}!")
     journal.finish(name, "success")
     journal.close()
     assert "hunter2" not in journal.path.read_text()
-    call = CallStates.from_records(records(journal)).calls["call-[secret KEY]"]
+    call = CallRecords.from_records(records(journal)).calls["call-[secret KEY]"]
     assert (call.tool, call.requested) == ("call-[secret KEY]", "call-[secret KEY]!")
 
 
@@ -399,14 +396,14 @@ def test_an_error_is_redacted_before_it_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_writer_whose_file_is_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.events.journal_file._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("golem_forge.events.journal_files._CHECK_INTERVAL_S", 0.0)
     first = Journal.create(tmp_path, "s1")
     first.begin("c1", "t", {}, ALLOWED)
     first.path.unlink()
     with pytest.raises(JournalError, match="deleted or replaced"):
         first.begin("c2", "t", {}, ALLOWED)
     second = Journal.create(tmp_path, "s1")
-    for run in (first.begin, first.begin_harmless):
+    for run in (first.begin, first.begin_without_effects):
         with pytest.raises(JournalError, match="deleted or replaced"):
             run("c3", "t", {}, ALLOWED)
     second.begin("c4", "t", {}, ALLOWED)

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from golem_forge.events import journal_reader
-from golem_forge.events.anchors import Anchor, anchor_path, read_anchor
-from golem_forge.events.chain import seal
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_errors import JournalDamaged
+from golem_forge.events.journal_files import Anchor, JournalDamaged, anchor_path, read_anchor, seal_records
 from golem_forge.events.journal_reader import read, scan, verify
 from golem_forge.events.recovery import reopen
 
@@ -190,7 +188,7 @@ def forge(path: Path, *records: str) -> None:
     """Appends correctly chained lines, as someone who knows the format can."""
     found = scan(path)
     with path.open("ab") as file:
-        file.write(seal(records, found.lines, found.hash)[0])
+        file.write(seal_records(records, found.lines, found.hash)[0])
 
 
 NOTE = '"ts":"t","type":"note","text":"forged"'

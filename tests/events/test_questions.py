@@ -11,8 +11,8 @@ import pytest
 
 from golem_forge.events.bus import EventBus, create_ui_event_bus
 from golem_forge.events.envelope import Event
-from golem_forge.events.questions import InputUnavailable, RuntimeUI, create_runtime_ui
 from golem_forge.events.redaction import Redactor
+from golem_forge.events.runtime_ui import InputUnavailable, RuntimeUI, create_runtime_ui
 
 CHOICES = [
     {"id": "exact", "label": "this call", "scope": "session"},

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from golem_forge.events.bus import create_ui_event_bus
-from golem_forge.events.call_states import CallState, CallStates
-from golem_forge.events.index import Index
+from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_errors import JournalDamaged, SessionNotFound
+from golem_forge.events.journal_files import JournalDamaged, SessionNotFound
 from golem_forge.events.journal_reader import events_after, read, verify
+from golem_forge.events.journal_records import CallRecords, RecordedState
 from golem_forge.events.recovery import reopen
 
 from .journals import ALLOWED, python, small_session
@@ -46,11 +46,11 @@ def test_kill_9_in_the_middle_of_a_batch_leaves_every_state_known(tmp_path: Path
     process.communicate()
     path = tmp_path / "sessions" / "s1.jsonl"
     assert verify(path).ok
-    before = CallStates.from_records(read(path))
+    before = CallRecords.from_records(read(path))
     assert [(call.id, call.state) for call in before.calls.values()] == [
-        ("done", CallState.FINISHED),
-        ("asked", CallState.NEVER_STARTED),
-        ("running", CallState.AMBIGUOUS),
+        ("done", RecordedState.FINISHED),
+        ("asked", RecordedState.NEVER_STARTED),
+        ("running", RecordedState.AMBIGUOUS),
     ], "a call that only waited in memory was never seen; no effect of it can exist"
 
     reopened = reopen(tmp_path, "s1")
@@ -59,8 +59,8 @@ def test_kill_9_in_the_middle_of_a_batch_leaves_every_state_known(tmp_path: Path
         ("running", "interrupted", "may have run before the crash"),
     ]
     reopened.journal.close()
-    after = CallStates.from_records(read(path))
-    assert not after.by_state(CallState.AMBIGUOUS) and not after.by_state(CallState.NEVER_STARTED)
+    after = CallRecords.from_records(read(path))
+    assert not after.by_state(RecordedState.AMBIGUOUS) and not after.by_state(RecordedState.NEVER_STARTED)
     assert after.calls["done"].status == "success"
     assert verify(path).ok
     assert reopen(tmp_path, "s1").interrupted == [], "recovered once, not again"
@@ -160,16 +160,18 @@ PROPOSE, BEGIN, START, FINISH = "propose", "begin", "start", "finish"
 @pytest.mark.parametrize(
     ("again", "state", "error"),
     [
-        ([BEGIN], CallState.AMBIGUOUS, "may have run before the crash"),
-        ([PROPOSE, START], CallState.AMBIGUOUS, "may have run before the crash"),
-        ([START], CallState.AMBIGUOUS, "may have run before the crash"),
-        ([PROPOSE], CallState.NEVER_STARTED, "interrupted before it started"),
-        ([BEGIN, FINISH, BEGIN], CallState.AMBIGUOUS, "may have run before the crash"),
-        ([BEGIN, FINISH], CallState.FINISHED, ""),
+        ([BEGIN], RecordedState.AMBIGUOUS, "may have run before the crash"),
+        ([PROPOSE, START], RecordedState.AMBIGUOUS, "may have run before the crash"),
+        ([START], RecordedState.AMBIGUOUS, "may have run before the crash"),
+        ([PROPOSE], RecordedState.NEVER_STARTED, "interrupted before it started"),
+        ([BEGIN, FINISH, BEGIN], RecordedState.AMBIGUOUS, "may have run before the crash"),
+        ([BEGIN, FINISH], RecordedState.FINISHED, ""),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
-def test_an_id_that_comes_again_is_a_new_call(tmp_path: Path, again: list[str], state: CallState, error: str) -> None:
+def test_an_id_that_comes_again_is_a_new_call(
+    tmp_path: Path, again: list[str], state: RecordedState, error: str
+) -> None:
     journal = Journal.create(tmp_path, "s1")
     steps: dict[str, Callable[[], object]] = {
         PROPOSE: lambda: journal.propose("twice", "t", {"run": 2}),
@@ -185,13 +187,13 @@ def test_an_id_that_comes_again_is_a_new_call(tmp_path: Path, again: list[str], 
         steps[step]()
     journal.flush()
     journal.release()
-    statuses = {row.id: row.status for row in Index(tmp_path).calls()}
-    assert statuses["twice"] == ("success" if state is CallState.FINISHED else "")
-    calls = CallStates.from_records(read(journal.path)).calls
+    statuses = {row.id: row.status for row in SessionIndex(tmp_path).calls()}
+    assert statuses["twice"] == ("success" if state is RecordedState.FINISHED else "")
+    calls = CallRecords.from_records(read(journal.path)).calls
     assert list(calls) == ["other", "twice"]
     assert (calls["twice"].state, calls["twice"].args) == (state, {"run": 2})
     assert (calls["twice"].error, calls["twice"].output_handle, calls["twice"].more) == ("", "", {})
     reopened = reopen(tmp_path, "s1")
     reopened.journal.close()
     assert [(call.id, call.error) for call in reopened.interrupted] == ([("twice", error)] if error else [])
-    assert not CallStates.from_records(read(journal.path)).by_state(CallState.AMBIGUOUS)
+    assert not CallRecords.from_records(read(journal.path)).by_state(RecordedState.AMBIGUOUS)

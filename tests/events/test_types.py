@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.core import verdict
+from golem_forge.core import decisions
 from golem_forge.events.envelope import Event
-from golem_forge.events.types import REGISTRY, Interrupt, Status, ToolStarted, from_wire, to_wire
-from golem_forge.events.wire import allowed_in
+from golem_forge.events.model import REGISTRY, Interrupt, StatusEvent, ToolStarted, allowed_values, from_wire, to_wire
 
 # `?` marks an optional field. Written out by hand: this is the contract with every UI.
 WIRE = {
@@ -57,9 +56,9 @@ WIRE = {
 
 
 def test_the_statuses_and_risks_of_events_are_those_of_calls() -> None:
-    allowed = allowed_in(REGISTRY["toolResult"])["status"].passes
-    assert allowed == frozenset(verdict.Status)
-    assert allowed_in(REGISTRY["approvalRequired"])["risk"].passes == frozenset(verdict.Risk)
+    allowed = allowed_values(REGISTRY["toolResult"])["status"].passes
+    assert allowed == frozenset(decisions.Status)
+    assert allowed_values(REGISTRY["approvalRequired"])["risk"].passes == frozenset(decisions.Risk)
 
 
 json_values = st.recursive(
@@ -139,7 +138,7 @@ def test_data_is_frozen_and_refuses_what_it_does_not_have() -> None:
     with pytest.raises(AttributeError):
         del started.tool_name
     with pytest.raises(TypeError, match="no field 'colour'"):
-        Status(type="info", message="m", colour="red")  # type: ignore[call-arg]
+        StatusEvent(type="info", message="m", colour="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'toolName' is missing"):
         ToolStarted(tool_call_id="c", args={}, caller="llm")  # type: ignore[call-arg]
 

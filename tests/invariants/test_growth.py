@@ -10,28 +10,26 @@ from typing import Any
 
 import pytest
 
-from golem_forge.cli.log import calls as log_calls
-from golem_forge.cli.log.calls import run_calls
-from golem_forge.cli.log.verifying import run_verify
+from golem_forge.agent import resume as resuming
+from golem_forge.agent.history import History
+from golem_forge.agent.messages import AssistantMessage, CallResult, RequestedCall, ResultsMessage, UserMessage
+from golem_forge.agent.resume import resume
+from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.cli import log as log_calls
+from golem_forge.cli.log import run_calls, run_verify
 from golem_forge.config import yaml_file
-from golem_forge.config.home import ForgeHome
-from golem_forge.core.decision import Decision
+from golem_forge.core.decisions import Decision, Status, Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Status, Verdict
 from golem_forge.events import index, journal_reader
-from golem_forge.events.call_states import CallRecord
-from golem_forge.events.index import Index
+from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
+from golem_forge.events.journal_records import CallRecord
 from golem_forge.policy.facts import CallFacts, EffectVerdict
-from golem_forge.policy.rules import RuleBook
+from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.globs import path_glob
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import SourceKind
-from golem_forge.workers import resuming
-from golem_forge.workers.history import History
-from golem_forge.workers.messages import AssistantMessage, CallResult, RequestedCall, ResultsMessage, UserMessage
-from golem_forge.workers.resuming import resume
-from golem_forge.workers.session_facts import RunFacts, record_run
 
 ALLOWED = Decision(verdict=Verdict.PRE_APPROVED)
 
@@ -92,7 +90,7 @@ def test_log_reads_only_the_calls_that_it_shows(
     journal.propose("open", "count", {"what": "open"}, "llm", "main")
     journal.start("open", "count", {"what": "open"})
     journal.release()
-    Index(home).refresh()
+    SessionIndex(home).refresh()
     parsed = counted(monkeypatch, journal_reader, "parse_body")
     assert run_calls(words) == 0
     shown = capsys.readouterr().out
@@ -107,7 +105,7 @@ def test_log_holds_one_call_at_a_time_however_many_it_shows(
         for number in range(1_200):  # more than two pages
             run_call(journal, f"c{number}")
     held: list[int] = []
-    as_json = log_calls.as_json
+    as_json = log_calls.call_json
 
     def watched(each: Any) -> Any:
         if each.call.id in ("c3", "c700", "c1190"):
@@ -115,7 +113,7 @@ def test_log_holds_one_call_at_a_time_however_many_it_shows(
         return as_json(each)
 
     before = live_call_records()
-    monkeypatch.setattr(log_calls, "as_json", watched)
+    monkeypatch.setattr(log_calls, "call_json", watched)
     assert run_calls(["--json", "--limit", "1195"]) == 0
     assert [each["id"] for each in json.loads(capsys.readouterr().out)] == [f"c{number}" for number in range(5, 1_200)]
     assert len(held) == 2 and max(held) <= before + 3
@@ -146,15 +144,15 @@ def test_a_resumed_session_holds_what_still_counts(home: Path, monkeypatch: pyte
     journal.start("open", "count", {})
     said = list(history.messages)
     journal.release()
-    Index(home).refresh()
+    SessionIndex(home).refresh()
     held: list[int] = []
-    completed, before = resuming.completed, live_call_records()
+    completed, before = resuming.complete_results, live_call_records()
 
     def watched(*args: Any) -> Any:
         held.append(live_call_records())
         return completed(*args)
 
-    monkeypatch.setattr(resuming, "completed", watched)
+    monkeypatch.setattr(resuming, "complete_results", watched)
     read = counted(monkeypatch, journal_reader, "_whole_lines")
     resumed = resume(home, "s1")
     resumed.journal.release()
@@ -181,7 +179,7 @@ def written(home: Path, text: str) -> ForgeHome:
 def test_rules_are_read_as_yaml_once_and_checked_at_every_start(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = RULES[:40_000].rpartition("  -")[0]
     first = RuleBook(written(home, small)).current().rules
-    parsed = counted(monkeypatch, yaml_file, "_events")
+    parsed = counted(monkeypatch, yaml_file, "_parser_events")
     again = RuleBook(ForgeHome(home)).current().rules
     assert parsed.count == 0
     assert again == first and [rule.line for rule in again] == list(range(2, 2 + len(first)))

@@ -19,11 +19,11 @@ import pytest
 from tests.deadlines import LONG, within
 
 from golem_forge import Caller, Tool, ToolCall, open_session, tool
-from golem_forge.config.home import forge_home
 from golem_forge.core.errors import ConfigError
-from golem_forge.events.call_states import CallStates
 from golem_forge.events.journal_reader import read, verify
+from golem_forge.events.journal_records import CallRecords
 from golem_forge.events.recovery import reopen
+from golem_forge.storage.home import forge_home
 from golem_forge.tools.tool import Definition
 
 MODES = ["interactive", "strict", "approve_all", "auto_deny"]
@@ -314,11 +314,11 @@ def test_invariant_11_after_kill_9_the_journal_says_what_happened(tmp_path: Path
     process.wait(10)
     journal = own_home / ".forge" / "sessions" / f"{session_id}.jsonl"
     assert verify(journal).ok
-    states = [call.state for call in CallStates.from_records(read(journal)).calls.values()]
+    states = [call.state for call in CallRecords.from_records(read(journal)).calls.values()]
     assert states == ["finished", "ambiguous", "never_started"]
     reopened = reopen(own_home / ".forge", session_id)
     reopened.journal.close()
-    after = CallStates.from_records(read(journal)).calls.values()
+    after = CallRecords.from_records(read(journal)).calls.values()
     assert [(call.status, call.state) for call in after][1:] == [("interrupted", "finished")] * 2
     assert "may have run" in journal.read_text()
     assert (tmp_path / "effects").read_text() == "1\n2\n", "nothing is repeated by itself"

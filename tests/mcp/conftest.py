@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client.hooks import Hooks
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.walls.backend import find_bwrap
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
+from golem_forge.storage.home import ForgeHome
 
 from .loop_time import LoopTime
 
@@ -63,7 +63,7 @@ class Ground:
     def walls(self, spec: ServerSpec) -> Walls:
         """As `Hooks.walls_for` gives them: around exactly the zones that the spec names."""
         places = {"workspace": self.workspace, "programs": PROGRAMS}
-        zones = [ZoneSpec(name=name, path=places[name], mode=Mode(mode)) for name, mode in spec.zones.items()]
+        zones = [ZoneSpec(name=name, path=places[name], mode=AccessMode(mode)) for name, mode in spec.zones.items()]
         sandbox = open_sandbox(zones, forge_home=self.home.path, home=self.root / "person")
         self.sandboxes.append(sandbox)
         return Walls(sandbox, forge_home=self.home.path, home=self.root / "person", environ=self.environ)

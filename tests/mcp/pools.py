@@ -15,15 +15,14 @@ from typing import Any
 
 from tests.deadlines import PATIENCE
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.core.finished import Finished
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.calls import ToolCompletion
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.definitions.definition import RemoteTool
-from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+from golem_forge.mcp.client.manifest import ManifestCache
+from golem_forge.mcp.client.model import RemoteTool, ServerState, ServerStatus
 from golem_forge.mcp.client.pool import Pool
-from golem_forge.mcp.client.state import ServerStatus, State
-from golem_forge.mcp.client.trust.trust_book import TrustBook
+from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
@@ -32,12 +31,12 @@ from .conftest import Ground
 @dataclass
 class Rig:
     pool: Pool
-    book: TrustBook
+    book: ServerTrustStore
     cache: ManifestCache
     redactor: Redactor
     told: list[ServerStatus] = field(default_factory=list)
 
-    def states(self, server: str) -> list[State]:
+    def states(self, server: str) -> list[ServerState]:
         return [status.state for status in self.told if status.server == server]
 
     def tool(self, server: str, name: str) -> RemoteTool:
@@ -45,14 +44,14 @@ class Rig:
         assert listing is not None
         return next(tool for tool in listing.tools if tool.name == name)
 
-    async def call(self, server: str, tool: str, ctx: ToolContext | None = None, **args: Any) -> Finished:
-        await self.pool.settled(server)
+    async def call(self, server: str, tool: str, ctx: ToolContext | None = None, **args: Any) -> ToolCompletion:
+        await self.pool.wait_connected(server)
         return await self.pool.call(self.tool(server, tool), args, ctx or ToolContext())
 
 
 @asynccontextmanager
 async def pooled(ground: Ground, *specs: ServerSpec, approve: bool = True, **hooks: Any) -> AsyncIterator[Rig]:
-    book, cache, redactor = TrustBook(ground.home), ManifestCache(ground.home), Redactor()
+    book, cache, redactor = ServerTrustStore(ground.home), ManifestCache(ground.home), Redactor()
     if approve:
         for spec in specs:
             book.approve_server(spec, "person")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.mcp.client.connecting.backoff import ATTEMPTS, CAP, Backoff, ceiling
+from golem_forge.mcp.client.connection import BACKOFF_CAP_S, MAX_ATTEMPTS, Backoff, backoff_ceiling
 
 
 def test_the_wait_doubles_from_half_a_second_to_thirty() -> None:
-    assert [ceiling(n) for n in range(1, 9)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
-    assert ceiling(10_000) == CAP
+    assert [backoff_ceiling(n) for n in range(1, 9)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert backoff_ceiling(10_000) == BACKOFF_CAP_S
 
 
 def test_five_attempts_have_four_waits_between_them() -> None:
     backoff = Backoff(draw=lambda: 1.0)
-    assert [backoff.failed() for _ in range(ATTEMPTS)] == [0.5, 1, 2, 4, None]
+    assert [backoff.failed() for _ in range(MAX_ATTEMPTS)] == [0.5, 1, 2, 4, None]
     backoff.reset()
     assert backoff.failed() == 0.5
 

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from tests.deadlines import LONG, within
 
-from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.core.signal import InterruptSignal
-from golem_forge.core.verdict import Status
-from golem_forge.mcp.client.calling.clocks import Clocks
-from golem_forge.mcp.client.calling.flight import Flight
-from golem_forge.mcp.client.connecting.link import Link, Lost, Unprocessed
-from golem_forge.mcp.client.state import State
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.decisions import Status
+from golem_forge.core.results import to_mcp
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.mcp.client.active_calls import ActiveCall, CallTimers
+from golem_forge.mcp.client.link import ResponseLost, ServerLink, Unprocessed
+from golem_forge.mcp.client.model import ServerState
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.mcp_results import to_mcp
 
 from .conftest import Ground
 from .pools import logged, notes, pooled, timed, until
@@ -38,7 +37,7 @@ def calls_sent(ground: Ground) -> int:
 
 async def test_silence_ends_in_a_timeout_that_names_the_idle_limit_and_the_server_is_told(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "silent", idle_timeout=0.3)) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         with within(0.3):
             finished, took = await timed(rig.call("bad", "act"))
         assert finished.status is Status.TIMEOUT
@@ -51,9 +50,9 @@ async def test_progress_is_shown_and_starts_the_idle_clock_anew(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[float, float | None, str]] = []
-    touched: list[Clocks] = []
-    touch = Clocks.touch
-    monkeypatch.setattr(Clocks, "touch", lambda clocks: (touched.append(clocks), touch(clocks)))
+    touched: list[CallTimers] = []
+    touch = CallTimers.note_progress
+    monkeypatch.setattr(CallTimers, "note_progress", lambda clocks: (touched.append(clocks), touch(clocks)))
     ctx = ToolContext(progress=lambda *said: seen.append(said))
     async with pooled(ground, ground.spec()) as rig:
         finished = await rig.call("echo", "sleep", ctx, seconds=0.7, progress=True)
@@ -65,7 +64,7 @@ async def test_progress_is_shown_and_starts_the_idle_clock_anew(
 
 async def test_progress_does_not_move_the_total_limit(ground: Ground) -> None:
     async with pooled(ground, ground.spec(total_timeout=0.8)) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         with within(0.8):
             finished = await rig.call("echo", "sleep", seconds=LONG, progress=True)
         assert finished.status is Status.TIMEOUT
@@ -74,7 +73,7 @@ async def test_progress_does_not_move_the_total_limit(ground: Ground) -> None:
 
 async def test_eight_at_a_time_the_rest_waits_its_turn(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "silent"), ground.spec()) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         tool = rig.tool("bad", "act")
         calls = [asyncio.create_task(rig.pool.call(tool, {}, ToolContext())) for _ in range(12)]
         await until(lambda: len(notes(ground, "ran")) >= 8)
@@ -101,7 +100,7 @@ async def test_a_flood_of_notices_costs_no_memory_and_the_answer_still_comes(gro
     seen: list[Any] = []
     ctx = ToolContext(progress=lambda *said: seen.append(said))
     async with pooled(ground, hostile(ground, "flood", "5000")) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         finished, took = await timed(rig.call("bad", "act", ctx))
         assert finished.result.text == "flooded"
@@ -116,7 +115,7 @@ async def test_a_flood_of_notices_costs_no_memory_and_the_answer_still_comes(gro
 async def test_an_interrupt_ends_the_call_at_once_and_the_connection_stays(ground: Ground, mode: str) -> None:
     signal = InterruptSignal()
     async with pooled(ground, hostile(ground, mode, idle_timeout=LONG)) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         calling = asyncio.create_task(rig.call("bad", "act", ToolContext(cancel=signal)))
         await until(lambda: notes(ground, "ran"))
         signal.interrupt()
@@ -128,7 +127,7 @@ async def test_an_interrupt_ends_the_call_at_once_and_the_connection_stays(groun
             assert (await rig.call("bad", "act", quick=True)).result.text == "quick"
             await until(lambda: notes(ground, "late"))
             assert (await rig.call("bad", "act", quick=True)).result.text == "quick"
-        assert rig.states("bad") == [State.CONNECTING, State.READY]
+        assert rig.states("bad") == [ServerState.CONNECTING, ServerState.READY]
 
 
 async def test_an_interrupted_context_sends_nothing(ground: Ground) -> None:
@@ -142,7 +141,7 @@ async def test_an_interrupted_context_sends_nothing(ground: Ground) -> None:
 
 async def test_a_cancelled_task_tells_the_server_and_frees_its_turn(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "silent")) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         tool = rig.tool("bad", "act")
         calls = [asyncio.create_task(rig.pool.call(tool, {}, ToolContext())) for _ in range(10)]
         await until(lambda: len(notes(ground, "ran")) == 8)
@@ -159,7 +158,7 @@ async def test_a_cancelled_task_tells_the_server_and_frees_its_turn(ground: Grou
 async def test_a_server_that_reads_nothing_cannot_hold_an_interrupted_caller(ground: Ground) -> None:
     signal = InterruptSignal()
     async with pooled(ground, hostile(ground, "hangs")) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         tool = rig.tool("bad", "act")
         big = {"x": "y" * 400_000}
         calls = [asyncio.create_task(rig.pool.call(tool, big, ToolContext(cancel=signal))) for _ in range(4)]
@@ -175,17 +174,17 @@ async def test_a_server_that_reads_nothing_cannot_hold_an_interrupted_caller(gro
 async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(ground: Ground) -> None:
     spec = ground.spec(env=LOG)
     async with pooled(ground, spec) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         tool = rig.tool("echo", "echo")
         again = asyncio.create_task(rig.pool.reconnect("echo"))
-        await until(lambda: rig.pool.status("echo").state is State.CONNECTING)
+        await until(lambda: rig.pool.status("echo").state is ServerState.CONNECTING)
         signal = InterruptSignal()
         calling = asyncio.create_task(rig.pool.call(tool, {"text": "x"}, ToolContext(cancel=signal)))
         await asyncio.sleep(0.01)
         signal.interrupt()
         assert (await calling).status is Status.INTERRUPTED
         await again
-        assert rig.pool.status("echo").state is State.READY
+        assert rig.pool.status("echo").state is ServerState.READY
 
 
 # Lost connections
@@ -193,7 +192,7 @@ async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(
 
 async def test_killed_during_a_call_it_may_have_run_and_is_not_repeated(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "dies")) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         with within(1):
             finished = await rig.call("bad", "act")
         assert finished.status is Status.EXECUTION_FAILED
@@ -216,12 +215,12 @@ async def test_a_line_without_end_ends_the_connection(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "endless")) as rig:
         finished = await rig.call("bad", "act")
         assert "may have run" in finished.error
-        await until(lambda: rig.pool.status("bad").state is State.KNOWN)
+        await until(lambda: rig.pool.status("bad").state is ServerState.KNOWN)
 
 
 async def test_a_reconnect_during_a_call_ends_it_with_may_have_run(ground: Ground) -> None:
     async with pooled(ground, ground.spec(env=LOG)) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         calling = asyncio.create_task(rig.call("echo", "sleep", seconds=LONG))
         await until(lambda: calls_sent(ground) == 1)
         await rig.pool.reconnect("echo")
@@ -232,7 +231,7 @@ async def test_a_reconnect_during_a_call_ends_it_with_may_have_run(ground: Groun
 
 async def test_closing_the_pool_ends_every_call(ground: Ground) -> None:
     async with pooled(ground, ground.spec(env=LOG)) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         calls = [asyncio.create_task(rig.call("echo", "sleep", seconds=LONG)) for _ in range(10)]
         await until(lambda: calls_sent(ground) == 8)
         with within(1):
@@ -244,36 +243,36 @@ async def test_closing_the_pool_ends_every_call(ground: Ground) -> None:
 
 async def test_what_certainly_did_not_run_is_sent_once_more_on_a_new_connection(ground: Ground) -> None:
     async with pooled(ground, ground.spec(env=LOG)) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         owner = rig.pool._owners["echo"]
-        links: list[Link] = []
+        links: list[ServerLink] = []
 
-        async def job(link: Link) -> str:
+        async def job(link: ServerLink) -> str:
             links.append(link)
             if len(links) == 1:
                 raise Unprocessed(None)
             return (await link.request("tools/call", {"name": "pid", "arguments": {}}))["content"][0]["text"]
 
-        assert await owner.perform(Flight(ToolContext(), "x"), job)
+        assert await owner.run_with_link(ActiveCall(ToolContext(), "x"), job)
         assert len(links) == 2
         assert links[0] is not links[1]
 
-        async def never(link: Link) -> None:
+        async def never(link: ServerLink) -> None:
             links.append(link)
             raise Unprocessed(None)
 
         links.clear()
         with pytest.raises(Unprocessed):
-            await owner.perform(Flight(ToolContext(), "x"), never)
+            await owner.run_with_link(ActiveCall(ToolContext(), "x"), never)
         assert len(links) == 2
 
-        async def maybe(link: Link) -> None:
+        async def maybe(link: ServerLink) -> None:
             links.append(link)
-            raise Lost(None)
+            raise ResponseLost(None)
 
         links.clear()
-        with pytest.raises(Lost):
-            await owner.perform(Flight(ToolContext(), "x"), maybe)
+        with pytest.raises(ResponseLost):
+            await owner.run_with_link(ActiveCall(ToolContext(), "x"), maybe)
         assert len(links) == 1
 
 
@@ -281,7 +280,7 @@ async def test_a_server_that_died_unnoticed_gets_the_call_on_a_new_process(groun
     """Killed from outside while idle: whether or not its end was seen yet, the call is answered once."""
     async with pooled(ground, ground.spec(env=LOG)) as rig:
         for _ in range(3):
-            await rig.pool.settled("echo")
+            await rig.pool.wait_connected("echo")
             connection = rig.pool._owners["echo"]._connection
             assert connection is not None
             connection._opened.transport._child.kill()  # type: ignore[attr-defined]
@@ -344,7 +343,7 @@ async def test_a_result_that_is_no_object_ends_the_call(ground: Ground, shape: s
 
 async def test_a_pending_server_refuses_calls_in_words(ground: Ground) -> None:
     async with pooled(ground, ground.spec()) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         tool = rig.tool("echo", "echo")
     async with pooled(ground, ground.spec(pass_env=("LANG",)), approve=False) as rig:
         rig.pool.begin()

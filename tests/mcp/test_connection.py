@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status
-from golem_forge.mcp.client.connecting import backoff
-from golem_forge.mcp.client.hooks import Form, FormAnswer
-from golem_forge.mcp.client.state import State
+from golem_forge.core.results import to_mcp
+from golem_forge.mcp.client import connection
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer
+from golem_forge.mcp.client.model import ServerState
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.mcp_results import to_mcp
 
 from .conftest import Ground
 from .loop_time import LoopTime
@@ -28,7 +28,7 @@ def modern(ground: Ground, *args: str, **keys: Any) -> ServerSpec:
     return ground.spec("new", "modern.py", *args, env=LOG, **keys)
 
 
-async def accept(form: Form, ctx: ToolContext) -> FormAnswer:
+async def accept(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
     return FormAnswer(action="accept", values={"name": form.message})
 
 
@@ -50,7 +50,7 @@ async def test_auto_finds_the_new_era_and_every_request_carries_its_envelope(gro
 
 async def test_auto_falls_back_to_the_old_era_and_legacy_skips_the_question(ground: Ground) -> None:
     async with pooled(ground, ground.spec(env=LOG)) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         assert rig.pool.status("echo").protocol == "2025-11-25"
         assert [m["method"] for m in logged(ground)][:2] == ["server/discover", "initialize"]
     (ground.workspace / "log").unlink()
@@ -62,24 +62,29 @@ async def test_auto_falls_back_to_the_old_era_and_legacy_skips_the_question(grou
 async def test_a_server_that_dies_at_the_question_for_the_new_era_is_met_in_the_old_one(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.01)
     async with pooled(ground, modern(ground, "dies-at-probe")) as rig:
         rig.pool.begin()
-        await rig.pool.settled("new")
+        await rig.pool.wait_connected("new")
         assert rig.pool.status("new").protocol == "2025-06-18"
-        assert rig.states("new") == [State.CONNECTING, State.BACKOFF, State.CONNECTING, State.READY]
+        assert rig.states("new") == [
+            ServerState.CONNECTING,
+            ServerState.BACKOFF,
+            ServerState.CONNECTING,
+            ServerState.READY,
+        ]
 
 
 async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.01)
     spec = ground.spec("bad", "hostile.py", "silent-start", connect_timeout=0.2)
     async with pooled(ground, spec) as rig:
         rig.pool.begin()
         with pytest.raises(ForgeError, match=r"is not connected after 0\.2 seconds"):
-            await rig.pool.settled("bad")
-        await until(lambda: rig.pool.status("bad").state is State.FAILED)
+            await rig.pool.wait_connected("bad")
+        await until(lambda: rig.pool.status("bad").state is ServerState.FAILED)
         assert rig.pool.status("bad").error == "no answer within 0.2 seconds"
 
 
@@ -90,11 +95,11 @@ async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(
 async def test_a_connection_that_cannot_be_is_told_in_words(
     ground: Ground, mode: str, within: float, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
-    monkeypatch.setattr(backoff, "ATTEMPTS", 2)
+    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.01)
+    monkeypatch.setattr(connection, "MAX_ATTEMPTS", 2)
     async with pooled(ground, ground.spec("bad", "hostile.py", mode, connect_timeout=within)) as rig:
         rig.pool.begin()
-        await until(lambda: rig.pool.status("bad").state is State.FAILED)
+        await until(lambda: rig.pool.status("bad").state is ServerState.FAILED)
         assert words in rig.pool.status("bad").error
 
 
@@ -120,7 +125,7 @@ async def test_a_question_inside_a_result_is_answered_and_the_call_repeated(grou
 
 
 async def test_the_clocks_stand_still_while_the_person_thinks(ground: Ground, loop_time: LoopTime) -> None:
-    async def slowly(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def slowly(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         loop_time.skip(100)
         await asyncio.sleep(0.1)
         return await accept(form, ctx)
@@ -133,7 +138,7 @@ async def test_the_clocks_stand_still_while_the_person_thinks(ground: Ground, lo
 async def test_a_state_without_questions_is_sent_again_and_never_more_than_ten_times(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("golem_forge.mcp.client.calling.input_rounds._LONGEST_WAIT", 0.05)
+    monkeypatch.setattr("golem_forge.mcp.client.call._LONGEST_WAIT", 0.05)
     async with pooled(ground, modern(ground)) as rig:
         assert (await rig.call("new", "again")).result.text == "enough"
         finished = await rig.call("new", "forever")
@@ -155,7 +160,7 @@ async def test_nothing_of_a_result_is_lost(ground: Ground) -> None:
 
 async def test_changes_are_heard_in_the_listen_stream(ground: Ground) -> None:
     async with pooled(ground, modern(ground)) as rig:
-        await rig.pool.settled("new")
+        await rig.pool.wait_connected("new")
         await until(lambda: any(m["method"] == "subscriptions/listen" for m in logged(ground)))
         await rig.call("new", "grow")
         await until(lambda: rig.pool.status("new").tools == 8)
@@ -164,9 +169,9 @@ async def test_changes_are_heard_in_the_listen_stream(ground: Ground) -> None:
 async def test_a_lost_stream_is_opened_again_and_everything_listed_anew(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.05)
+    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.05)
     async with pooled(ground, modern(ground)) as rig:
-        await rig.pool.settled("new")
+        await rig.pool.wait_connected("new")
         await until(lambda: any(m["method"] == "subscriptions/listen" for m in logged(ground)))
         await rig.call("new", "drop")
         await until(lambda: sum(m["method"] == "subscriptions/listen" for m in logged(ground)) == 2)
@@ -189,7 +194,7 @@ async def test_every_page_is_fetched_and_a_list_without_end_ends(
     ground: Ground, mode: tuple[str, ...], count: int, diagnostic: str
 ) -> None:
     async with pooled(ground, ground.spec("bad", "hostile.py", *mode)) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         listing = rig.pool.listing("bad")
         assert listing is not None
         assert len(listing.tools) == count
@@ -198,7 +203,7 @@ async def test_every_page_is_fetched_and_a_list_without_end_ends(
 
 async def test_one_bad_entry_does_not_take_the_others_with_it(ground: Ground) -> None:
     async with pooled(ground, ground.spec("bad", "hostile.py", "schemas")) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         listing = rig.pool.listing("bad")
         assert listing is not None
         assert {f"good{n}" for n in range(9)} <= {tool.name for tool in listing.tools}

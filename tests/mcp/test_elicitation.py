@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.asking.requests import Requests
-from golem_forge.mcp.client.calling.flight import Flight
-from golem_forge.mcp.client.hooks import Form, FormAnswer, Hooks
+from golem_forge.mcp.client.active_calls import ActiveCall
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks
+from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.tools.context import ToolContext
 
 SPEC = ServerSpec(name="asker", scope="", origin="forge.yaml:1", command="x")
@@ -24,9 +24,9 @@ class Person:
 
     def __init__(self, *answers: FormAnswer) -> None:
         self.answers = list(answers)
-        self.forms: list[Form] = []
+        self.forms: list[ElicitationForm] = []
 
-    async def ask(self, form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(self, form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         self.forms.append(form)
         return self.answers.pop(0) if self.answers else FormAnswer()
 
@@ -36,8 +36,8 @@ def accept(**values: Any) -> FormAnswer:
 
 
 async def asked(person: Person, params: Any) -> sdk.ElicitResult | sdk.ErrorData:
-    flight = Flight(ToolContext(), "tool")
-    return await Requests(SPEC, Hooks(ask_form=person.ask), lambda: [flight]).elicitation(CONTEXT, params)
+    flight = ActiveCall(ToolContext(), "tool")
+    return await ServerRequests(SPEC, Hooks(ask_form=person.ask), lambda: [flight]).elicitation(CONTEXT, params)
 
 
 async def form(person: Person, properties: Any, required: Iterable[str] = (), message: str = "Please") -> Any:
@@ -199,12 +199,12 @@ async def test_a_url_that_could_be_misread_is_refused_and_never_shown(url: str) 
 
 
 async def test_a_question_that_breaks_on_our_side_tells_the_server_nothing() -> None:
-    async def broken(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def broken(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         raise RuntimeError("canary /home/person")
 
-    flight = Flight(ToolContext(), "tool")
+    flight = ActiveCall(ToolContext(), "tool")
     params = sdk.ElicitRequestFormParams(
         message="x", requested_schema={"type": "object", "properties": {"x": {"type": "string"}}}
     )
-    said = await Requests(SPEC, Hooks(ask_form=broken), lambda: [flight]).elicitation(CONTEXT, params)
+    said = await ServerRequests(SPEC, Hooks(ask_form=broken), lambda: [flight]).elicitation(CONTEXT, params)
     assert isinstance(said, sdk.ErrorData) and said.message == "elicitation could not be answered"

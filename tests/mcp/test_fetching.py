@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.mcp.client.connecting import fetching
-from golem_forge.mcp.client.connecting.fetching import all_pages, fetch_manifest
-from golem_forge.mcp.client.connecting.link import Link, Refused
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.mcp.client import manifest as fetching
+from golem_forge.mcp.client.link import ErrorResponse, ServerLink
+from golem_forge.mcp.client.manifest import all_pages, fetch_manifest
 
 SPEC = ServerSpec(name="docs", scope="", origin="forge.yaml:1", command="x")
 
@@ -40,8 +40,8 @@ class Said:
         return page
 
     @property
-    def link(self) -> Link:
-        return cast(Link, self)
+    def link(self) -> ServerLink:
+        return cast(ServerLink, self)
 
 
 async def test_pages_follow_each_other_by_their_cursors_and_the_shortest_life_counts() -> None:
@@ -94,7 +94,7 @@ async def test_what_is_not_declared_is_not_asked_for() -> None:
 
 
 async def test_prompts_that_cannot_be_listed_do_not_cost_the_tools() -> None:
-    said = Said({"tools": [{"name": "a"}]}, Refused(-32603, "broken"), offers=("tools", "prompts"))
+    said = Said({"tools": [{"name": "a"}]}, ErrorResponse(-32603, "broken"), offers=("tools", "prompts"))
     manifest = await fetch_manifest(said.link, SPEC)
     assert manifest.tools == ({"name": "a"},)
     assert manifest.diagnostics == ("prompts/list of docs: broken (-32603)",)

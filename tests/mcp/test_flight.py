@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
-from golem_forge.mcp.client.asking.request_errors import Refused
-from golem_forge.mcp.client.calling.flight import Flight, asking_flight, asks_for, flying
-from golem_forge.mcp.client.hooks import Form, FormAnswer
+from golem_forge.mcp.client.active_calls import (
+    ActiveCall,
+    RequestRefused,
+    answering_client,
+    call_for_question,
+    call_in_progress,
+)
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
@@ -27,10 +32,10 @@ ASK = {
 }
 
 
-def flight_for(client: object) -> Flight:
-    def made() -> Flight:
-        asks_for.set(client)
-        return Flight(ToolContext(), "tool")
+def flight_for(client: object) -> ActiveCall:
+    def made() -> ActiveCall:
+        answering_client.set(client)
+        return ActiveCall(ToolContext(), "tool")
 
     return copy_context().run(made)
 
@@ -38,23 +43,23 @@ def flight_for(client: object) -> Flight:
 def test_of_several_calls_of_one_client_the_latest() -> None:
     client = object()
     first, second = flight_for(client), flight_for(client)
-    assert asking_flight(()) is None
-    assert asking_flight((first, second)) is second
+    assert call_for_question(()) is None
+    assert call_for_question((first, second)) is second
 
 
 def test_of_calls_of_two_clients_the_one_it_arrives_in_or_none() -> None:
     first, second = flight_for("ada"), flight_for("bob")
-    with pytest.raises(Refused, match="several clients"):
-        asking_flight((first, second))
-    with flying(first):
-        assert asking_flight((first, second)) is first
+    with pytest.raises(RequestRefused, match="several clients"):
+        call_for_question((first, second))
+    with call_in_progress(first):
+        assert call_for_question((first, second)) is first
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_question_is_asked_in_the_context_of_its_call(ground: Ground, era: str) -> None:
     """Not in that of the call which happened to open the connection."""
 
-    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         return FormAnswer(action="accept", values={"who": _who.get()})
 
     async def calls_as(rig: Rig, name: str) -> Any:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls.backend import find_bwrap
-from golem_forge.sandbox.walls.job import Job
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
 

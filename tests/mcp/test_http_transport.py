@@ -16,18 +16,19 @@ from typing import Any
 import pytest
 from tests.deadlines import LONG, within
 
-from golem_forge.config.mcp.expanding import Expanded
-from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.config.mcp_expand import ExpandedServer
+from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.transport.delivery import Delivery, tracked
-from golem_forge.mcp.client.transport.errors import (
+from golem_forge.mcp.client.http_transport import HttpTransport, http_transport
+from golem_forge.mcp.client.transport import (
     BadAddress,
     ConnectionLost,
+    Delivery,
     NeedsLogin,
     SessionUnknown,
     Unreachable,
+    track_delivery,
 )
-from golem_forge.mcp.client.transport.http import HttpTransport, http_transport
 
 from .pools import until
 
@@ -98,7 +99,7 @@ async def serving(script: Script, **options: Any) -> AsyncIterator[Raw]:
 
 def transport(url: str, headers: dict[str, str] | None = None, **keys: Any) -> HttpTransport:
     spec = ServerSpec(name="far", scope="", origin="forge.yaml:1", url=url, **keys)
-    return http_transport(spec, Expanded(url=url, env={}, headers=headers or {}))
+    return http_transport(spec, ExpandedServer(url=url, env={}, headers=headers or {}))
 
 
 @contextlib.asynccontextmanager
@@ -123,7 +124,7 @@ async def dialogue(way: HttpTransport) -> AsyncIterator[sdk.JSONRPCDispatcher[An
 
 async def ask(dispatcher: sdk.JSONRPCDispatcher[Any], method: str = "x") -> tuple[Any, Delivery]:
     """What came of it: a result, or the error; and what is known."""
-    with tracked() as delivery:
+    with track_delivery() as delivery:
         try:
             return await asyncio.wait_for(dispatcher.send_raw_request(method, {"n": 1}, {}), 20), delivery
         except sdk.MCPError as error:
@@ -335,7 +336,7 @@ async def test_each_caller_learns_only_of_its_own() -> None:
 
 async def test_a_notification_counts_for_nobody() -> None:
     async with serving(fine) as raw, dialogue(transport(raw.url)) as way:
-        with tracked() as delivery:
+        with track_delivery() as delivery:
             await way.notify("notifications/x", {})
             await ask(way)
     assert len(raw.got) == 2
@@ -453,7 +454,7 @@ async def test_a_server_that_never_answers_can_be_left_at_once() -> None:
 
     async with serving(silent) as raw, contextlib.AsyncExitStack() as stack:
         way = await stack.enter_async_context(dialogue(transport(raw.url)))
-        with tracked() as delivery:
+        with track_delivery() as delivery:
             asking = asyncio.create_task(way.send_raw_request("x", {}, {}))
             await until(lambda: raw.got)
         with within(1):
@@ -583,11 +584,11 @@ async def test_a_server_that_was_restarted_says_so_and_nothing_ran() -> None:
         way = Client(transport(f"http://127.0.0.1:{port}/mcp"), mode="legacy")
         client = await way.__aenter__()
         await client.call_tool("slow", {})
-    with tracked() as delivery, pytest.raises(sdk.MCPError):
+    with track_delivery() as delivery, pytest.raises(sdk.MCPError):
         await client.call_tool("slow", {})
     assert isinstance(delivery.failure, Unreachable) and delivery.unprocessed
     async with good(port):
-        with tracked() as delivery, pytest.raises(sdk.MCPError):
+        with track_delivery() as delivery, pytest.raises(sdk.MCPError):
             await client.call_tool("slow", {})
         assert isinstance(delivery.failure, SessionUnknown) and delivery.unprocessed
         await way.__aexit__(None, None, None)
@@ -602,7 +603,7 @@ async def test_a_server_that_goes_during_a_call_may_have_run_it(mode: Any) -> No
         client = await stack.enter_async_context(Client(transport(f"http://127.0.0.1:{port}/mcp"), mode=mode))
 
         async def call() -> Delivery:
-            with tracked() as delivery, pytest.raises(sdk.MCPError):
+            with track_delivery() as delivery, pytest.raises(sdk.MCPError):
                 await client.call_tool("slow", {"seconds": LONG})
             return delivery
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.transport.errors import LineTooLong, TransportError
-from golem_forge.mcp.client.transport.lines import _TURN, LONGEST_LINE, LineReader, Splitter
+from golem_forge.mcp.client.json_lines import _LINES_PER_TURN, LONGEST_LINE, LineReader, LineSplitter
+from golem_forge.mcp.client.transport import LineTooLong, TransportError
 
 
 def note(number: int = 1, **params: object) -> bytes:
@@ -124,14 +124,14 @@ async def test_a_line_at_the_limit_is_taken_and_one_byte_more_ends_the_stream(pi
 def test_a_splitter_is_the_same_for_every_cut() -> None:
     data = b"a\n\nbb\nccc\n\n\ndddd"
     for size in range(1, len(data) + 1):
-        splitter, found = Splitter(), []
+        splitter, found = LineSplitter(), []
         for place in range(0, len(data), size):
             found += splitter.feed(data[place : place + size])
         assert [*found, splitter.rest()] == data.split(b"\n"), size
 
 
 def test_a_splitter_refuses_a_line_that_ends_in_the_same_piece() -> None:
-    splitter = Splitter(longest=10)
+    splitter = LineSplitter(longest=10)
     splitter.feed(b"12345678")
     with pytest.raises(LineTooLong):
         splitter.feed(b"901\nx")
@@ -139,7 +139,7 @@ def test_a_splitter_refuses_a_line_that_ends_in_the_same_piece() -> None:
 
 def test_a_long_line_costs_its_length_and_not_its_square() -> None:
     """Looked through or copied at each piece, it would be two tebibytes."""
-    splitter = Splitter()
+    splitter = LineSplitter()
     piece = b"x" * 64
     for _ in range(LONGEST_LINE // len(piece)):
         assert splitter.feed(piece) == []
@@ -175,7 +175,7 @@ async def test_a_flood_of_tiny_lines_leaves_others_their_turn(pipe: Pipe, line: 
     methods = await asyncio.wait_for(taken(lines), 30)
     watching.cancel()
     assert methods[-1] == "n9"
-    assert 0 < most <= 2 * _TURN + 2, "lines and reads before somebody else had a turn"
+    assert 0 < most <= 2 * _LINES_PER_TURN + 2, "lines and reads before somebody else had a turn"
 
 
 async def test_a_server_that_writes_faster_than_we_take_waits(pipe: Pipe) -> None:

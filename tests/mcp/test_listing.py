@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.core.canonical import digest
-from golem_forge.mcp.client.definitions import listing as judging
-from golem_forge.mcp.client.definitions.definition import HeldTool, Reason
-from golem_forge.mcp.client.definitions.listing import check_entries
-from golem_forge.tools import jsonschema
+from golem_forge.core.json import digest
+from golem_forge.mcp.client import tool_list as judging
+from golem_forge.mcp.client.model import HeldTool, HoldReason
+from golem_forge.mcp.client.tool_list import check_entries
+from golem_forge.tools import validation
 
 OBJECT = {"type": "object"}
 TAG, BIDI, ESCAPE, C1 = "\U000e0041", "\u202e", "\x1b", "\x9b"
@@ -58,7 +58,7 @@ def test_25_one_bad_schema_among_ten() -> None:
     entries.insert(4, entry("bad", inputSchema={"type": 5}))
     listing = check_entries("s", entries)
     assert len(listing.tools) == 9
-    assert [(one.name, one.reason) for one in listing.held] == [("bad", Reason.SCHEMA_INVALID)]
+    assert [(one.name, one.reason) for one in listing.held] == [("bad", HoldReason.SCHEMA_INVALID)]
     assert "inputSchema" in listing.held[0].message
 
 
@@ -87,7 +87,7 @@ def test_25_one_bad_schema_among_ten() -> None:
 )
 def test_schemas_that_cannot_be_checked_against(schema: Any, told: str) -> None:
     one = held(entry(inputSchema=schema))
-    assert one.reason is Reason.SCHEMA_INVALID
+    assert one.reason is HoldReason.SCHEMA_INVALID
     assert told in one.message
 
 
@@ -107,7 +107,7 @@ def test_schemas_that_can(schema: dict[str, Any]) -> None:
 def test_a_declared_draft_is_the_one_that_counts() -> None:
     """`items` as a list is draft-07; in 2020-12 it is `prefixItems`."""
     schema = {"type": "object", "properties": {"a": {"items": [{"type": "string"}]}}}
-    assert held(entry(inputSchema=schema)).reason is Reason.SCHEMA_INVALID
+    assert held(entry(inputSchema=schema)).reason is HoldReason.SCHEMA_INVALID
     declared = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
     assert check_entries("s", [entry(inputSchema=declared)]).held == ()
 
@@ -115,7 +115,7 @@ def test_a_declared_draft_is_the_one_that_counts() -> None:
 @pytest.mark.parametrize("schema", [True, {"type": 5}, {"$ref": "http://evil.test/"}, "x"])
 def test_an_output_schema_counts_as_much(schema: Any) -> None:
     one = held(entry(outputSchema=schema))
-    assert one.reason is Reason.SCHEMA_INVALID
+    assert one.reason is HoldReason.SCHEMA_INVALID
     assert "outputSchema" in one.message
 
 
@@ -125,8 +125,8 @@ def test_a_schema_of_a_hundred_thousand_levels_ends_nothing() -> None:
         deep = {"a": deep}
     try:
         assert "64 levels" in held(entry(inputSchema=deep)).message
-        assert held(entry(annotations=deep)).reason is Reason.ENTRY_INVALID
-        assert held({"name": deep}).reason is Reason.ENTRY_INVALID
+        assert held(entry(annotations=deep)).reason is HoldReason.ENTRY_INVALID
+        assert held({"name": deep}).reason is HoldReason.ENTRY_INVALID
     finally:
         while deep:  # taken apart from above: freeing it at once would recurse
             deep = deep.pop("a")
@@ -162,7 +162,7 @@ def test_a_schema_that_branches_without_end_is_refused() -> None:
 )
 def test_entries_that_are_no_tools(one: Any, name: str, told: str) -> None:
     found = held(one)
-    assert (found.name, found.reason) == (name, Reason.ENTRY_INVALID)
+    assert (found.name, found.reason) == (name, HoldReason.ENTRY_INVALID)
     assert told in found.message
 
 
@@ -173,14 +173,14 @@ def test_256_bytes_are_not_too_many() -> None:
 def test_a_duplicate_is_held_even_when_the_first_was() -> None:
     listing = check_entries("s", [entry("t", inputSchema=True), entry("t"), entry("T")])
     assert [tool.name for tool in listing.tools] == ["T"]
-    assert [one.reason for one in listing.held] == [Reason.SCHEMA_INVALID, Reason.ENTRY_INVALID]
+    assert [one.reason for one in listing.held] == [HoldReason.SCHEMA_INVALID, HoldReason.ENTRY_INVALID]
 
 
 @pytest.mark.parametrize("character", [TAG, "\U000e007f", BIDI, "\u2066", "\u061c", ESCAPE, C1, "\0", "\r", "\x7f"])
 @pytest.mark.parametrize("place", ["name", "title", "description"])
 def test_29_hidden_text(place: str, character: str) -> None:
     one = held(entry() | {place: f"a{character}b"})
-    assert one.reason is Reason.HIDDEN_TEXT
+    assert one.reason is HoldReason.HIDDEN_TEXT
     assert place in one.message
     assert f"U+{ord(character):04X}" in one.message
     assert character not in one.name + one.message
@@ -199,7 +199,7 @@ def test_ordinary_text_is_not_hidden(text: str) -> None:
 def test_bytes_written_in_characters_without_a_shape(row: str) -> None:
     for each in (entry(description=f"Harmless.{row}"), entry(inputSchema={"type": "object", "description": f"a{row}"})):
         one = held(each)
-        assert one.reason is Reason.HIDDEN_TEXT and "without a shape" in one.message
+        assert one.reason is HoldReason.HIDDEN_TEXT and "without a shape" in one.message
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_bytes_written_in_characters_without_a_shape(row: str) -> None:
 def test_hidden_text_in_a_schema_is_found_where_it_is(schema: dict[str, Any], path: str) -> None:
     for key in ("inputSchema", "outputSchema"):
         one = held(entry() | {key: {"type": "object", **schema}})
-        assert one.reason is Reason.HIDDEN_TEXT
+        assert one.reason is HoldReason.HIDDEN_TEXT
         assert path in one.message
         assert key in one.message
 
@@ -234,7 +234,7 @@ def test_control_characters_that_are_data_are_let_through() -> None:
 
 def test_hidden_text_in_annotations() -> None:
     one = held(entry(annotations={"title": f"x{TAG}"}))
-    assert one.reason is Reason.HIDDEN_TEXT
+    assert one.reason is HoldReason.HIDDEN_TEXT
     assert "title of its annotations" in one.message
 
 
@@ -302,9 +302,9 @@ def test_five_thousand_schemas_are_judged_once_each_and_known_ones_never_again(m
         return {"type": "object", "properties": properties, "required": [f"path{number}"]}
 
     judged: list[Any] = []
-    check = jsonschema.SchemaCheck
-    monkeypatch.setattr(jsonschema, "SchemaCheck", lambda schema: (judged.append(schema), check(schema))[1])
-    monkeypatch.setattr(judging, "_judged", {})
+    check = validation.SchemaCheck
+    monkeypatch.setattr(validation, "SchemaCheck", lambda schema: (judged.append(schema), check(schema))[1])
+    monkeypatch.setattr(judging, "_schema_problems", {})
     entries = [entry(f"t{n}", inputSchema=schema(n)) for n in range(5000)]
     for _ in range(2):
         assert len(check_entries("s", entries).tools) == 5000

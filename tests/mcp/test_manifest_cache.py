@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.mcp.client.definitions import manifest_cache
-from golem_forge.mcp.client.definitions.manifest import Manifest
-from golem_forge.mcp.client.definitions.manifest_cache import Freshness, ManifestCache
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.mcp.client import manifest as manifest_cache
+from golem_forge.mcp.client.manifest import Freshness, ManifestCache
+from golem_forge.mcp.client.model import ServerManifest
+from golem_forge.storage.home import ForgeHome
 
 SPEC = ServerSpec(name="git", scope="/p", origin="forge.yaml:3", command="uvx", args=("a",), env={"TOKEN": "sk-canary"})
 NOW = 1_800_000_000.0
 MINUTE, HOUR = 60, 3600
 
 
-def manifest(spec: ServerSpec = SPEC, **more: Any) -> Manifest:
+def manifest(spec: ServerSpec = SPEC, **more: Any) -> ServerManifest:
     own: dict[str, Any] = {
         "fetched_at": NOW,
         "protocol": "2026-07-28",
@@ -33,7 +33,7 @@ def manifest(spec: ServerSpec = SPEC, **more: Any) -> Manifest:
         "has_resources": True,
         "diagnostics": ("d",),
     }
-    return Manifest(server=spec.name, scope=spec.scope, config_digest=spec.digest, **(own | more))
+    return ServerManifest(server=spec.name, scope=spec.scope, config_digest=spec.digest, **(own | more))
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_manifest_over_its_bound_is_neither_kept_nor_read(
 ) -> None:
     cache.store(manifest())
     (file,) = folder(tmp_path).iterdir()
-    monkeypatch.setattr(manifest_cache, "MAX_BYTES", file.stat().st_size - 1)
+    monkeypatch.setattr(manifest_cache, "MAX_CACHED_BYTES", file.stat().st_size - 1)
     assert cache.load(SPEC, NOW) is None
     cache.store(manifest())
     assert not file.exists(), "an old one must not stand for the one that was too large"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.mcp.missing import missing, need_sdk
+from golem_forge.mcp import missing, need_sdk
 
 
 @pytest.mark.parametrize(

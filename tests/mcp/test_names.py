@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from golem_forge.mcp.client.definitions import names
-from golem_forge.mcp.client.definitions.names import server_name, tool_names
+from golem_forge.config.mcp_spec import server_name
+from golem_forge.mcp.client import model
+from golem_forge.mcp.client.model import tool_names
 
 SERVER = st.from_regex(r"\A(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 TOOL = st.one_of(
@@ -148,8 +149,8 @@ def test_any_name_of_a_foreign_file_becomes_one_of_a_server(raw: str) -> None:
 
 def test_thousands_of_names_cost_one_hash_each(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    hash_of = names._hash
-    monkeypatch.setattr(names, "_hash", lambda text: (done.append(text), hash_of(text))[1])
+    hash_of = model._hash
+    monkeypatch.setattr(model, "_hash", lambda text: (done.append(text), hash_of(text))[1])
     identities = [("s", f"tool_{number}") for number in range(5000)] + [("s", f"Tool.{n}") for n in range(5000)]
     assert len(tool_names(identities)) == 10_000
     assert len(done) <= 10_000

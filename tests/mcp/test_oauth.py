@@ -17,12 +17,12 @@ import httpx2
 import pytest
 from tests.mcp.programs.oauth_server import World, authorization
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import Auth, Login, ServerSpec
+from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.oauth import login as oauth
-from golem_forge.mcp.client.oauth.vault import Vault, resource_of
+from golem_forge.mcp.client import oauth
+from golem_forge.mcp.client.oauth import CredentialStore, resource_of
+from golem_forge.storage.home import ForgeHome
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def home(tmp_path: Path) -> ForgeHome:
 
 
 def spec_of(world: World) -> ServerSpec:
-    return ServerSpec(name="docs", scope="", origin="forge.yaml:1", url=world.url, auth=Auth(Login.OAUTH))
+    return ServerSpec(name="docs", scope="", origin="forge.yaml:1", url=world.url, auth=ServerAuth(AuthKind.OAUTH))
 
 
 async def browse(url: str) -> None:
@@ -68,7 +68,7 @@ async def asked(world: World, home: ForgeHome, **more: Any) -> int:
 
 def age(world: World, home: ForgeHome, expires_at: float) -> None:
     """Makes the stored token as old as this."""
-    vault, resource = Vault(home), resource_of(world.url)
+    vault, resource = CredentialStore(home), resource_of(world.url)
     record = vault.load(resource)
     assert record is not None
     vault.save(resource, record["issuer"], {**record, "expiresAt": expires_at})
@@ -237,7 +237,7 @@ async def test_tokens_are_in_no_log_and_the_redactor_knows_them(
         await logged_in(world, home)
     assert "canary" not in caplog.text and "canary" not in str(refused.value)
     access = next(reversed(world.tokens))
-    assert access not in redactor.secrets_out(f"Bearer {access}")
+    assert access not in redactor.redact_secrets(f"Bearer {access}")
 
 
 async def test_a_remote_server_cannot_send_us_to_this_machine(home: ForgeHome) -> None:
@@ -249,10 +249,9 @@ async def test_a_remote_server_cannot_send_us_to_this_machine(home: ForgeHome) -
             place = "http://127.0.0.1:9/secret"
             return httpx2.Response(401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{place}"'})
 
-    from golem_forge.mcp.client.oauth.callback import CallbackListener
-    from golem_forge.mcp.client.oauth.flow import AskingLogin
+    from golem_forge.mcp.client.oauth_flow import CallbackListener, InteractiveAuth
 
-    asking = AskingLogin("https://evil.test/mcp", Vault(home), lambda url: None)
+    asking = InteractiveAuth("https://evil.test/mcp", CredentialStore(home), lambda url: None)
     async with CallbackListener() as listener:
         asking.listen_with(listener)
         async with httpx2.AsyncClient(auth=asking, transport=Remote()) as client:
@@ -273,10 +272,9 @@ async def test_an_endless_metadata_document_ends_the_login(home: ForgeHome) -> N
 
             return httpx2.Response(200, content=body())
 
-    from golem_forge.mcp.client.oauth.callback import CallbackListener
-    from golem_forge.mcp.client.oauth.flow import AskingLogin
+    from golem_forge.mcp.client.oauth_flow import CallbackListener, InteractiveAuth
 
-    asking = AskingLogin("https://evil.test/mcp", Vault(home), lambda url: None)
+    asking = InteractiveAuth("https://evil.test/mcp", CredentialStore(home), lambda url: None)
     async with CallbackListener() as listener:
         asking.listen_with(listener)
         async with httpx2.AsyncClient(auth=asking, transport=Endless()) as client:
@@ -306,7 +304,7 @@ class _Ring:
 def test_a_usable_keyring_holds_the_secrets_and_no_file_does(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
     ring = _Ring(5)
     monkeypatch.setitem(sys.modules, "keyring", ring.module())
-    vault = Vault(home)
+    vault = CredentialStore(home)
     vault.save("https://x.test/mcp", "https://issuer.test", {"tokens": {"access_token": "canary-1"}})
     assert vault.load("https://x.test/mcp") is not None and len(ring.kept) == 1
     assert all("canary" not in file.read_text() for file in (home.path / "state" / "oauth").iterdir())
@@ -316,12 +314,12 @@ def test_a_usable_keyring_holds_the_secrets_and_no_file_does(home: ForgeHome, mo
 def test_a_keyring_without_a_back_end_is_passed_over(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
     ring = _Ring(0)
     monkeypatch.setitem(sys.modules, "keyring", ring.module())
-    Vault(home).save("https://x.test/mcp", "https://issuer.test", {"tokens": {"access_token": "canary-1"}})
-    assert ring.kept == {} and Vault(home).load("https://x.test/mcp") is not None
+    CredentialStore(home).save("https://x.test/mcp", "https://issuer.test", {"tokens": {"access_token": "canary-1"}})
+    assert ring.kept == {} and CredentialStore(home).load("https://x.test/mcp") is not None
 
 
 def test_logins_are_kept_apart_by_issuer_and_resource(home: ForgeHome) -> None:
-    vault = Vault(home)
+    vault = CredentialStore(home)
     vault.save("https://x.test/a", "https://one.test", {"tokens": {"access_token": "a"}})
     vault.save("https://x.test/b", "https://one.test", {"tokens": {"access_token": "b"}})
     vault.save("https://x.test/a", "https://two.test", {"tokens": {"access_token": "c"}})
@@ -333,7 +331,7 @@ def test_logins_are_kept_apart_by_issuer_and_resource(home: ForgeHome) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff\xfe"])
 def test_a_damaged_record_is_none(home: ForgeHome, damage: bytes) -> None:
-    vault = Vault(home)
+    vault = CredentialStore(home)
     vault.save("https://x.test/a", "https://one.test", {"tokens": {"access_token": "a"}})
     for file in (home.path / "state" / "oauth").glob("*.json"):
         file.write_bytes(damage)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from golem_forge.mcp.client.offering import ServerTools
+from golem_forge.mcp.client.tool_source import ServerTools
 from golem_forge.tools.catalog import Catalog
 
 from .conftest import Ground
@@ -13,7 +13,7 @@ async def test_whether_a_server_lists_a_name_is_known_once_its_list_is(ground: G
     async with pooled(ground, ground.spec(deny=("fail",)), ground.spec("other")) as rig:
         tools = ServerTools(rig.pool, rig.book, ("echo",), Catalog())
         assert tools.lists("echo__add") is None
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         tools.refresh()
         assert tools.lists("echo__add") is True
         assert tools.lists("echo__ad") is False and tools.lists("echo__fail") is False
@@ -26,7 +26,7 @@ async def test_a_yes_that_the_book_cannot_keep_counts_for_this_session(ground: G
         no_more_writing(ground.home)
         catalog = Catalog()
         tools = ServerTools(rig.pool, rig.book, ("*",), catalog, warn=said.append)
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         tools.refresh()
         tool = catalog.get("echo__add")
         assert tool is not None and tool.pin is not None and not tool.definition_approved

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.deadlines import within
 
+from golem_forge.core.calls import ToolCompletion
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.finished import Finished
-from golem_forge.core.signal import InterruptSignal
-from golem_forge.core.verdict import Status
-from golem_forge.mcp.client.connecting import backoff, connection
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.mcp.client import connection
+from golem_forge.mcp.client import connection as backoff
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
@@ -79,7 +80,7 @@ class Chaos:
 async def test_in_any_order_every_call_has_one_end_and_nothing_is_left(
     ground: Ground, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.02)
+    monkeypatch.setattr(backoff, "BACKOFF_FIRST_S", 0.02)
     notes_at = {"HOSTILE_NOTES": "/workspace"}
     specs = [ground.spec(close_after=0.2), ground.spec("bad", "hostile.py", "dies", "", env=notes_at)]
     tasks_before = asyncio.all_tasks()
@@ -97,14 +98,14 @@ async def test_in_any_order_every_call_has_one_end_and_nothing_is_left(
         await asyncio.wait_for(work, 20)
     assert len(chaos.results) >= 36
     for result in chaos.results:
-        assert isinstance(result, Finished | ForgeError | asyncio.CancelledError), result
-        assert not isinstance(result, Finished) or result.status in EXPECTED
+        assert isinstance(result, ToolCompletion | ForgeError | asyncio.CancelledError), result
+        assert not isinstance(result, ToolCompletion) or result.status in EXPECTED
     assert len(notes(ground, "ran")) <= len(chaos.results)
     await until(lambda: asyncio.all_tasks() <= tasks_before)
 
 
 async def test_a_pool_closed_while_servers_start_leaves_nobody(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "STARTING", 0)
+    monkeypatch.setattr(connection, "START_GRACE_S", 0)
     specs = [marked(ground, ground.spec(name)) for name in ("one", "two")]
     for moment in range(24):
         async with pooled(ground, *specs) as rig:

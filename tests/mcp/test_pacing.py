@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.deadlines import within
 
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 
 from .conftest import Ground
 from .pools import pooled
@@ -19,7 +19,7 @@ PATIENCE = 2.0
 async def test_questions_of_a_deaf_server_do_not_pile_up(ground: Ground, method: str) -> None:
     spec = ground.spec("deaf", "deaf.py", method, protocol="legacy", idle_timeout=PATIENCE)
     async with pooled(ground, spec) as rig:
-        await rig.pool.settled("deaf")
+        await rig.pool.wait_connected("deaf")
         most = 0
 
         async def watch() -> None:

@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 from tests.deadlines import LONG, within
 
-from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status
-from golem_forge.mcp.client.connecting import backoff
-from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
+from golem_forge.mcp.client import connection
+from golem_forge.mcp.client.manifest import ManifestCache
+from golem_forge.mcp.client.model import ServerState
 from golem_forge.mcp.client.pool import Pool
-from golem_forge.mcp.client.state import State
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
@@ -29,7 +29,7 @@ NOTES = {"HOSTILE_NOTES": "/workspace"}
 
 @pytest.fixture
 def _quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.02)
+    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.02)
 
 
 def hostile(ground: Ground, mode: str, *args: str, **keys: object) -> ServerSpec:
@@ -51,7 +51,7 @@ def aged(ground: Ground, spec: ServerSpec, seconds: float) -> None:
 async def known(ground: Ground, spec: ServerSpec) -> None:
     """A session before, which leaves a manifest."""
     async with pooled(ground, spec) as rig:
-        await rig.pool.settled(spec.name)
+        await rig.pool.wait_connected(spec.name)
     (ground.workspace / "log").unlink(missing_ok=True)
 
 
@@ -72,9 +72,9 @@ async def test_without_a_manifest_it_connects_in_the_background_and_its_tools_ap
         before = rig.pool.version
         rig.pool.begin()
         assert rig.pool.listing("echo") is None
-        assert rig.pool.status("echo").state is State.CONNECTING
-        await until(lambda: rig.pool.status("echo").state is State.READY)
-        assert rig.states("echo") == [State.CONNECTING, State.READY]
+        assert rig.pool.status("echo").state is ServerState.CONNECTING
+        await until(lambda: rig.pool.status("echo").state is ServerState.READY)
+        assert rig.states("echo") == [ServerState.CONNECTING, ServerState.READY]
         assert rig.pool.version > before
         status = rig.pool.status("echo")
         assert (status.tools, status.protocol, status.info["name"]) == (8, "2025-11-25", "echo")
@@ -88,7 +88,7 @@ async def test_with_a_manifest_nothing_runs_until_the_first_call_and_twenty_firs
     async with pooled(ground, spec) as rig:
         rig.pool.begin()
         await asyncio.sleep(0.2)
-        assert rig.pool.status("echo").state is State.KNOWN
+        assert rig.pool.status("echo").state is ServerState.KNOWN
         assert rig.pool.status("echo").tools == 8
         assert living(ground) == []
         tool = rig.tool("echo", "echo")
@@ -100,19 +100,19 @@ async def test_with_a_manifest_nothing_runs_until_the_first_call_and_twenty_firs
 
 @pytest.mark.parametrize(
     ("age", "state", "runs"),
-    [(120, State.KNOWN, 0), (11 * 60, State.KNOWN, 1), (25 * 3600, State.CONNECTING, 1)],
+    [(120, ServerState.KNOWN, 0), (11 * 60, ServerState.KNOWN, 1), (25 * 3600, ServerState.CONNECTING, 1)],
     ids=["fresh", "stale", "expired"],
 )
-async def test_a_manifest_by_its_age(ground: Ground, age: float, state: State, runs: int) -> None:
+async def test_a_manifest_by_its_age(ground: Ground, age: float, state: ServerState, runs: int) -> None:
     spec = ground.spec(env=LOG)
     await known(ground, spec)
     aged(ground, spec, age)
     async with pooled(ground, spec) as rig:
         rig.pool.begin()
-        assert (rig.pool.listing("echo") is not None) is (state is State.KNOWN)
+        assert (rig.pool.listing("echo") is not None) is (state is ServerState.KNOWN)
         assert rig.states("echo")[0] is state
         if runs:
-            await rig.pool.settled("echo")
+            await rig.pool.wait_connected("echo")
         await until(lambda: starts(ground) >= runs)
         await asyncio.sleep(0.1)
         assert starts(ground) == runs
@@ -125,7 +125,7 @@ async def test_another_config_makes_the_manifest_worthless(ground: Ground) -> No
     async with pooled(ground, other) as rig:
         rig.pool.begin()
         assert rig.pool.listing("echo") is None
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         assert starts(ground) == 1
 
 
@@ -136,19 +136,19 @@ async def test_one_failing_server_affects_no_other(ground: Ground) -> None:
         assert (await rig.call("one", "echo", text="1")).result.text == "1"
         assert (await rig.call("two", "echo", text="2")).result.text == "2"
         status = rig.pool.status("broken")
-        assert status.state is State.FAILED
+        assert status.state is ServerState.FAILED
         assert "/no/such/binary" in status.error
         with pytest.raises(ForgeError, match=r"server 'broken' failed: .*run: forge mcp reconnect broken"):
-            await rig.pool.settled("broken")
+            await rig.pool.wait_connected("broken")
 
 
 @pytest.mark.usefixtures("_quick_tries")
 async def test_five_attempts_then_failed_with_the_last_lines_of_stderr_and_then_a_rest(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "dies-start")) as rig:
         rig.pool.begin()
-        await until(lambda: rig.pool.status("bad").state is State.FAILED)
+        await until(lambda: rig.pool.status("bad").state is ServerState.FAILED)
         assert len(notes(ground, "started")) == 5
-        backoffs = [status for status in rig.told if status.state is State.BACKOFF]
+        backoffs = [status for status in rig.told if status.state is ServerState.BACKOFF]
         assert len(backoffs) == 4
         assert all(status.retry_at is not None and status.error for status in backoffs)
         status = rig.pool.status("bad")
@@ -158,7 +158,7 @@ async def test_five_attempts_then_failed_with_the_last_lines_of_stderr_and_then_
         assert "\x1b" not in "".join(status.stderr)
         for _ in range(3):
             with pytest.raises(ForgeError, match="exit code 3"):
-                await rig.pool.settled("bad")
+                await rig.pool.wait_connected("bad")
         assert len(notes(ground, "started")) == 5
         with pytest.raises(ForgeError):
             await rig.pool.reconnect("bad")
@@ -167,23 +167,23 @@ async def test_five_attempts_then_failed_with_the_last_lines_of_stderr_and_then_
 
 @pytest.mark.usefixtures("_quick_tries")
 async def test_after_the_rest_the_next_use_tries_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.mcp.client.connecting.owner.REST", 0.3)
-    monkeypatch.setattr(backoff, "ATTEMPTS", 1)
+    monkeypatch.setattr("golem_forge.mcp.client.managed_server.FAILED_PAUSE_S", 0.3)
+    monkeypatch.setattr(connection, "MAX_ATTEMPTS", 1)
     async with pooled(ground, hostile(ground, "dies-start")) as rig:
         rig.pool.begin()
-        await until(lambda: rig.pool.status("bad").state is State.FAILED)
+        await until(lambda: rig.pool.status("bad").state is ServerState.FAILED)
         await asyncio.sleep(0.35)
         with pytest.raises(ForgeError):
-            await rig.pool.settled("bad")
+            await rig.pool.wait_connected("bad")
         assert len(notes(ground, "started")) == 2
 
 
 async def test_an_unset_variable_fails_the_server_by_its_name_and_starts_nothing(ground: Ground) -> None:
     async with pooled(ground, ground.spec(env={"X": "${NOPE_NOT_SET}"})) as rig:
         rig.pool.begin()
-        await until(lambda: rig.pool.status("echo").state is State.FAILED)
+        await until(lambda: rig.pool.status("echo").state is ServerState.FAILED)
         assert rig.pool.status("echo").error == "environment variable NOPE_NOT_SET is not set"
-        assert State.BACKOFF not in rig.states("echo")
+        assert ServerState.BACKOFF not in rig.states("echo")
 
 
 async def test_a_set_variable_is_known_to_the_redactor(ground: Ground) -> None:
@@ -198,12 +198,12 @@ async def test_disabled_and_unusable_specs_say_so(ground: Ground) -> None:
     sse = ground.spec("sse", problem="SSE is not supported; use streamable HTTP")
     async with pooled(ground, off, sse) as rig:
         rig.pool.begin()
-        assert rig.pool.status("off").state is State.DISABLED
-        assert rig.pool.status("sse").state is State.FAILED
+        assert rig.pool.status("off").state is ServerState.DISABLED
+        assert rig.pool.status("sse").state is ServerState.FAILED
         with pytest.raises(ForgeError, match="server 'off' is disabled"):
-            await rig.pool.settled("off")
+            await rig.pool.wait_connected("off")
         with pytest.raises(ForgeError, match="SSE is not supported; use streamable HTTP"):
-            await rig.pool.settled("sse")
+            await rig.pool.wait_connected("sse")
         with pytest.raises(ForgeError, match="MCP server not found: nope"):
             rig.pool.status("nope")
 
@@ -213,17 +213,17 @@ async def test_a_required_server_that_cannot_connect_is_named_with_the_cause(gro
     async with pooled(ground, good, bad) as rig:
         rig.pool.begin()
         with pytest.raises(ForgeError, match=r"required MCP server 'bad' .*no/such/binary"):
-            await rig.pool.required_ready()
+            await rig.pool.wait_required()
 
 
 async def test_a_required_server_that_says_nothing_delays_by_connect_timeout_at_most(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", LONG)  # what a second attempt would have to wait for
+    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", LONG)  # what a second attempt would have to wait for
     async with pooled(ground, hostile(ground, "silent-start", required=True, connect_timeout=0.6)) as rig:
         rig.pool.begin()
         with within(0.6), pytest.raises(ForgeError, match="'bad'"):
-            await rig.pool.required_ready()
+            await rig.pool.wait_required()
 
 
 # Approval
@@ -233,16 +233,16 @@ async def test_headless_an_unapproved_server_is_pending_and_nothing_starts(groun
     spec = ground.spec("git", env=LOG)
     async with pooled(ground, spec, approve=False) as rig:
         rig.pool.begin()
-        assert rig.pool.status("git").state is State.PENDING
+        assert rig.pool.status("git").state is ServerState.PENDING
         with pytest.raises(ForgeError) as raised:
-            await rig.pool.settled("git")
+            await rig.pool.wait_connected("git")
         assert raised.value.message == "server 'git' waits for approval; run: forge mcp approve git"
         assert raised.value.status is Status.APPROVAL_DENIED
         with pytest.raises(ForgeError, match="waits for approval"):
             await rig.pool.reconnect("git")
         assert starts(ground) == 0
         rig.book.approve_server(spec, "person")  # in another process
-        await rig.pool.settled("git")
+        await rig.pool.wait_connected("git")
         assert starts(ground) == 1
 
 
@@ -258,12 +258,12 @@ async def test_one_card_for_a_server_and_a_yes_starts_it(ground: Ground) -> None
     async with pooled(ground, ground.spec(), approve=False, can_ask=lambda: True, approve_server=approve) as rig:
         rig.pool.begin()
         rig.pool.begin()
-        waiting = asyncio.create_task(rig.pool.settled("echo"))
+        waiting = asyncio.create_task(rig.pool.wait_connected("echo"))
         await asyncio.sleep(0.05)
-        assert rig.pool.status("echo").state is State.PENDING
+        assert rig.pool.status("echo").state is ServerState.PENDING
         answer.set()
         await waiting
-        assert rig.pool.status("echo").state is State.READY
+        assert rig.pool.status("echo").state is ServerState.READY
         assert len(cards) == 1
         assert "echo.py" in cards[0][0]
         assert cards[0][1] == ""
@@ -276,8 +276,8 @@ async def test_a_no_leaves_it_pending(ground: Ground) -> None:
     async with pooled(ground, ground.spec(), approve=False, can_ask=lambda: True, approve_server=refuse) as rig:
         rig.pool.begin()
         with pytest.raises(ForgeError, match="waits for approval"):
-            await rig.pool.settled("echo")
-        assert rig.pool.status("echo").state is State.PENDING
+            await rig.pool.wait_connected("echo")
+        assert rig.pool.status("echo").state is ServerState.PENDING
 
 
 async def test_an_edited_argument_ends_the_process_and_asks_again_with_a_diff(ground: Ground) -> None:
@@ -291,13 +291,13 @@ async def test_an_edited_argument_ends_the_process_and_asks_again_with_a_diff(gr
     spec = ground.spec("echo", "echo.py", first, env=LOG)
     async with pooled(ground, spec, ground.spec("other"), can_ask=lambda: True, approve_server=approve) as rig:
         rig.pool.begin()
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         other = (await rig.call("other", "pid")).result.text
         assert naming(first)
         edited = replace(spec, args=(*spec.args[:-1], "--edited"))
         await rig.pool.replace({"echo": edited, "other": rig.pool.specs["other"]})
         assert naming(first) == []
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         assert len(diffs) == 1
         assert "+argument: --edited" in diffs[0]
         assert starts(ground) == 2
@@ -307,7 +307,7 @@ async def test_an_edited_argument_ends_the_process_and_asks_again_with_a_diff(gr
 async def test_an_edit_that_only_judges_otherwise_keeps_the_process(ground: Ground) -> None:
     spec = ground.spec(env=LOG)
     async with pooled(ground, spec) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         before = rig.pool.version
         await rig.pool.replace({"echo": replace(spec, deny=("fail",))})
         assert rig.pool.version > before
@@ -323,23 +323,23 @@ async def test_an_edit_that_only_judges_otherwise_keeps_the_process(ground: Grou
 async def test_a_caller_who_gives_up_does_not_stop_the_connect_others_wait_for(ground: Ground) -> None:
     spec = ground.spec(env=LOG)
     async with pooled(ground, spec) as rig:
-        waiting = [asyncio.create_task(rig.pool.settled("echo")) for _ in range(5)]
+        waiting = [asyncio.create_task(rig.pool.wait_connected("echo")) for _ in range(5)]
         await asyncio.sleep(0.01)
         for task in waiting[:4]:
             task.cancel()
         await waiting[4]
         assert starts(ground) == 1
-        assert rig.pool.status("echo").state is State.READY
+        assert rig.pool.status("echo").state is ServerState.READY
 
 
 async def test_opened_in_one_task_and_closed_in_another(ground: Ground) -> None:
     async with pooled(ground, echo(ground)) as rig:
-        await asyncio.create_task(rig.pool.settled("echo"))
+        await asyncio.create_task(rig.pool.wait_connected("echo"))
         assert living(ground)
         await asyncio.gather(*(asyncio.create_task(rig.pool.aclose()) for _ in range(3)))
         assert living(ground) == []
         with pytest.raises(ForgeError, match="was closed"):
-            await rig.pool.settled("echo")
+            await rig.pool.wait_connected("echo")
 
 
 @pytest.mark.parametrize("after", [0.0, 0.02, 0.1, None])
@@ -347,7 +347,7 @@ async def test_closed_while_connecting(ground: Ground, after: float | None) -> N
     """So many seconds after it began, or once its process runs."""
     async with pooled(ground, hostile(ground, "silent-start")) as rig:
         rig.pool.begin()
-        waiting = asyncio.create_task(rig.pool.settled("bad"))
+        waiting = asyncio.create_task(rig.pool.wait_connected("bad"))
         await (until(lambda: living(ground)) if after is None else asyncio.sleep(after))
         with within(1):
             await rig.pool.aclose()
@@ -358,7 +358,7 @@ async def test_closed_while_connecting(ground: Ground, after: float | None) -> N
 
 async def test_reconnecting_again_and_again_leaves_nothing(ground: Ground) -> None:
     async with pooled(ground, echo(ground)) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         tasks = len(asyncio.all_tasks())
         for _ in range(6):
             await rig.pool.reconnect("echo")
@@ -372,7 +372,7 @@ async def test_reconnecting_again_and_again_leaves_nothing(ground: Ground) -> No
 
 async def test_a_reconnect_while_others_wait_serves_them_too(ground: Ground) -> None:
     async with pooled(ground, ground.spec()) as rig:
-        waiting = [asyncio.create_task(rig.pool.settled("echo")) for _ in range(3)]
+        waiting = [asyncio.create_task(rig.pool.wait_connected("echo")) for _ in range(3)]
         await asyncio.sleep(0.03)
         await rig.pool.reconnect("echo")
         await asyncio.gather(*waiting)
@@ -382,7 +382,7 @@ async def test_a_reconnect_while_others_wait_serves_them_too(ground: Ground) -> 
 async def test_all_servers_end_together_within_a_second_however_stubborn(ground: Ground) -> None:
     stubborn = [marked(ground, ground.spec(f"s{n}", "hostile.py", "forks", "2", env=NOTES)) for n in range(3)]
     async with pooled(ground, *stubborn, ground.spec("good")) as rig:
-        await asyncio.gather(*(rig.pool.settled(name) for name in rig.pool.names()))
+        await asyncio.gather(*(rig.pool.wait_connected(name) for name in rig.pool.names()))
         assert living(ground)
         with within(1):
             await rig.pool.aclose()
@@ -397,7 +397,7 @@ async def test_an_unused_server_is_ended_and_the_next_call_starts_it(ground: Gro
     async with pooled(ground, echo(ground, close_after=0.3)) as rig:
         await rig.call("echo", "echo", text="x")
         assert starts(ground) == 1
-        await until(lambda: rig.pool.status("echo").state is State.KNOWN)
+        await until(lambda: rig.pool.status("echo").state is ServerState.KNOWN)
         await until(lambda: living(ground) == [])
         assert rig.pool.listing("echo") is not None
         assert (await rig.call("echo", "echo", text="again")).result.text == "again"
@@ -413,10 +413,16 @@ async def test_a_server_that_ended_between_calls_is_known_and_comes_back_on_use(
     async with pooled(ground, hostile(ground, "dies")) as rig:
         await rig.call("bad", "quick")
         await rig.call("bad", "act")
-        await until(lambda: rig.pool.status("bad").state is State.KNOWN)
+        await until(lambda: rig.pool.status("bad").state is ServerState.KNOWN)
         assert "exit code 3" in rig.pool.status("bad").error
         assert (await rig.call("bad", "quick")).result.text == "quick ran"
-        assert rig.states("bad") == [State.CONNECTING, State.READY, State.KNOWN, State.CONNECTING, State.READY]
+        assert rig.states("bad") == [
+            ServerState.CONNECTING,
+            ServerState.READY,
+            ServerState.KNOWN,
+            ServerState.CONNECTING,
+            ServerState.READY,
+        ]
 
 
 # Changes
@@ -424,7 +430,7 @@ async def test_a_server_that_ended_between_calls_is_known_and_comes_back_on_use(
 
 async def test_a_changed_list_is_fetched_after_half_a_second_of_quiet(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "drift", "1")) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         assert rig.pool.status("bad").tools == 3
         before, began = rig.pool.version, time.monotonic()
         await rig.call("bad", "set_phase", phase=2)
@@ -440,7 +446,7 @@ async def test_a_changed_list_is_fetched_after_half_a_second_of_quiet(ground: Gr
 
 async def test_a_pin_made_in_another_session_counts_here(ground: Ground) -> None:
     async with pooled(ground, hostile(ground, "drift")) as rig:
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("bad")
         await rig.pool.reconnect("bad")
         await rig.call("bad", "set_phase", phase=2)
         await until(lambda: rig.pool.listing("bad").held)  # type: ignore[union-attr]
@@ -454,7 +460,7 @@ async def test_a_pin_made_in_another_session_counts_here(ground: Ground) -> None
 
 async def test_an_unknown_tool_makes_the_list_be_fetched_again(ground: Ground) -> None:
     async with pooled(ground, ground.spec(env=LOG)) as rig:
-        await rig.pool.settled("echo")
+        await rig.pool.wait_connected("echo")
         gone = replace(rig.tool("echo", "echo"), name="gone")
         finished = await rig.pool.call(gone, {}, ToolContext())
         assert finished.status is Status.EXECUTION_FAILED
@@ -465,8 +471,8 @@ async def test_an_unknown_tool_makes_the_list_be_fetched_again(ground: Ground) -
 async def test_resources_and_prompts_come_as_they_are(ground: Ground) -> None:
     async with pooled(ground, ground.spec(), hostile(ground, "liar")) as rig:
         ctx = ToolContext()
-        await rig.pool.settled("echo")
-        await rig.pool.settled("bad")
+        await rig.pool.wait_connected("echo")
+        await rig.pool.wait_connected("bad")
         assert [one["uri"] for one in (await rig.pool.list_resources("echo", None, ctx))["resources"]] == [
             "note://one",
             "note://blob",
@@ -490,7 +496,7 @@ async def test_a_yes_that_cannot_be_kept_starts_nothing_and_says_why(ground: Gro
         rig.pool.begin()
         await until(lambda: "the answer was not kept" in rig.pool.status("echo").error)
         status = rig.pool.status("echo")
-        assert status.state is State.PENDING and "forge mcp approve echo" in status.error
+        assert status.state is ServerState.PENDING and "forge mcp approve echo" in status.error
         assert rig.told[-1] == status
         assert starts(ground) == 0
 
@@ -513,16 +519,16 @@ async def test_before_it_begins_a_server_shows_what_is_true(ground: Ground) -> N
             cache=rig.cache,
         )
         assert {status.server: (status.state, status.error) for status in pool.statuses()} == {
-            "known": (State.KNOWN, ""),
-            "off": (State.DISABLED, ""),
-            "strange": (State.PENDING, "server 'strange' waits for approval; run: forge mcp approve strange"),
-            "wrong": (State.FAILED, "it names no zone"),
+            "known": (ServerState.KNOWN, ""),
+            "off": (ServerState.DISABLED, ""),
+            "strange": (ServerState.PENDING, "server 'strange' waits for approval; run: forge mcp approve strange"),
+            "wrong": (ServerState.FAILED, "it names no zone"),
         }
         assert rig.told == [] and starts(ground) == 0
         pool.begin()
         assert {status.server: status.state for status in rig.told} == {
-            "known": State.CONNECTING,
-            "strange": State.PENDING,
-            "wrong": State.FAILED,
+            "known": ServerState.CONNECTING,
+            "strange": ServerState.PENDING,
+            "wrong": ServerState.FAILED,
         }
         await pool.aclose()

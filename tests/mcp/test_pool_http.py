@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from tests.deadlines import LONG, within
 
-from golem_forge.config.mcp.spec import Auth, Login, ServerSpec
+from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.signal import InterruptSignal
-from golem_forge.core.verdict import Status
-from golem_forge.mcp.client.connecting import backoff
-from golem_forge.mcp.client.state import State
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.mcp.client import connection as backoff
+from golem_forge.mcp.client.model import ServerState
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
@@ -133,8 +133,8 @@ async def test_a_restarted_server_does_not_know_the_session_and_the_call_runs_ex
 async def test_a_server_that_is_away_is_told_and_a_server_that_came_back_is_used(
     ground: Ground, office: Office, protocol: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.02)
-    monkeypatch.setattr("golem_forge.mcp.client.connecting.owner.REST", 0.1)
+    monkeypatch.setattr(backoff, "BACKOFF_FIRST_S", 0.02)
+    monkeypatch.setattr("golem_forge.mcp.client.managed_server.FAILED_PAUSE_S", 0.1)
     async with pooled(ground, office.spec(protocol=protocol)) as rig:
         async with office.open():
             await rig.call("web", "act")
@@ -142,7 +142,7 @@ async def test_a_server_that_is_away_is_told_and_a_server_that_came_back_is_used
         assert finished.status is Status.EXECUTION_FAILED
         assert "web cannot be reached" in finished.error
         assert "may have run" not in finished.error
-        assert rig.pool.status("web").state is State.FAILED
+        assert rig.pool.status("web").state is ServerState.FAILED
         await asyncio.sleep(0.15)
         async with office.open():
             finished = await rig.pool.call(rig.tool("web", "act"), {}, ToolContext())
@@ -156,7 +156,7 @@ async def test_an_interrupt_ends_the_servers_work_and_the_connection_stays(
 ) -> None:
     signal = InterruptSignal()
     async with office.open(), pooled(ground, office.spec(protocol=protocol)) as rig:
-        await rig.pool.settled("web")
+        await rig.pool.wait_connected("web")
         calling = asyncio.create_task(rig.call("web", "wait", ToolContext(cancel=signal)))
         await until(lambda: office.ran)
         await asyncio.sleep(0.1)
@@ -166,14 +166,14 @@ async def test_an_interrupt_ends_the_servers_work_and_the_connection_stays(
         assert finished.status is Status.INTERRUPTED
         await until(lambda: office.cancelled == 1)
         assert (await rig.call("web", "act")).status is Status.SUCCESS
-        assert State.BACKOFF not in rig.states("web")
+        assert ServerState.BACKOFF not in rig.states("web")
 
 
 @BOTH
 async def test_a_server_that_dies_during_a_call_may_have_run_it(ground: Ground, office: Office, protocol: Any) -> None:
     async with pooled(ground, office.spec(protocol=protocol)) as rig:
         async with office.open():
-            await rig.pool.settled("web")
+            await rig.pool.wait_connected("web")
             calling = asyncio.create_task(rig.call("web", "wait"))
             await until(lambda: office.ran)
             await asyncio.sleep(0.1)
@@ -185,14 +185,14 @@ async def test_a_server_that_dies_during_a_call_may_have_run_it(ground: Ground, 
 async def test_without_a_token_it_needs_a_login_and_says_how(ground: Ground, office: Office) -> None:
     ground.environ = {**ground.environ, "WEB_TOKEN": "canary-token-value", "OLD_TOKEN": "expired-token-value"}
     async with office.open(token="canary-token-value"):
-        stale = office.spec(auth=Auth(kind=Login.BEARER, variable="OLD_TOKEN"))
+        stale = office.spec(auth=ServerAuth(kind=AuthKind.BEARER, variable="OLD_TOKEN"))
         async with pooled(ground, stale) as rig:
             rig.pool.begin()
             with pytest.raises(ForgeError, match="server 'web' needs a login; run: forge mcp login web"):
-                await rig.pool.settled("web")
-            assert rig.states("web") == [State.CONNECTING, State.NEEDS_LOGIN]
+                await rig.pool.wait_connected("web")
+            assert rig.states("web") == [ServerState.CONNECTING, ServerState.NEEDS_LOGIN]
             assert rig.pool.status("web").error == "run: forge mcp login web"
-        async with pooled(ground, office.spec(auth=Auth(kind=Login.BEARER, variable="WEB_TOKEN"))) as rig:
+        async with pooled(ground, office.spec(auth=ServerAuth(kind=AuthKind.BEARER, variable="WEB_TOKEN"))) as rig:
             assert (await rig.call("web", "act")).status is Status.SUCCESS
             assert rig.redactor.text("x canary-token-value") != "x canary-token-value"
 
@@ -210,7 +210,7 @@ async def test_a_secret_header_said_back_in_a_description_reaches_no_model(groun
     ground.environ = {**ground.environ, "WEB_KEY": canary}
     office.says = f"Acts with {canary}."
     async with office.open(), pooled(ground, office.spec(headers={"X-Key": "${WEB_KEY}"})) as rig:
-        await rig.pool.settled("web")
+        await rig.pool.wait_connected("web")
         assert office.headers[-1]["x-key"] == canary, "it was sent where it belongs"
         described = rig.tool("web", "act").description
         assert described.startswith("Acts with ") and canary not in described

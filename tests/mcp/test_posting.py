@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.transport.posting import Posting
+from golem_forge.mcp.client.http_transport import RequestBuilder
 
 MESSAGE = {
     "jsonrpc": "2.0",
@@ -20,7 +20,7 @@ OWN = {"user-agent": "golem-forge", "Accept-Encoding": "identity", "X-Key": "k",
 
 def both(url: str, own: dict[str, str], message: Any, headers: dict[str, str]) -> list[Any]:
     client = sdk.httpx2.AsyncClient(headers=own, timeout=sdk.httpx2.Timeout(1.0, read=7.0))
-    made = Posting(url, client.headers, client.timeout).request(message, headers)
+    made = RequestBuilder(url, client.headers, client.timeout).request(message, headers)
     known = client.build_request("POST", url, json=message, headers=headers)
     return [_facts(each) for each in (made, known)]
 
@@ -47,6 +47,6 @@ def test_a_host_that_the_person_names_is_kept() -> None:
 def test_what_is_no_json_is_refused_by_both(message: Any, why: str) -> None:
     client = sdk.httpx2.AsyncClient()
     with pytest.raises(ValueError, match=why):
-        Posting("http://127.0.0.1/mcp", client.headers, client.timeout).request(message, {})
+        RequestBuilder("http://127.0.0.1/mcp", client.headers, client.timeout).request(message, {})
     with pytest.raises(ValueError, match=why):
         client.build_request("POST", "http://127.0.0.1/mcp", json=message)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.mcp.client.definitions.manifest import Manifest
-from golem_forge.mcp.client.resources.prompts import PromptCommand, prompt_commands, prompt_text
-from golem_forge.mcp.client.state import ServerStatus, State
+from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus
+from golem_forge.mcp.client.prompts import PromptCommand, prompt_commands, prompt_text
 
 GREET = {
     "name": "greet",
@@ -19,15 +18,15 @@ HIDDEN = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
 
 
 class FakePool:
-    def __init__(self, state: State = State.READY, **prompts: list[Any]) -> None:
+    def __init__(self, state: ServerState = ServerState.READY, **prompts: list[Any]) -> None:
         self._state = state
         self._prompts = prompts
 
     def status(self, name: str) -> ServerStatus:
         return ServerStatus(server=name, state=self._state)
 
-    def manifest(self, name: str) -> Manifest:
-        return Manifest(
+    def manifest(self, name: str) -> ServerManifest:
+        return ServerManifest(
             server=name, scope="", config_digest="", fetched_at=0.0, prompts=tuple(self._prompts.get(name, ()))
         )
 
@@ -45,10 +44,10 @@ def test_a_prompt_is_a_command_with_a_form_of_texts() -> None:
     assert shape == [("who", "text", True, "Whom"), ("how", "text", False, "")]
 
 
-@pytest.mark.parametrize("state", list(State))
-def test_only_servers_that_are_ready_or_known_have_commands(state: State) -> None:
+@pytest.mark.parametrize("state", list(ServerState))
+def test_only_servers_that_are_ready_or_known_have_commands(state: ServerState) -> None:
     found = commands(FakePool(state, docs=[GREET]), "docs")
-    assert bool(found) is (state in (State.READY, State.KNOWN))
+    assert bool(found) is (state in (ServerState.READY, ServerState.KNOWN))
 
 
 def test_names_that_would_meet_are_told_apart_and_the_raw_one_is_kept() -> None:

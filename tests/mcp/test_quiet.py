@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from golem_forge.mcp.client.connecting.quiet import LONGEST, QUIET, Quiet
+from golem_forge.mcp.client.manifest import DEBOUNCE_MAX_S, DEBOUNCE_S, RefetchDebounce
 
 from .loop_time import LoopTime
 
@@ -31,41 +31,41 @@ class Fetches:
 
 async def test_many_notices_close_together_are_one_refetch_after_the_last(clock: LoopTime) -> None:
     fetches = Fetches(clock)
-    quiet = Quiet(fetches)
+    quiet = RefetchDebounce(fetches)
     for _ in range(10):
-        quiet.notice()
+        quiet.changed()
         await asyncio.sleep(0.1)
     await asyncio.sleep(60)
-    assert fetches.at == [pytest.approx(0.9 + QUIET)]
+    assert fetches.at == [pytest.approx(0.9 + DEBOUNCE_S)]
 
 
 async def test_a_flood_can_neither_starve_nor_multiply_it(clock: LoopTime) -> None:
     fetches = Fetches(clock)
-    quiet = Quiet(fetches)
+    quiet = RefetchDebounce(fetches)
     for _ in range(1600):
         for _ in range(100):
-            quiet.notice()
+            quiet.changed()
         await asyncio.sleep(0.01)
     quiet.stop()
-    assert fetches.at == pytest.approx([LONGEST, 2 * LONGEST, 3 * LONGEST], abs=0.1)
+    assert fetches.at == pytest.approx([DEBOUNCE_MAX_S, 2 * DEBOUNCE_MAX_S, 3 * DEBOUNCE_MAX_S], abs=0.1)
 
 
 async def test_a_notice_during_a_refetch_is_answered_by_another_one(clock: LoopTime) -> None:
     fetches = Fetches(clock, lasts=0.2)
-    quiet = Quiet(fetches)
-    quiet.notice()
-    await asyncio.sleep(QUIET + 0.1)
-    quiet.notice()
+    quiet = RefetchDebounce(fetches)
+    quiet.changed()
+    await asyncio.sleep(DEBOUNCE_S + 0.1)
+    quiet.changed()
     await asyncio.sleep(60)
-    assert fetches.at == pytest.approx([QUIET, QUIET + 0.2 + QUIET])
+    assert fetches.at == pytest.approx([DEBOUNCE_S, DEBOUNCE_S + 0.2 + DEBOUNCE_S])
 
 
 async def test_after_stop_nothing_is_fetched(clock: LoopTime) -> None:
     fetches = Fetches(clock)
-    quiet = Quiet(fetches)
-    quiet.notice()
+    quiet = RefetchDebounce(fetches)
+    quiet.changed()
     quiet.stop()
-    quiet.notice()
+    quiet.changed()
     await asyncio.sleep(60)
     assert fetches.at == []
 
@@ -76,11 +76,11 @@ async def test_who_looked_through_a_long_list_rests_ten_times_as_long(clock: Loo
 
     async def refetch() -> None:
         await fetches()
-        quiet.cost(2)
-        quiet.notice()
+        quiet.note_cost(2)
+        quiet.changed()
 
-    quiet = Quiet(refetch)
-    quiet.notice()
+    quiet = RefetchDebounce(refetch)
+    quiet.changed()
     await asyncio.sleep(45)
     quiet.stop()
-    assert fetches.at == pytest.approx([QUIET, QUIET + 20, QUIET + 40])
+    assert fetches.at == pytest.approx([DEBOUNCE_S, DEBOUNCE_S + 20, DEBOUNCE_S + 40])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.signal import InterruptSignal
-from golem_forge.core.verdict import Status, Verdict
-from golem_forge.mcp.client.asking.roots import list_roots
-from golem_forge.mcp.client.hooks import Form, FormAnswer, SamplingAnswer, SamplingRequest
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, SamplingAnswer, SamplingRequest
+from golem_forge.mcp.client.server_requests import list_roots
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
@@ -41,9 +41,9 @@ def noted(ground: Ground) -> list[Any]:
 
 @ERAS
 async def test_a_form_is_asked_on_behalf_of_the_call_and_its_values_come_back(ground: Ground, era: str) -> None:
-    asked: list[tuple[Form, str]] = []
+    asked: list[tuple[ElicitationForm, str]] = []
 
-    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         asked.append((form, ctx.worker))
         return FormAnswer(action="accept", values={"city": "Bern"})
 
@@ -58,7 +58,7 @@ async def test_a_form_is_asked_on_behalf_of_the_call_and_its_values_come_back(gr
 @ERAS
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_refusing_and_dismissing_are_told_apart(ground: Ground, era: str, action: str) -> None:
-    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         return FormAnswer(action=action)
 
     async with pooled(ground, asker(ground, era), ask_form=ask) as rig:
@@ -74,7 +74,7 @@ async def test_roots_are_the_zones_as_they_stand_inside_the_walls(ground: Ground
     spec = asker(ground)
     async with pooled(ground, spec) as rig:
         said = await answers(rig, "roots/list", {})
-        places = {zone: ground.walls(spec).stands_at(zone, await ground.walls(spec).level()) for zone in spec.zones}
+        places = {zone: ground.walls(spec).mount_point(zone, await ground.walls(spec).level()) for zone in spec.zones}
     given = (await list_roots(spec, ground.hooks())).model_dump(mode="json", by_alias=True, exclude_none=True)
     assert given["roots"] == [{"name": zone, "uri": f"file://{place}"} for zone, place in places.items()]
     assert said == [{"roots": [{"name": zone, "uri": f"file:///{zone}"} for zone in places]}], "as a caller reads it"
@@ -82,21 +82,21 @@ async def test_roots_are_the_zones_as_they_stand_inside_the_walls(ground: Ground
 
 
 async def test_a_server_over_http_has_no_roots() -> None:
-    from golem_forge.config.mcp.spec import ServerSpec
-    from golem_forge.mcp.client.asking.requests import Requests
+    from golem_forge.config.mcp_spec import ServerSpec
     from golem_forge.mcp.client.hooks import Hooks
+    from golem_forge.mcp.client.server_requests import ServerRequests
 
     spec = ServerSpec(
         name="far", scope="", origin="forge.yaml:1", url="https://far.test/mcp", zones={"workspace": "ro"}
     )
     context: Any = None
-    assert (await Requests(spec, Hooks(), tuple).roots(context)).model_dump()["roots"] == []
+    assert (await ServerRequests(spec, Hooks(), tuple).roots(context)).model_dump()["roots"] == []
 
 
 async def test_without_a_call_questions_are_errors_and_roots_are_answered(ground: Ground) -> None:
-    asked: list[Form] = []
+    asked: list[ElicitationForm] = []
 
-    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         asked.append(form)
         return FormAnswer(action="accept", values={"city": "Bern"})
 
@@ -116,7 +116,7 @@ async def test_without_a_call_questions_are_errors_and_roots_are_answered(ground
 
 
 async def test_the_clocks_stand_still_while_a_person_thinks(ground: Ground, loop_time: LoopTime) -> None:
-    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         loop_time.skip(100)
         await asyncio.sleep(0.1)
         return FormAnswer(action="decline")
@@ -131,7 +131,7 @@ async def test_an_interrupt_withdraws_the_question(ground: Ground, era: str) -> 
     withdrawn = asyncio.Event()
     open_ = asyncio.Event()
 
-    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         open_.set()
         try:
             await asyncio.sleep(30)
@@ -141,7 +141,7 @@ async def test_an_interrupt_withdraws_the_question(ground: Ground, era: str) -> 
 
     signal = InterruptSignal()
     async with pooled(ground, asker(ground, era), ask_form=ask) as rig:
-        await rig.pool.settled("asker")
+        await rig.pool.wait_connected("asker")
         question = {"mode": "form", **ONE_FIELD}
         call = asyncio.create_task(answers(rig, "elicitation/create", question, ToolContext(cancel=signal)))
         async with asyncio.timeout(20):
@@ -154,7 +154,7 @@ async def test_an_interrupt_withdraws_the_question(ground: Ground, era: str) -> 
 async def test_a_question_does_not_outlive_its_call(ground: Ground) -> None:
     withdrawn = asyncio.Event()
 
-    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         try:
             await asyncio.sleep(30)
         finally:
@@ -170,7 +170,7 @@ async def test_a_question_does_not_outlive_its_call(ground: Ground) -> None:
 async def test_a_server_cannot_ask_without_end(ground: Ground) -> None:
     asked = 0
 
-    async def ask(form: Form, ctx: ToolContext) -> FormAnswer:
+    async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         nonlocal asked
         asked += 1
         return FormAnswer(action="decline")
@@ -217,7 +217,7 @@ async def test_a_refused_sampling_is_an_error_for_the_server(ground: Ground) -> 
 @pytest.mark.parametrize("verdict", list(Verdict))
 async def test_blocked_sampling_is_not_declared(ground: Ground, era: str, verdict: Verdict) -> None:
     async with pooled(ground, asker(ground, era, sampling=verdict)) as rig:
-        await rig.pool.settled("asker")
+        await rig.pool.wait_connected("asker")
         declared = noted(ground)[0]
     assert ("sampling" in declared) is (verdict is not Verdict.BLOCKED)
     assert "elicitation" in declared and "roots" in declared

@@ -12,21 +12,18 @@ from typing import Any
 import pytest
 
 from golem_forge import Caller, Status, ToolCall
-from golem_forge.config.mcp.spec import ServerSpec, Trust
+from golem_forge.agent.session import open_session
+from golem_forge.config.mcp_spec import ServerSpec, ServerTrust
+from golem_forge.core.decisions import Risk
 from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ForgeError, ToolFailed
-from golem_forge.core.verdict import Risk
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.definitions.manifest import Manifest
-from golem_forge.mcp.client.pool_place import PoolPlace
-from golem_forge.mcp.client.resources.tools import CURSOR_ALONE, resource_tools
-from golem_forge.mcp.client.state import ServerStatus, State
+from golem_forge.mcp.client.model import ServerAccess, ServerManifest, ServerState, ServerStatus
+from golem_forge.mcp.client.resources import CURSOR_ALONE, resource_tools
 from golem_forge.orchestrator.outputs import OutputStore
-from golem_forge.tools.context import ToolContext
-from golem_forge.tools.session_parts import SessionParts
+from golem_forge.tools.context import SessionParts, ToolContext
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import Err
-from golem_forge.workers.session import open_session
 
 from .conftest import Ground
 from .pools import Rig, logged, pooled
@@ -50,9 +47,9 @@ def effects(name: str, ctx: ToolContext, **args: Any) -> tuple[Effect, ...]:
 
 def context(pool: Any, tmp_path: Path, *servers: str, worker: str = "main") -> ToolContext:
     ctx = ToolContext(worker=worker, parts=SessionParts(), outputs=OutputStore(tmp_path / "output", "s1"))
-    place = ctx.parts.get(PoolPlace)
-    place.put(pool)
-    place.give("main", servers or ("*",))
+    place = ctx.parts.get(ServerAccess)
+    place.set_pool(pool)
+    place.grant("main", servers or ("*",))
     return ctx
 
 
@@ -101,18 +98,18 @@ async def test_text_is_read_as_it_is_and_a_blob_by_handle(ground: Ground, tmp_pa
 @asynccontextmanager
 async def session(rig: Rig, tmp_path: Path) -> AsyncIterator[Any]:
     opened = open_session(tmp_path / "program", toolsets={"mcp_resources": {}})
-    place = opened.path.parts.get(PoolPlace)
-    place.put(rig.pool)
-    place.give(opened.path.worker, ["*"])
+    place = opened.path.parts.get(ServerAccess)
+    place.set_pool(rig.pool)
+    place.grant(opened.path.worker, ["*"])
     try:
         yield opened
     finally:
         await opened.aclose()
 
 
-@pytest.mark.parametrize("trust", list(Trust))
+@pytest.mark.parametrize("trust", list(ServerTrust))
 async def test_a_trusted_server_is_read_unasked_and_any_other_asks(
-    ground: Ground, tmp_path: Path, trust: Trust, monkeypatch: pytest.MonkeyPatch
+    ground: Ground, tmp_path: Path, trust: ServerTrust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORGE_HOME", str(ground.home.path))
     (tmp_path / "program").mkdir()
@@ -120,7 +117,7 @@ async def test_a_trusted_server_is_read_unasked_and_any_other_asks(
         args = {"server": "echo", "uri": "note://one"}
         outcome = await opened.path.call(ToolCall("read_mcp_resource", args, Caller.LLM))
         handle = await opened.path.call(ToolCall("read_mcp_resource", {**args, "uri": "note://blob"}, Caller.LLM))
-    if trust is Trust.TRUSTED:
+    if trust is ServerTrust.TRUSTED:
         assert outcome.status is Status.SUCCESS and outcome.result.kind == "json"
         assert outcome.decision.risk is Risk.LOW
         assert outcome.result.value["data"]["contents"][0]["text"] == "the note note://one"
@@ -148,7 +145,9 @@ async def test_a_server_that_is_not_there_is_told_without_a_question(
 class FakePool:
     def __init__(self, **servers: Any) -> None:
         self.specs = {
-            name: ServerSpec(name=name, scope="", origin="", command="x", trust=said.get("trust", Trust.UNTRUSTED))
+            name: ServerSpec(
+                name=name, scope="", origin="", command="x", trust=said.get("trust", ServerTrust.UNTRUSTED)
+            )
             for name, said in servers.items()
         }
         self._said = servers
@@ -160,13 +159,13 @@ class FakePool:
         return tuple(self.specs)
 
     def status(self, name: str) -> ServerStatus:
-        return ServerStatus(server=name, state=self._said[name].get("state", State.READY))
+        return ServerStatus(server=name, state=self._said[name].get("state", ServerState.READY))
 
-    def manifest(self, name: str) -> Manifest | None:
+    def manifest(self, name: str) -> ServerManifest | None:
         if "has" not in self._said[name]:
             return None
         has = self._said[name]["has"]
-        return Manifest(server=name, scope="", config_digest="", fetched_at=0.0, has_resources=has)
+        return ServerManifest(server=name, scope="", config_digest="", fetched_at=0.0, has_resources=has)
 
     async def list_resources(self, name: str, cursor: str | None, ctx: ToolContext) -> Any:
         self.asked.append((name, cursor))
@@ -202,13 +201,15 @@ async def test_a_worker_sees_only_the_servers_it_was_given(tmp_path: Path) -> No
 
 
 async def test_servers_that_wait_or_have_none_are_not_asked(tmp_path: Path) -> None:
-    pool = FakePool(a={"state": State.PENDING}, b={"state": State.DISABLED}, c={"has": False}, d={"has": True})
+    pool = FakePool(
+        a={"state": ServerState.PENDING}, b={"state": ServerState.DISABLED}, c={"has": False}, d={"has": True}
+    )
     assert await run("list_mcp_resources", context(pool, tmp_path)) == {"resources": []}
     assert pool.asked == [("d", None)]
 
 
 def test_every_server_that_would_be_asked_is_an_effect(tmp_path: Path) -> None:
-    pool = FakePool(a={"trust": Trust.TRUSTED}, b={})
+    pool = FakePool(a={"trust": ServerTrust.TRUSTED}, b={})
     a, b = effects("list_mcp_resources", context(pool, tmp_path))
     assert (a.describe(), a.proven, b.describe(), b.proven) == ("net mcp://a", True, "net mcp://b", False)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.calling.rewriting import Rewriter
-from golem_forge.mcp.client.definitions.manifest import Manifest
+from golem_forge.mcp.client.call import Rewriter
+from golem_forge.mcp.client.model import ServerManifest
 
 HOST = "/home/ada/app"
 
@@ -20,7 +20,7 @@ def rewriter() -> Rewriter:
     redactor.add_path(HOST, "/workspace")
     redactor.add_secret("key", "canary-7f3a91c25d")
     made = Rewriter()
-    made.clean, made.places = redactor.text, {"/workspace": HOST}
+    made.clean_text, made.zone_paths = redactor.text, {"/workspace": HOST}
     return made
 
 
@@ -86,7 +86,7 @@ def test_an_argument_that_is_an_address_names_the_place(rewriter: Rewriter, said
 def test_without_walls_nothing_is_rewritten() -> None:
     plain = Rewriter()
     raw = {"content": [{"type": "text", "text": HOST}]}
-    assert plain.result(raw) is raw and plain.answer(raw) is raw and plain.words(HOST) == HOST
+    assert plain.result(raw) is raw and plain.answer(raw) is raw and plain.text(HOST) == HOST
     assert plain.request({"arguments": {"x": "/workspace"}}) == {"arguments": {"x": "/workspace"}}
 
 
@@ -95,7 +95,7 @@ def test_what_a_model_reads_of_a_definition_and_nothing_that_goes_back(rewriter:
     for _ in range(3000):
         deep = [deep]
     schema = {"properties": {"p": {"description": f"in {HOST}", "default": HOST, "enum": [HOST]}}}
-    listed = Manifest(
+    listed = ServerManifest(
         server="s",
         scope="",
         config_digest="",

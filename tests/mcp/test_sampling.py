@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.core.verdict import Verdict
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.decisions import Verdict
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.asking.requests import Requests
-from golem_forge.mcp.client.calling.flight import Flight
+from golem_forge.mcp.client.active_calls import ActiveCall
 from golem_forge.mcp.client.hooks import Hooks, SamplingAnswer, SamplingRequest
+from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.tools.context import ToolContext
 
 CONTEXT: Any = None
@@ -27,9 +27,9 @@ async def sampled(seen: list[SamplingRequest], verdict: Verdict = Verdict.ASK, *
         return SamplingAnswer(text="ok", model="test:one")
 
     spec = ServerSpec(name="asker", scope="", origin="forge.yaml:1", command="x", sampling=verdict)
-    flight = Flight(ToolContext(), "tool")
+    flight = ActiveCall(ToolContext(), "tool")
     given = {"messages": [words()], "maxTokens": 10, **params}
-    requests = Requests(spec, Hooks(sample=sample), lambda: [flight])
+    requests = ServerRequests(spec, Hooks(sample=sample), lambda: [flight])
     assert requests.sampling is not None
     return await requests.sampling(CONTEXT, sdk.CreateMessageRequestParams.model_validate(given))
 
@@ -94,12 +94,12 @@ async def test_each_call_has_its_own_five() -> None:
         return SamplingAnswer(text=ctx.call_id, model="test:one")
 
     spec = ServerSpec(name="asker", scope="", origin="forge.yaml:1", command="x")
-    flights = [Flight(ToolContext(call_id="first"), "tool")]
-    requests = Requests(spec, Hooks(sample=sample), lambda: flights)
+    flights = [ActiveCall(ToolContext(call_id="first"), "tool")]
+    requests = ServerRequests(spec, Hooks(sample=sample), lambda: flights)
     params = sdk.CreateMessageRequestParams.model_validate({"messages": [words()], "maxTokens": 5})
     assert requests.sampling is not None
     said: list[Any] = [await requests.sampling(CONTEXT, params) for _ in range(6)]
     assert isinstance(said[5], sdk.ErrorData) and said[4].content.text == "first"
-    flights.append(Flight(ToolContext(call_id="second"), "tool"))
+    flights.append(ActiveCall(ToolContext(call_id="second"), "tool"))
     answer: Any = await requests.sampling(CONTEXT, params)
     assert answer.content.text == "second"

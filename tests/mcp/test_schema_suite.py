@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.mcp.client.definitions.definition import Listing, Reason
-from golem_forge.mcp.client.definitions.listing import check_entries
+from golem_forge.mcp.client.model import HoldReason, ServerToolList
+from golem_forge.mcp.client.tool_list import check_entries
 from golem_forge.tools.inputs import SchemaInput
 from golem_forge.tools.validation import InputInvalid
 
@@ -81,7 +81,7 @@ def as_argument(schema: Any) -> dict[str, Any]:
     return {"$schema": schema["$schema"], **around} if "$schema" in schema else around
 
 
-def listed(schema: dict[str, Any]) -> Listing:
+def listed(schema: dict[str, Any]) -> ServerToolList:
     return check_entries("suite", [{"name": "case", "inputSchema": schema}])
 
 
@@ -96,7 +96,7 @@ def test_30_every_required_case_as_an_argument(suite: ModuleType) -> None:
         listing = listed(as_argument(cases[0].schema))
         if listing.held:
             refused[group[0]].add(group[1])
-            assert listing.held[0].reason is Reason.SCHEMA_INVALID
+            assert listing.held[0].reason is HoldReason.SCHEMA_INVALID
             assert "is remote; only local $ref" in listing.held[0].message or "draft" in listing.held[0].message
             continue
         given = SchemaInput(dict(listing.tools[0].input_schema))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.mcp.spec import Auth, Login, ServerSpec
-from golem_forge.mcp.client.trust.server_card import MAX_CARD_BYTES, agreed, server_card, server_diff
+from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
+from golem_forge.mcp.client.approval_text import MAX_CARD_BYTES, approved_description, server_card, server_diff
 
 CANARY = "sk-canary-77d0"
 STDIO = ServerSpec(
@@ -27,7 +27,7 @@ HTTP = ServerSpec(
     origin=".mcp.json",
     url="https://docs.example/mcp",
     headers={"X-Key": CANARY, "X-Team": "${TEAM}"},
-    auth=Auth(Login.BEARER, "DOCS_TOKEN"),
+    auth=ServerAuth(AuthKind.BEARER, "DOCS_TOKEN"),
 )
 
 
@@ -73,17 +73,17 @@ def test_what_it_gets_and_what_it_does_not(change: dict[str, Any], line: str) ->
     assert f"\n{line}" in server_card(replace(STDIO, **change))
 
 
-@pytest.mark.parametrize(("auth", "words"), [(Auth(), "none"), (Auth(Login.OAUTH), "oauth")])
-def test_ways_to_log_in(auth: Auth, words: str) -> None:
+@pytest.mark.parametrize(("auth", "words"), [(ServerAuth(), "none"), (ServerAuth(AuthKind.OAUTH), "oauth")])
+def test_ways_to_log_in(auth: ServerAuth, words: str) -> None:
     assert server_card(replace(HTTP, auth=auth)).endswith(f"auth: {words}")
 
 
 @pytest.mark.parametrize("spec", [STDIO, HTTP])
 def test_values_are_shown_and_kept_nowhere(spec: ServerSpec) -> None:
     other = replace(spec, env={"TOKEN": f"{CANARY}-2"}, headers={"X-Key": f"{CANARY}-2"})
-    kept = agreed(spec.described)
+    kept = approved_description(spec.described)
     assert CANARY not in server_card(spec) + server_diff(kept, other) + server_diff(spec.described, other) + str(kept)
-    assert agreed(kept) == kept
+    assert approved_description(kept) == kept
 
 
 def test_a_value_with_a_default_may_hold_a_secret() -> None:
@@ -92,7 +92,7 @@ def test_a_value_with_a_default_may_hold_a_secret() -> None:
 
 def test_4_one_argument_that_changed() -> None:
     changed = replace(STDIO, args=("mcp-server-git", "--unsafe", "--repository", "${zone:workspace}", "two words"))
-    assert server_diff(agreed(STDIO.described), changed).splitlines() == [
+    assert server_diff(approved_description(STDIO.described), changed).splitlines() == [
         "--- approved",
         "+++ now",
         "+argument: --unsafe",
@@ -117,20 +117,20 @@ def test_4_one_argument_that_changed() -> None:
 def test_whatever_changed_is_in_the_diff(change: dict[str, Any], lines: list[str]) -> None:
     changed = replace(STDIO, **change)
     assert changed.digest != STDIO.digest
-    diff = server_diff(agreed(STDIO.described), changed).splitlines()
+    diff = server_diff(approved_description(STDIO.described), changed).splitlines()
     assert set(lines) <= set(diff)
 
 
 def test_a_value_cannot_be_swapped_for_its_own_digest() -> None:
-    kept = agreed(STDIO.described)
+    kept = approved_description(STDIO.described)
     for imitation in (str(kept["env"]["TOKEN"]["sha256"]), str(kept["env"]["TOKEN"])):
         assert "another value" in server_diff(kept, replace(STDIO, env={**STDIO.env, "TOKEN": imitation}))
 
 
 def test_no_diff_without_a_change_or_an_approval() -> None:
     assert server_diff(None, STDIO) == ""
-    assert server_diff(agreed(STDIO.described), STDIO) == ""
-    assert server_diff(agreed(STDIO.described), replace(STDIO, idle_timeout=1)) == ""
+    assert server_diff(approved_description(STDIO.described), STDIO) == ""
+    assert server_diff(approved_description(STDIO.described), replace(STDIO, idle_timeout=1)) == ""
 
 
 def test_a_record_of_any_shape_can_be_compared() -> None:
@@ -144,7 +144,11 @@ def test_nothing_steers_the_terminal_or_makes_lines_of_its_own() -> None:
     spec = replace(
         STDIO, command=evil, args=(evil,), env={evil: evil}, pass_env=(evil,), cwd=evil, zones={evil: "ro"}, origin=evil
     )
-    for text in (server_card(spec), server_diff(agreed(STDIO.described), spec), server_card(replace(HTTP, url=evil))):
+    for text in (
+        server_card(spec),
+        server_diff(approved_description(STDIO.described), spec),
+        server_card(replace(HTTP, url=evil)),
+    ):
         assert text.replace("\n", "").isprintable()
         assert "network: none" not in text.splitlines()
 
@@ -154,11 +158,11 @@ def test_a_card_without_end_is_cut() -> None:
     assert len(server_card(many)) < MAX_CARD_BYTES + 100
     assert "more characters are not shown" in server_card(many)
     long = replace(STDIO, args=tuple(f"argument-{number}" for number in range(1000)))
-    diff = server_diff(agreed(long.described), replace(long, args=("other", *long.args)))
+    diff = server_diff(approved_description(long.described), replace(long, args=("other", *long.args)))
     assert "+argument: other" in diff
     assert "another value" not in diff
     other = replace(many, args=many.args[1:])
-    assert len(server_diff(agreed(many.described), other)) < MAX_CARD_BYTES + 100
+    assert len(server_diff(approved_description(many.described), other)) < MAX_CARD_BYTES + 100
 
 
 def test_variables_that_go_along_in_a_value_are_named() -> None:
@@ -169,9 +173,9 @@ def test_variables_that_go_along_in_a_value_are_named() -> None:
     )
     assert f"\nvariable: FLAGS = {said}\n" in server_card(replace(STDIO, env={"FLAGS": value}))
     assert f"\nheader: X-Trace = {said}\n" in server_card(replace(HTTP, headers={"X-Trace": value}))
-    before = agreed(replace(STDIO, env={"FLAGS": "plain"}).described)
+    before = approved_description(replace(STDIO, env={"FLAGS": "plain"}).described)
     assert f"+variable: FLAGS = {said}" in server_diff(before, replace(STDIO, env={"FLAGS": value}))
-    assert CANARY not in str(agreed(replace(STDIO, env={"FLAGS": value}).described))
+    assert CANARY not in str(approved_description(replace(STDIO, env={"FLAGS": value}).described))
 
 
 def test_what_a_server_may_reach_is_not_pushed_off_its_card() -> None:
@@ -192,7 +196,7 @@ def test_what_a_server_may_reach_is_not_pushed_off_its_card() -> None:
 def test_a_program_that_workers_may_write_is_pointed_out(change: dict[str, Any], place: str) -> None:
     line = f"careful: it runs {place}: whoever may write there decides what runs with all of this"
     assert f"\n{line}\n" in server_card(replace(STDIO, **change))
-    assert f"+{line}" in server_diff(agreed(STDIO.described), replace(STDIO, **change))
+    assert f"+{line}" in server_diff(approved_description(STDIO.described), replace(STDIO, **change))
 
 
 @pytest.mark.parametrize(

@@ -20,18 +20,16 @@ from typing import Any
 import pytest
 from tests.deadlines import ROOM, within
 
-from golem_forge.config.mcp.expanding import Expanded, expand_spec
+from golem_forge.config.mcp_expand import ExpandedServer, expand_spec
+from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.transport.delivery import tracked
-from golem_forge.mcp.client.transport.errors import CannotStart, LineTooLong, NotSent, WallsFailed
-from golem_forge.mcp.client.transport.stdio import StdioTransport, home_name
+from golem_forge.mcp.client.stdio_transport import StdioTransport, server_home_name
+from golem_forge.mcp.client.transport import CannotStart, LineTooLong, NotSent, WallsFailed, track_delivery
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls.job import HostGrant
-from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
-from golem_forge.sandbox.walls.settings import WallSettings
+from golem_forge.sandbox.walls.model import HostGrant, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.tools.context import HostPermission
 
 from .conftest import PROGRAMS, PYTHON, Ground
@@ -102,14 +100,14 @@ class Stage:
 
     def walls(self, spec: Any, level: Level = Level.FULL, **options: Any) -> Walls:
         places = {"workspace": self.ground.workspace, "programs": PROGRAMS}
-        zones = [ZoneSpec(name=name, path=places[name], mode=Mode(mode)) for name, mode in spec.zones.items()]
+        zones = [ZoneSpec(name=name, path=places[name], mode=AccessMode(mode)) for name, mode in spec.zones.items()]
         sandbox = open_sandbox(zones, forge_home=self.ground.home.path, home=self.ground.root / "person")
         self.ground.sandboxes.append(sandbox)
-        chosen = {"report": WallsReport(level=level), "environ": dict(os.environ), "redactor": self.redactor} | options
+        chosen = {"report": ProbeReport(level=level), "environ": dict(os.environ), "redactor": self.redactor} | options
         return Walls(sandbox, forge_home=self.ground.home.path, home=self.ground.root / "person", **chosen)
 
-    def expanded(self, spec: Any, walls: Walls, level: Level, environ: Mapping[str, str]) -> Expanded:
-        return expand_spec(spec, environ, lambda zone: walls.stands_at(zone, level))
+    def expanded(self, spec: Any, walls: Walls, level: Level, environ: Mapping[str, str]) -> ExpandedServer:
+        return expand_spec(spec, environ, lambda zone: walls.mount_point(zone, level))
 
     def puppet(self, level: Level = Level.FULL, environ: Mapping[str, str] = os.environ, **keys: Any) -> Puppet:
         mark = f"mark-{uuid.uuid4().hex}"
@@ -193,7 +191,7 @@ async def test_no_variable_reaches_the_program_that_builds_the_walls(stage: Stag
 async def test_its_home_is_its_own_and_kept(stage: Stage, level: Level) -> None:
     async with stage.puppet(level) as first:
         await first.do("write", path="~/kept.txt", text="remembered")
-        place = Path(first.transport._walls.kept_home("golem-forge", "mcp", home_name(first.transport._spec)))
+        place = Path(first.transport._walls.kept_home("golem-forge", "mcp", server_home_name(first.transport._spec)))
     assert place.parent == stage.ground.root / "person" / ".cache" / "golem-forge" / "mcp"
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert (place / "kept.txt").read_text() == "remembered"
@@ -211,7 +209,7 @@ async def test_the_cache_directory_is_the_one_the_person_named(stage: Stage, tmp
     expanded = stage.expanded(spec, walls, Level.FULL, {})
     async with Puppet(StdioTransport(spec, expanded, walls, stage.ground.home, None), "named") as puppet:
         await puppet.do("write", path="~/x", text="")
-    assert (cache / "golem-forge" / "mcp" / home_name(spec) / "x").exists()
+    assert (cache / "golem-forge" / "mcp" / server_home_name(spec) / "x").exists()
 
 
 async def test_a_cache_directory_in_forges_own_is_refused(stage: Stage) -> None:
@@ -245,7 +243,7 @@ async def test_a_link_in_the_place_of_its_home_is_refused(stage: Stage, tmp_path
     place = stage.ground.root / "person" / ".cache" / "golem-forge" / "mcp"
     place.mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
-    (place / home_name(made.transport._spec)).symlink_to(tmp_path / "elsewhere")
+    (place / server_home_name(made.transport._spec)).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(WallsFailed, match="not a directory"):
         await made.__aenter__()
 
@@ -303,7 +301,7 @@ async def test_read_only_walls_are_not_enough_for_an_rw_zone_or_a_list_of_hosts(
 async def test_a_machine_without_walls_starts_nothing(stage: Stage) -> None:
     spec = stage.spec("nowalls")
     tried = (LevelResult(level=Level.FULL, cause="bwrap is missing", fix="Install it."),)
-    walls = stage.walls(spec, report=WallsReport(level=Level.NONE, tried=tried))
+    walls = stage.walls(spec, report=ProbeReport(level=Level.NONE, tried=tried))
     transport = StdioTransport(
         spec, stage.expanded(spec, walls, Level.FULL, {}), walls, stage.ground.home, stage.redactor
     )
@@ -383,7 +381,7 @@ async def test_a_server_that_lives_long_is_not_ended_for_its_time(stage: Stage) 
 async def test_a_request_to_a_dead_server_was_not_sent(puppet: Puppet) -> None:
     await puppet.send("leave", code=0)
     await puppet.end_of_output()
-    with tracked() as delivery, pytest.raises(NotSent):
+    with track_delivery() as delivery, pytest.raises(NotSent):
         await puppet.send("world")
     assert delivery.unprocessed and delivery.sent == 0 and isinstance(delivery.failure, NotSent)
     notice = sdk.SessionMessage(sdk.JSONRPCNotification(jsonrpc="2.0", method="n"))
@@ -392,7 +390,7 @@ async def test_a_request_to_a_dead_server_was_not_sent(puppet: Puppet) -> None:
 
 
 async def test_a_request_that_was_written_may_have_run(puppet: Puppet) -> None:
-    with tracked() as delivery:
+    with track_delivery() as delivery:
         await puppet.send("leave", code=0)
         await puppet.end_of_output()
     assert delivery.sent == 1 and not delivery.unprocessed
@@ -402,7 +400,7 @@ async def test_a_request_that_was_half_written_may_have_run_and_one_behind_it_no
     await puppet.send("deaf", seconds=30)
 
     async def post(size: int) -> tuple[Any, BaseException | None]:
-        with tracked() as delivery:
+        with track_delivery() as delivery:
             try:
                 await puppet.send("read", path="x" * size)
             except Exception as error:

@@ -14,13 +14,19 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.mcp.client.definitions.definition import RemoteTool
-from golem_forge.mcp.client.definitions.listing import check_entries
-from golem_forge.mcp.client.trust import book_file
-from golem_forge.mcp.client.trust.book_records import MAX_DEFINITIONS_BYTES, MAX_PINS
-from golem_forge.mcp.client.trust.trust_book import BookError, PinState, TrustBook, server_diff
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.mcp.client import trust_store
+from golem_forge.mcp.client.approval_text import server_diff
+from golem_forge.mcp.client.model import RemoteTool
+from golem_forge.mcp.client.tool_list import check_entries
+from golem_forge.mcp.client.trust_store import (
+    MAX_DEFINITIONS_BYTES,
+    MAX_PINS,
+    PinState,
+    ServerTrustError,
+    ServerTrustStore,
+)
+from golem_forge.storage.home import ForgeHome
 
 CANARY = "sk-canary-5e1f0c"
 SPEC = ServerSpec(
@@ -43,7 +49,7 @@ def tools(*names: str, description: str = "Does it.") -> tuple[RemoteTool, ...]:
 
 
 def test_nothing_is_approved_until_somebody_did(home: ForgeHome) -> None:
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     assert not book.approved(SPEC)
     assert book.approved_before(SPEC) is None
     assert book.pins("/p", "git") == {}
@@ -52,8 +58,8 @@ def test_nothing_is_approved_until_somebody_did(home: ForgeHome) -> None:
 
 
 def test_4_an_approval_is_for_this_config_alone(home: ForgeHome) -> None:
-    TrustBook(home).approve_server(SPEC, "anna")
-    book = TrustBook(home)
+    ServerTrustStore(home).approve_server(SPEC, "anna")
+    book = ServerTrustStore(home)
     assert book.approved(SPEC)
     assert not book.approved(replace(SPEC, scope="/other"))
     assert not book.approved(replace(SPEC, name="git2"))
@@ -65,14 +71,14 @@ def test_4_an_approval_is_for_this_config_alone(home: ForgeHome) -> None:
 
 
 def test_the_file_is_for_its_owner_and_holds_no_value_of_a_variable(home: ForgeHome) -> None:
-    TrustBook(home).approve_server(SPEC, "anna")
+    ServerTrustStore(home).approve_server(SPEC, "anna")
     assert stat.S_IMODE(book_path(home).stat().st_mode) == 0o600
     assert CANARY not in book_path(home).read_text()
     assert sorted(os.listdir(home.path / "state")) == ["mcp.json", "mcp.json.lock"]
 
 
 def test_another_process_is_seen(home: ForgeHome) -> None:
-    book, other = TrustBook(home), TrustBook(home)
+    book, other = ServerTrustStore(home), ServerTrustStore(home)
     before = book.stamp
     assert not book.approved(SPEC)
     other.approve_server(SPEC, "anna")
@@ -83,31 +89,31 @@ def test_another_process_is_seen(home: ForgeHome) -> None:
 
 
 def test_readers_do_not_read_again_while_nothing_changed(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    TrustBook(home).approve_server(SPEC, "anna")
+    ServerTrustStore(home).approve_server(SPEC, "anna")
     old = os.stat(book_path(home)).st_mtime - 10
     os.utime(book_path(home), (old, old))
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     time.sleep(0.15)  # until the stamp of the file can be relied on
     assert book.approved(SPEC)
-    monkeypatch.setattr("golem_forge.mcp.client.trust.trust_book.read_records", None)
+    monkeypatch.setattr("golem_forge.mcp.client.trust_store.read_records", None)
     assert book.approved(SPEC)
     assert book.pins("/p", "git") == {}
 
 
 def test_forgetting_takes_approval_and_pins(home: ForgeHome) -> None:
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
-    book.note("/p", "git", tools("a"))
+    book.pin_new("/p", "git", tools("a"))
     book.forget("/p", "git")
     assert not book.approved(SPEC)
     assert book.pins("/p", "git") == {}
-    assert not book.listed("/p", "git")
+    assert not book.was_listed("/p", "git")
     book.forget("/p", "never seen")
 
 
 def test_an_approval_keeps_the_pins(home: ForgeHome) -> None:
-    book = TrustBook(home)
-    book.note("/p", "git", tools("a"))
+    book = ServerTrustStore(home)
+    book.pin_new("/p", "git", tools("a"))
     book.approve_server(replace(SPEC, args=("other",)), "anna")
     assert set(book.pins("/p", "git")) == {"a"}
 
@@ -131,7 +137,7 @@ def test_an_approval_keeps_the_pins(home: ForgeHome) -> None:
     ],
 )
 def test_a_book_that_cannot_be_believed_is_empty_and_put_aside(home: ForgeHome, content: bytes) -> None:
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
     book_path(home).write_bytes(content)
     assert not book.approved(SPEC)
@@ -145,7 +151,7 @@ def test_a_book_that_cannot_be_believed_is_empty_and_put_aside(home: ForgeHome, 
 
 
 def test_a_link_a_pipe_and_a_folder_are_no_book(home: ForgeHome, tmp_path: Path) -> None:
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
     os.rename(book_path(home), tmp_path / "elsewhere.json")
     os.symlink(tmp_path / "elsewhere.json", book_path(home))
@@ -161,49 +167,49 @@ def test_a_link_a_pipe_and_a_folder_are_no_book(home: ForgeHome, tmp_path: Path)
 
 
 def test_a_book_over_its_bound_is_not_read(home: ForgeHome) -> None:
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
-    os.truncate(book_path(home), book_file.MAX_FILE_BYTES + 1)
+    os.truncate(book_path(home), trust_store.MAX_FILE_BYTES + 1)
     assert not book.approved(SPEC)
     assert "too large" in book.problem
 
 
 def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("in the way")
-    with pytest.raises(BookError, match="cannot be written"):
-        TrustBook(ForgeHome(tmp_path / "home")).approve_server(SPEC, "anna")
+    with pytest.raises(ServerTrustError, match="cannot be written"):
+        ServerTrustStore(ForgeHome(tmp_path / "home")).approve_server(SPEC, "anna")
 
 
 def test_a_lock_that_is_never_released_ends_the_wait(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book_file, "_LOCK_WAIT", 0.05)
-    book = TrustBook(home)
+    monkeypatch.setattr(trust_store, "_LOCK_WAIT", 0.05)
+    book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
-    with book_file.locked(book_path(home)), pytest.raises(BookError, match="in use by another process"):
+    with trust_store.file_lock(book_path(home)), pytest.raises(ServerTrustError, match="in use by another process"):
         book.forget("/p", "git")
     assert book.approved(SPEC)
 
 
 def test_a_write_that_fails_leaves_the_old_book(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
 
     def no_space(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", no_space)
-    with pytest.raises(BookError, match="No space left"):
+    with pytest.raises(ServerTrustError, match="No space left"):
         book.forget("/p", "git")
     monkeypatch.undo()
-    assert TrustBook(home).approved(SPEC)
+    assert ServerTrustStore(home).approved(SPEC)
     assert sorted(os.listdir(home.path / "state")) == ["mcp.json", "mcp.json.lock"]
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.mcp.client.trust.trust_book import TrustBook
+from golem_forge.storage.home import ForgeHome
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.mcp.client.trust_store import ServerTrustStore as TrustBook
 book = TrustBook(ForgeHome(Path(sys.argv[1])))
 for number in range(20):
     book.approve_server(ServerSpec(name=f"{sys.argv[2]}{number}", scope="", origin="x", command="c"), "anna")
@@ -217,16 +223,16 @@ def test_processes_that_write_at_once_lose_nothing(home: ForgeHome) -> None:
     for writer in writers:
         _, errors = writer.communicate(timeout=30)
         assert writer.returncode == 0, errors
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     for name in (f"{letter}{number}" for letter in "ab" for number in range(20)):
         assert book.approved(ServerSpec(name=name, scope="", origin="x", command="c"))
 
 
 def test_definitions_are_kept_up_to_a_bound_and_digests_always(home: ForgeHome) -> None:
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     small = tools("small")
     large = tools(*(f"t{number}" for number in range(80)), description="x" * 60_000)
-    book.note("/p", "git", (*large, *small))
+    book.pin_new("/p", "git", (*large, *small))
     pins = book.pins("/p", "git")
     assert len(pins) == 81
     assert pins["small"].definition is not None
@@ -237,10 +243,10 @@ def test_definitions_are_kept_up_to_a_bound_and_digests_always(home: ForgeHome) 
 
 
 def test_a_server_with_other_tools_each_time_does_not_fill_the_book(home: ForgeHome) -> None:
-    book = TrustBook(home)
-    book.note("/p", "git", tools("first", "second"))
+    book = ServerTrustStore(home)
+    book.pin_new("/p", "git", tools("first", "second"))
     for round_ in range(4):
-        book.note("/p", "git", tools(*(f"r{round_}-{number}" for number in range(4000))))
+        book.pin_new("/p", "git", tools(*(f"r{round_}-{number}" for number in range(4000))))
     pins = book.pins("/p", "git")
     assert len(pins) <= MAX_PINS
     assert {"first", "second", "r3-0", "r3-3999"} <= pins.keys()
@@ -248,12 +254,12 @@ def test_a_server_with_other_tools_each_time_does_not_fill_the_book(home: ForgeH
 
 
 def test_what_is_written_is_what_is_read(home: ForgeHome) -> None:
-    book = TrustBook(home)
+    book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
-    book.note("/p", "git", tools("a", "strange \u200b name"))
+    book.pin_new("/p", "git", tools("a", "strange \u200b name"))
     data = json.loads(book_path(home).read_text())
     assert data["version"] == 1
     assert data["servers"][0]["approval"]["who"] == "anna"
-    pins = TrustBook(home).pins("/p", "git")
+    pins = ServerTrustStore(home).pins("/p", "git")
     assert pins == book.pins("/p", "git")
     assert pins["a"].definition == {"name": "a", "description": "Does it.", "inputSchema": {"type": "object"}}

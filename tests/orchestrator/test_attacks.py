@@ -15,9 +15,9 @@ from tests import descriptors
 from tests.deadlines import within
 
 from golem_forge import Tool, ToolCall, ToolContext, ToolResult, open_session, tool
-from golem_forge.config.home import forge_home
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError
+from golem_forge.storage.home import forge_home
 
 SECRET = "canary-5522-ccdd"
 
@@ -380,7 +380,7 @@ async def test_a_home_that_cannot_be_searched_is_not_a_home_without_rules(
         return real(path, **how)
 
     monkeypatch.setattr(os, "lstat", refused)
-    monkeypatch.setattr("golem_forge.policy.rules.sources.read_bytes", _unreadable)
+    monkeypatch.setattr("golem_forge.policy.rules.files.read_bytes", _unreadable)
     await asyncio.sleep(0.03)
     assert (await path.call(ToolCall("nap", {}))).status == "policy_denied"
 

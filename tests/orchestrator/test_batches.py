@@ -16,9 +16,9 @@ from golem_forge import BlockedError, Tool, ToolCall, open_session, tool
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.events.bus import EventBus
-from golem_forge.orchestrator.travel import Travel
-from golem_forge.orchestrator.validate import validate
-from golem_forge.tools.plan import Plan
+from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.resolve import validate
+from golem_forge.tools.context import Plan
 
 events: list[tuple[str, str, float]] = []
 
@@ -290,7 +290,7 @@ async def test_a_slow_check_holds_up_neither_readers_nor_prompts(make_path: Any,
 async def test_a_writer_whose_check_does_not_answer_gives_up_its_place(
     make_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", 0.05)
+    monkeypatch.setattr("golem_forge.orchestrator.schedule.MAX_CHECK_DELAY_S", 0.05)
     others, ran = asyncio.Event(), []
 
     async def slow(args: dict[str, Any]) -> bool:
@@ -316,7 +316,7 @@ async def test_a_writer_whose_check_does_not_answer_gives_up_its_place(
 async def test_what_touches_the_same_waits_for_a_slow_check_all_the_same(
     make_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", 0.01)
+    monkeypatch.setattr("golem_forge.orchestrator.schedule.MAX_CHECK_DELAY_S", 0.01)
     ran: list[str] = []
 
     async def slow(args: dict[str, Any]) -> bool:
@@ -585,7 +585,7 @@ async def test_a_reader_whose_check_does_not_answer_gives_up_its_place(
     make_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writers pass it, and it is told; other readers always did."""
-    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", 0.05)
+    monkeypatch.setattr("golem_forge.orchestrator.schedule.MAX_CHECK_DELAY_S", 0.05)
     wrote = asyncio.Event()
 
     @tool(needs_approval=_waits_for(wrote), read_only=True)
@@ -608,7 +608,7 @@ async def test_what_is_known_to_touch_other_things_does_not_wait_for_a_check(
 ) -> None:
     """However long a check keeps its place: it answers when all that is unrelated has run. What is not known to be
     unrelated keeps the order."""
-    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", LONG)
+    monkeypatch.setattr("golem_forge.orchestrator.schedule.MAX_CHECK_DELAY_S", LONG)
     unrelated, ran = asyncio.Event(), []
 
     def planned(name: str, verb: Verb, path: str, check: Any = False) -> Tool:
@@ -653,7 +653,7 @@ async def test_what_is_known_to_touch_other_things_does_not_wait_for_a_check(
 async def test_a_tool_made_from_files_waits_for_the_slow_check_of_an_undeclared_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, made: str
 ) -> None:
-    monkeypatch.setattr("golem_forge.orchestrator.order.KEEPS_PLACE", 0.01)
+    monkeypatch.setattr("golem_forge.orchestrator.schedule.MAX_CHECK_DELAY_S", 0.01)
     folder = tmp_path / "home" / "tools" / "greet"
     folder.mkdir(parents=True)
     (tmp_path / "work").mkdir()
@@ -728,8 +728,8 @@ async def test_a_tool_that_is_looked_up_again_keeps_what_a_person_wrote_on_the_c
         return who
 
     path = make_path(greet)
-    travel = Travel(ToolCall("greet", {"who": "model"}), path.signal, path.signal)
-    path._find(travel)
+    travel = CallState(ToolCall("greet", {"who": "model"}), path.signal, path.signal)
+    path._resolve(travel)
     travel.arguments, travel.edited = validate(travel.tool, {"who": "person"}), True
-    path._find(travel)
+    path._resolve(travel)
     assert travel.arguments.plain == {"who": "person"}

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from golem_forge import ToolCall, ToolContext, tool
-from golem_forge.orchestrator.gate import Gate
+from golem_forge.orchestrator.schedule import Gate
 from golem_forge.tools.tool import Tool
 
 EMPTY = {"type": "object", "properties": {}}

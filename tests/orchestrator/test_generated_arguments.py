@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from golem_forge import TOOL_LIST, Caller, open_session
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 
 _anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

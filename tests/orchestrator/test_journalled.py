@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from golem_forge import Caller, ToolCall, create_ui_event_bus, open_session, tool
-from golem_forge.events.call_states import CallStates
-from golem_forge.events.index import Index
+from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_reader import events_after, read, verify
+from golem_forge.events.journal_records import CallRecords
 
 
 @pytest.fixture
@@ -97,17 +97,17 @@ async def test_a_locked_or_broken_index_hurts_nobody(own_home: Path, counted: An
     project.mkdir()
     async with open_session(project, tools=[count]) as session:
         assert (await session.call("count", {}, caller=Caller.LLM)).ok
-    Index(home).refresh()
+    SessionIndex(home).refresh()
     locker = sqlite3.connect(home / "index.db", isolation_level=None)
     locker.execute("BEGIN EXCLUSIVE")
     try:
         async with open_session(project, tools=[count]) as session:
             assert (await session.call("count", {}, caller=Caller.LLM)).ok
-        assert [call.tool for call in Index(home).calls(limit=10)] == ["count", "count"]
+        assert [call.tool for call in SessionIndex(home).calls(limit=10)] == ["count", "count"]
     finally:
         locker.close()
     (home / "index.db").write_bytes(b"not a database at all")
-    assert len(Index(home).calls(limit=10)) == 2
+    assert len(SessionIndex(home).calls(limit=10)) == 2
 
 
 async def test_events_can_be_read_again_from_the_journal(make_path: Any, own_home: Path, counted: Any) -> None:
@@ -154,7 +154,9 @@ async def test_a_call_that_touches_nothing_is_one_record_unless_something_comes_
     assert [event.data.value["data"] for event in results] == [1, 2, 3]
     assert [event.seq for event in events_after(journal.path, 1, limit=2)] == [2, 3]
     assert verify(journal.path).ok
-    assert [(call.tool, call.status) for call in Index(own_home / ".forge").calls(limit=9)] == [("pure", "success")] * 3
+    assert [(call.tool, call.status) for call in SessionIndex(own_home / ".forge").calls(limit=9)] == [
+        ("pure", "success")
+    ] * 3
 
 
 async def test_an_event_while_a_harmless_call_runs_keeps_the_numbers_in_order(make_path: Any, own_home: Path) -> None:
@@ -211,7 +213,7 @@ async def test_of_two_calls_with_one_id_at_once_the_second_is_refused(make_path:
     refused = await path.call(ToolCall("held", {"n": 2}, id="same"))
     assert (refused.status, refused.executed) == ("input_invalid", False)
     assert "call id 'same' is in use" in refused.error and refused.call.id == "same"
-    assert CallStates.from_records(read(journal.path)).calls["same"].state == "ambiguous", "the first still runs"
+    assert CallRecords.from_records(read(journal.path)).calls["same"].state == "ambiguous", "the first still runs"
     go.set()
     assert (await first).ok
     again = await path.call(ToolCall("held", {"n": 3}, id="same"))
@@ -232,4 +234,4 @@ async def test_one_id_twice_in_a_batch(make_path: Any, own_home: Path, counted: 
     assert [outcome.call for outcome in outcomes] == calls
     assert runs == [0, 1]
     journal.close()
-    assert CallStates.from_records(read(journal.path)).calls["x"].status == "success"
+    assert CallRecords.from_records(read(journal.path)).calls["x"].status == "success"

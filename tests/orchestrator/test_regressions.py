@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from golem_forge import Caller, Tool, ToolCall, ToolContext, open_session, tool
-from golem_forge.tools.plan import Plan
+from golem_forge.tools.context import Plan
 from golem_forge.tools.validation import ToolDefinitionError
 
 
@@ -252,7 +252,7 @@ async def test_a_bad_tool_is_refused_where_it_is_given_and_quarantined_where_it_
     with pytest.raises(ToolDefinitionError, match=r"'anything' cannot be offered: .* cannot be filled by name"):
         open_session(project, tools=[anything, plain], approval="approve_all")
     async with open_session(project, tools=[plain], approval="approve_all") as session:
-        notices = session.station.admit([anything], {})
+        notices = session.scope.add_tools([anything], {})
         bad = await session.call("anything", {})
         assert bad.status == "tool_not_found" and "cannot be filled by name" in bad.error
         assert any("'anything' is not offered" in notice for notice in notices)

@@ -21,8 +21,8 @@ from golem_forge import (
     create_ui_event_bus,
     tool,
 )
-from golem_forge.config.modes import Setting
-from golem_forge.core.verdict import Verdict
+from golem_forge.config.approval_modes import Setting
+from golem_forge.core.decisions import Verdict
 from golem_forge.events.journal import Journal
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
 from golem_forge.sandbox.sandbox import open_sandbox
@@ -233,7 +233,7 @@ async def test_a13_zones_decide_for_file_tools(make_path: Any, asked: Any, tmp_p
 
 
 async def test_a_check_is_given_a_context_that_calls_nothing() -> None:
-    from golem_forge.orchestrator import Orchestrator
+    from golem_forge.orchestrator.orchestrator import Orchestrator
 
     async def check(args: dict[str, Any], ctx: ToolContext) -> bool:
         await ctx.call("inner", {})
@@ -248,12 +248,12 @@ async def test_a_check_is_given_a_context_that_calls_nothing() -> None:
 @pytest.mark.parametrize(("own", "expected"), [(None, "policy_denied"), ("ask", "success")])
 async def test_the_default_of_the_callers_own_block_blocks_below(own: str | None, expected: str) -> None:
     """W38: what a caller's block blocks without naming it is blocked for its sub-workers too."""
-    from golem_forge.orchestrator import Orchestrator
-    from golem_forge.policy.ceilings import Ceiling
+    from golem_forge.orchestrator.orchestrator import Orchestrator
+    from golem_forge.policy.evaluate import ParentPolicy
 
     said = {"x": Setting(Verdict(own), "main.worker:3")} if own else {}
     block = ApprovalBlock(default=Setting(Verdict.BLOCKED, "main.worker:2"), tools=said)
-    above = Ceiling(worker="main", blocks=ApprovalBlocks(blocks={"x": block}))
+    above = ParentPolicy(worker="main", blocks=ApprovalBlocks(blocks={"x": block}))
     path = Orchestrator(
         [counter("x", needs_approval=False)], approval=ApprovalController("approve_all"), ceilings=(above,)
     )

@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.modes import ApprovalMode, Setting
-from golem_forge.core.decision import Source
+from golem_forge.config.approval_modes import ApprovalMode, Setting
+from golem_forge.core.decisions import Verdict, VerdictSource
 from golem_forge.core.effects import Effect, Verb
-from golem_forge.core.verdict import Verdict
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
-from golem_forge.policy.ceilings import Ceiling
-from golem_forge.policy.judge import Judge
-from golem_forge.policy.judged import Judged
-from golem_forge.policy.rules import RuleBook
-from golem_forge.tools.context import ToolContext
+from golem_forge.policy.evaluate import Evaluation, Judge, ParentPolicy
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Arguments
-from golem_forge.tools.plan import Plan
 from golem_forge.tools.tool import Definition, Remote, SourceKind, Tool
 
 EFFECTS = (Effect(verb=Verb.NET, target="mcp://stock"),)
@@ -49,7 +45,7 @@ class Desk:
 
     now = 0.0
 
-    async def judged(self, effects: tuple[Effect, ...] = EFFECTS, handed: tuple[Source, ...] = ()) -> Judged:
+    async def judged(self, effects: tuple[Effect, ...] = EFFECTS, handed: tuple[VerdictSource, ...] = ()) -> Evaluation:
         self.now += 1
         arguments = Arguments({"n": 1}, {"n": 1})
         plan = Plan(run=lambda: None, effects=effects)
@@ -95,7 +91,7 @@ async def test_a_definition_that_nobody_approved_asks(desk: Desk) -> None:
 
 async def test_other_words_of_the_config_count(desk: Desk) -> None:
     assert await desk.verdict() is Verdict.PRE_APPROVED
-    desk.judge.speak(blocks(Verdict.BLOCKED))
+    desk.judge.set_blocks(blocks(Verdict.BLOCKED))
     assert await desk.verdict() is Verdict.BLOCKED
 
 
@@ -108,7 +104,7 @@ async def test_other_effects_are_another_call(desk: Desk) -> None:
 
 async def test_what_a_tool_that_handed_it_on_says_counts(desk: Desk) -> None:
     assert await desk.verdict() is Verdict.PRE_APPROVED
-    asks = Source(source="config", verdict=Verdict.ASK)
+    asks = VerdictSource(source="config", verdict=Verdict.ASK)
     assert await desk.verdict(handed=(asks,)) is Verdict.ASK
 
 
@@ -124,6 +120,6 @@ async def test_strict_mode_asks_every_time(tmp_path: Path) -> None:
 
 
 async def test_what_is_blocked_for_a_worker_above_is_looked_up_every_time(tmp_path: Path) -> None:
-    above = Ceiling(worker="boss", blocks=blocks(Verdict.BLOCKED))
+    above = ParentPolicy(worker="boss", blocks=blocks(Verdict.BLOCKED))
     desk = Desk(tmp_path / "home", ceilings=(above,))
     assert [await desk.verdict() for _ in range(2)] == [Verdict.BLOCKED, Verdict.BLOCKED]

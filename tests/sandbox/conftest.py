@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox import files, writing
-from golem_forge.sandbox.access import Opener, open_by_kernel, open_by_walk
+from golem_forge.sandbox import files
+from golem_forge.sandbox import files as writing
+from golem_forge.sandbox.handles import Opener, open_by_kernel, open_by_walk
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
 
 @pytest.fixture(params=[open_by_kernel, open_by_walk], ids=["openat2", "walk"])
@@ -59,7 +60,7 @@ def sandbox(directories: dict[str, Path], open_zones: Callable[..., Sandbox]) ->
     return open_zones(
         ZoneSpec(name="workspace", path=directories["workspace"]),
         ZoneSpec(name="scratch", path=directories["scratch"]),
-        ZoneSpec(name="docs", path=directories["docs"], mode=Mode.RO),
+        ZoneSpec(name="docs", path=directories["docs"], mode=AccessMode.RO),
     )
 
 
@@ -79,8 +80,8 @@ def _list(sandbox: Sandbox, path: str) -> list[str]:
     return [entry.name for entry in files.list_dir(sandbox.target(path, Verb.READ))]
 
 
-def _info(sandbox: Sandbox, path: str) -> files.Info:
-    return files.stat(sandbox.target(path, Verb.READ))
+def _info(sandbox: Sandbox, path: str) -> files.FileInfo:
+    return files.file_info(sandbox.target(path, Verb.READ))
 
 
 def _exists(sandbox: Sandbox, path: str) -> bool:

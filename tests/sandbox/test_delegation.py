@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Status, Verdict
 from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.zones import Mode, ZoneRequest, ZoneSpec
+from golem_forge.sandbox.zones import AccessMode, ZoneRequest, ZoneSpec
 
 EVERY = ("read", "write", "delete", "list", "info", "exists")
 ASK, YES, NO = Verdict.ASK, Verdict.PRE_APPROVED, Verdict.BLOCKED
@@ -45,7 +45,7 @@ def test_s18_the_built_in_worker_is_told_otherwise(tmp_path: Path) -> None:
 
 def test_s19_a_child_gets_no_more_than_its_parent(sandbox: Sandbox, workspace: Path, outside: Path) -> None:
     with pytest.raises(SandboxError) as caught:
-        sandbox.restricted("coder", "main", [ZoneRequest(name="docs", mode=Mode.RW)])
+        sandbox.restricted("coder", "main", [ZoneRequest(name="docs", mode=AccessMode.RW)])
     assert (caught.value.code, caught.value.status) == ("PERMISSION_ESCALATION", Status.SANDBOX_DENIED)
     assert caught.value.message == "Worker 'coder' asks for more than 'main' has: /docs rw."
     (workspace / "link").symlink_to(outside)
@@ -64,13 +64,15 @@ def test_s19_a_child_gets_no_more_than_its_parent(sandbox: Sandbox, workspace: P
 
 
 def test_a_child_has_exactly_the_zones_it_names(sandbox: Sandbox) -> None:
-    child = sandbox.restricted("coder", "main", [ZoneRequest(name="docs"), ZoneRequest(name="scratch", mode=Mode.RO)])
+    child = sandbox.restricted(
+        "coder", "main", [ZoneRequest(name="docs"), ZoneRequest(name="scratch", mode=AccessMode.RO)]
+    )
     assert child.describe_zones() == "/docs (ro), /scratch (ro)" and child.default_zone == "docs"
     with pytest.raises(SandboxError, match="is read-only"):
         child.target("/scratch/a", Verb.WRITE)
     assert sandbox.target("/scratch/a", Verb.WRITE).zone is not None
     with pytest.raises(SandboxError, match="more than 'coder' has: /scratch rw"):
-        child.restricted("deeper", "coder", [ZoneRequest(name="scratch", mode=Mode.RW)])
+        child.restricted("deeper", "coder", [ZoneRequest(name="scratch", mode=AccessMode.RW)])
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_s22_two_sandboxes_are_independent(
 ) -> None:
     where = os.getcwd()
     one = open_zones(ZoneSpec(name="data", path=directories["workspace"]))
-    two = open_zones(ZoneSpec(name="data", path=directories["scratch"], mode=Mode.RO))
+    two = open_zones(ZoneSpec(name="data", path=directories["scratch"], mode=AccessMode.RO))
     do("write", one, "a", b"one")
     (directories["scratch"] / "a").write_text("two")
     assert (do("read", one, "a"), do("read", two, "a")) == (b"one", b"two")

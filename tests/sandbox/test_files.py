@@ -12,10 +12,11 @@ import pytest
 from tests.deadlines import within
 
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox import files, links, writing
+from golem_forge.sandbox import files, paths
+from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.target import Kind
+from golem_forge.sandbox.target import FileKind
 
 
 def _fifo(path: Path) -> None:
@@ -193,7 +194,7 @@ def test_a_listing_over_the_limit_is_too_large(sandbox: Sandbox, workspace: Path
 
 @pytest.mark.parametrize("through_link", [False, True])
 def test_64_levels_and_no_more(sandbox: Sandbox, workspace: Path, through_link: bool) -> None:
-    deepest = "/".join(["d"] * links.MAX_DEPTH)
+    deepest = "/".join(["d"] * paths.MAX_DEPTH)
     (workspace / deepest).mkdir(parents=True)
     assert sandbox.target(deepest, Verb.READ).exists
     (workspace / "link").symlink_to(deepest)
@@ -208,8 +209,8 @@ def test_info_is_of_the_judged_thing(sandbox: Sandbox, workspace: Path) -> None:
     (workspace / "a").write_bytes(b"12345")
     (workspace / "a").chmod(0o640)
     os.utime(workspace / "a", (1_000_000_000, 1_000_000_000))
-    info = files.stat(sandbox.target("a", Verb.READ))
-    assert info == files.Info(Kind.FILE, 5, 1_000_000_000.0, 0o640)
+    info = files.file_info(sandbox.target("a", Verb.READ))
+    assert info == files.FileInfo(FileKind.FILE, 5, 1_000_000_000.0, 0o640)
 
 
 def test_delete_takes_the_judged_entry_only(sandbox: Sandbox, workspace: Path) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import golem_forge
-from golem_forge.custom.sharing.git_process import Git
 from golem_forge.sandbox.host import (
     base_python,
     find_program,
@@ -24,7 +23,8 @@ from golem_forge.sandbox.host import (
     safe_path,
 )
 from golem_forge.sandbox.walls import landlock
-from golem_forge.sandbox.walls.levels import Level
+from golem_forge.sandbox.walls.model import Level
+from golem_forge.usertools.share.git import GitCommand
 
 Program = Callable[..., Path]
 
@@ -189,20 +189,20 @@ def test_forges_own_code_is_loaded_by_its_place(tmp_path: Path) -> None:
 def test_the_launcher_has_nothing_of_the_commands_environment() -> None:
     """It runs before there are walls; what the command gets is in its order."""
     made = landlock.launch(
-        landlock.Command(argv=("true",), env={"PYTHONPATH": "x", "GCONV_PATH": "x"}), level=Level.OFF
+        landlock.LandlockCommand(argv=("true",), env={"PYTHONPATH": "x", "GCONV_PATH": "x"}), level=Level.OFF
     )
     try:
         assert list(made.env) == ["FORGE_TREE"]
         assert made.argv[:3] == isolated()
     finally:
-        made.afterwards()
+        made.on_exit()
         for descriptor in made.descriptors.values():
             os.close(descriptor)
 
 
 def test_git_looks_for_its_own_helpers_outside_the_project(project: Path, tmp_path: Path, program: Program) -> None:
     environ = path_of(program(project / "bin", "git").parent, "", program(tmp_path / "own", "git").parent)
-    git = Git(folder=tmp_path, environ=environ, transports=frozenset())
+    git = GitCommand(folder=tmp_path, environ=environ, transports=frozenset())
     assert git._program() == str(tmp_path / "own" / "git")
     assert git._environment()["PATH"] == str(tmp_path / "own")
 
@@ -259,11 +259,11 @@ assert os.environ["PATH"] == "/usr/bin" and person_environ()["PATH"] == before[1
 STARTS = {f"subprocess.{name}" for name in ("run", "call", "Popen", "check_call", "check_output", "getoutput")}
 HOME_OF = {
     "sys.executable": {
-        *("sandbox/host.py", "sandbox/own_code.py", "sandbox/walls/probe.py", "sandbox/walls/probe_ground.py"),
-        *("custom/building/toolchains.py", "cli/doctor/looking.py", "cli/mcp/installing.py"),
+        *("sandbox/host.py", "sandbox/protected.py", "sandbox/walls/probe.py"),
+        *("usertools/build/toolchain.py", "cli/doctor.py", "cli/mcp/install.py"),
     },
-    "shutil.which": {"mcp/client/transport/stdio.py", "cli/rules/explain.py"},
-    "os.posix_spawn": {"sandbox/processes/spawn.py"},
+    "shutil.which": {"mcp/client/stdio_transport.py", "cli/rules_explain.py"},
+    "os.posix_spawn": {"sandbox/process/launch.py"},
     "os.system": set(),
     "webbrowser.open": set(),
 }

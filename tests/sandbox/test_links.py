@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
-from golem_forge.sandbox.access import open_by_kernel, open_by_walk
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.handles import open_by_kernel, open_by_walk
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
 
@@ -74,7 +74,7 @@ def test_s11_a_link_inside_the_zone_leads_to_its_target(
     assert do("list", sandbox, "dir") == ["file", "link"]
     itself = sandbox.target("dir/link", Verb.READ, follow_last=False)
     assert (itself.virtual, itself.kind) == ("/workspace/sub/link", "link")
-    assert files.stat(itself).kind == "link"
+    assert files.file_info(itself).kind == "link"
     assert sandbox.target("dir/link", Verb.DELETE).virtual == "/workspace/sub/link"
     do("delete", sandbox, "dir/link")
     assert real.read_text() == "new" and not (workspace / "sub/link").is_symlink()

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
-from golem_forge.core.verdict import Status
 from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
@@ -128,7 +128,7 @@ def test_s4_the_root_lists_zones_only(sandbox: Sandbox, workspace: Path) -> None
         ("scratch", "directory"),
         ("workspace", "directory"),
     ]
-    assert root.exists and files.stat(root).kind == "directory"
+    assert root.exists and files.file_info(root).kind == "directory"
     root.recheck()
     for verb in (Verb.WRITE, Verb.DELETE):
         with pytest.raises(SandboxError, match="'/' is a directory"):

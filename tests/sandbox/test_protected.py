@@ -285,28 +285,32 @@ def test_not_secret(path: str) -> None:
 
 @pytest.mark.parametrize("path", OBEYED)
 def test_obeyed(path: str) -> None:
-    assert protected.obeyed(path.split("/"))
-    assert protected.obeyed(path.split("/"), ("home", "someone", "vendor", "app"))
+    assert protected.is_obeyed(path.split("/"))
+    assert protected.is_obeyed(path.split("/"), ("home", "someone", "vendor", "app"))
 
 
 @pytest.mark.parametrize("path", NOT_OBEYED)
 def test_not_obeyed(path: str) -> None:
-    assert not protected.obeyed(path.split("/")) and not protected.obeyed(path.split("/"), ("golem_forge", "target"))
+    assert not protected.is_obeyed(path.split("/")) and not protected.is_obeyed(
+        path.split("/"), ("golem_forge", "target")
+    )
 
 
 def test_a_zone_that_begins_inside_is_obeyed_whole() -> None:
-    assert protected.obeyed(("ci.yml",), ("srv", "app", ".github", "workflows"))
-    assert protected.obeyed(("workflows", "ci.yml"), ("srv", ".github")) and not protected.obeyed((), (".circleci",))
+    assert protected.is_obeyed(("ci.yml",), ("srv", "app", ".github", "workflows"))
+    assert protected.is_obeyed(("workflows", "ci.yml"), ("srv", ".github")) and not protected.is_obeyed(
+        (), (".circleci",)
+    )
 
 
 @pytest.mark.parametrize("path", INSTRUCTIONS)
 def test_instructions(path: str) -> None:
-    assert protected.instructions(path.split("/"))
+    assert protected.is_instructions(path.split("/"))
 
 
 def test_not_instructions() -> None:
     for path in ("README.md", "agents/a.md", "docs/claude/x.md", "CLAUDE.txt", ".github/x.md"):
-        assert not protected.instructions(path.split("/"))
+        assert not protected.is_instructions(path.split("/"))
 
 
 def test_only_what_lies_below_a_dependency_directory_is_in_it() -> None:

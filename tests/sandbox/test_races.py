@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox import files, writing
-from golem_forge.sandbox.access import Opener
+from golem_forge.sandbox import files
+from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.handles import Opener
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
 
@@ -106,7 +107,7 @@ def _list(sandbox: Sandbox, path: str, number: int) -> None:
 
 def _info(sandbox: Sandbox, path: str, number: int) -> None:
     target = sandbox.target(path, Verb.READ)
-    assert files.stat(target).size != len(CANARY)
+    assert files.file_info(target).size != len(CANARY)
     target.recheck()
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.sandbox.store import ContentStore, StoreError, content_digest
+from golem_forge.storage.content_store import ContentStore, StoreError, content_digest
+from golem_forge.storage.home import ForgeHome
 
 FILES = {"tools.py": b"x = 1\n", "lib/helper.py": b"y = 2\n", "run.sh": b"#!/bin/sh\n"}
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from tests import descriptors
 
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Mark, Verb
-from golem_forge.core.verdict import Status, Verdict
-from golem_forge.sandbox import files, writing
-from golem_forge.sandbox.access import Opener, best_opener, open_by_kernel
+from golem_forge.sandbox import files
+from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.handles import Opener, best_opener, open_by_kernel
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import ZoneSpec
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox import files, writing
-from golem_forge.sandbox.access import Opener
+from golem_forge.sandbox import files
+from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.handles import Opener
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
 
@@ -33,7 +34,7 @@ _KILLED_BEFORE_RENAME = """
 import os, signal, sys
 from pathlib import Path
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox import writing
+from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
 zone = Path(sys.argv[1])

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.files import write_atomic
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.writing import write_atomic
-from golem_forge.sandbox.zones import Mode, ZoneRequest, ZoneSpec, check_zones, worker_zones
+from golem_forge.sandbox.zones import AccessMode, ZoneRequest, ZoneSpec, check_zones, worker_zones
 
 ASK, YES, NO = Verdict.ASK, Verdict.PRE_APPROVED, Verdict.BLOCKED
 
@@ -67,12 +67,12 @@ def test_s10_overlapping_zones_name_both_parties(house: Path, first: str, second
     [("home", "contains"), ("home/.forge", "is the same directory as"), ("home/.forge/tools", "lies in")],
 )
 def test_s10_no_zone_reaches_forge_home_not_even_read_only(house: Path, place: str, word: str) -> None:
-    text = _problems(house, ZoneSpec(name="mine", path=house / place, mode=Mode.RO))
+    text = _problems(house, ZoneSpec(name="mine", path=house / place, mode=AccessMode.RO))
     assert f"Zone 'mine' {word} FORGE_HOME" in text
 
 
 def test_a_forge_home_that_is_not_made_yet_is_guarded_too(house: Path) -> None:
-    spec = ZoneSpec(name="mine", path=house / "other", mode=Mode.RO)
+    spec = ZoneSpec(name="mine", path=house / "other", mode=AccessMode.RO)
     problems = check_zones([spec], forge_home=house / "other/later/.forge", home=house / "home")
     assert [problem.zone for problem in problems] == ["mine"] and "contains FORGE_HOME" in problems[0].text
 
@@ -83,7 +83,7 @@ def test_home_and_above_are_never_rw(house: Path) -> None:
         spec = ZoneSpec(name="mine", path=house / place)
         texts = [problem.text for problem in check_zones([spec], forge_home=forge_home, home=house / "home")]
         assert any(f"Zone 'mine' {word} the home directory and is rw" in text for text in texts)
-    spec = ZoneSpec(name="mine", path=house / "home", mode=Mode.RO)
+    spec = ZoneSpec(name="mine", path=house / "home", mode=AccessMode.RO)
     assert check_zones([spec], forge_home=forge_home, home=house / "home") == []
 
 
@@ -93,7 +93,7 @@ def test_other_load_errors(house: Path) -> None:
         house,
         ZoneSpec(name="gone", path=house / "nowhere"),
         ZoneSpec(name="flat", path=house / "file"),
-        ZoneSpec(name="docs", path=house / "other", mode=Mode.RO, write=ASK, delete=NO),
+        ZoneSpec(name="docs", path=house / "other", mode=AccessMode.RO, write=ASK, delete=NO),
         ZoneSpec(name="docs", path=house / "home/project"),
         ZoneSpec(name="loose", path=house / "home/project", unprotect=(".git/hooks/", "Makefile")),
     )
@@ -186,16 +186,16 @@ def test_a_root_worker_gets_what_it_names_and_never_more(
 ) -> None:
     program = [
         ZoneSpec(name="workspace", path=directories["workspace"], write=ASK),
-        ZoneSpec(name="docs", path=directories["docs"], mode=Mode.RO),
+        ZoneSpec(name="docs", path=directories["docs"], mode=AccessMode.RO),
     ]
     (directories["workspace"] / "src").mkdir()
-    chosen = worker_zones("main", program, [ZoneRequest(name="workspace", mode=Mode.RO, subpath="src")])
+    chosen = worker_zones("main", program, [ZoneRequest(name="workspace", mode=AccessMode.RO, subpath="src")])
     sandbox = open_zones(*chosen)
     assert sandbox.describe_zones() == "/workspace (ro)" and sandbox.zones["workspace"].subpath == ("src",)
     with pytest.raises(ConfigError) as caught:
-        worker_zones("main", program, [ZoneRequest(name="docs", mode=Mode.RW), ZoneRequest(name="cache")])
+        worker_zones("main", program, [ZoneRequest(name="docs", mode=AccessMode.RW), ZoneRequest(name="cache")])
     assert "zone 'docs' rw; forge.yaml has it ro" in str(caught.value)
     assert "Add to forge.yaml:\nsandbox:\n  zones:\n    cache: {path: ./cache, mode: rw}" in str(caught.value)
-    assert worker_zones("main", program, [ZoneRequest(name="docs")])[0].mode is Mode.RO
+    assert worker_zones("main", program, [ZoneRequest(name="docs")])[0].mode is AccessMode.RO
     with pytest.raises(ConfigError, match=r"subpath '\.\./outside'"):
         open_zones(*worker_zones("main", program, [ZoneRequest(name="workspace", subpath="../outside")]))

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from golem_forge.tools.binding import BindingError, Bound, Token, bind, bind_options, words_as_tokens
+from golem_forge.tools.cli_args import (
+    BindingError,
+    BoundOptions,
+    OptionToken,
+    bind_options,
+    bind_partial,
+    words_as_tokens,
+)
 
 PUSH = {
     "type": "object",
@@ -52,12 +59,12 @@ ALL = {
 }
 
 
-def tokens(line: str) -> list[Token]:
+def tokens(line: str) -> list[OptionToken]:
     """Words of a line and where they begin; ~ stands for an empty word."""
     found, position = [], 0
     for word in line.split(" "):
         if word:
-            found.append(Token("" if word == "~" else word, position))
+            found.append(OptionToken("" if word == "~" else word, position))
         position += len(word) + 1
     return found
 
@@ -212,7 +219,7 @@ def test_words_of_a_shell_have_no_position(words: list[str], message: str) -> No
 
 
 def test_16_what_was_given_is_kept_for_the_form() -> None:
-    assert bind(PUSH, tokens("-i --force")) == Bound({"force": True}, ("branch",), True)
+    assert bind_partial(PUSH, tokens("-i --force")) == BoundOptions({"force": True}, ("branch",), True)
     several = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
     with pytest.raises(BindingError, match=r"^Missing required: a, b$"):
         bind_options(several, [])
@@ -220,7 +227,7 @@ def test_16_what_was_given_is_kept_for_the_form() -> None:
 
 def test_i_is_always_interactive_even_where_a_parameter_begins_with_it() -> None:
     schema = {"type": "object", "properties": {"input": {"type": "string"}}}
-    assert bind(schema, tokens("-i")) == Bound({}, (), True)
+    assert bind_partial(schema, tokens("-i")) == BoundOptions({}, (), True)
 
 
 def test_required_with_a_default_is_not_missing() -> None:

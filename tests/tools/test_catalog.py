@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import Caller
-from golem_forge.core.verdict import Status
+from golem_forge.core.calls import Caller
+from golem_forge.core.decisions import Status
 from golem_forge.tools.catalog import Catalog, CatalogError, ToolNotFound
-from golem_forge.tools.decorator import tool
-from golem_forge.tools.modes import is_manual_tool, llm_tools, manual_tools
-from golem_forge.tools.tool import Mode, SourceKind, Tool
+from golem_forge.tools.factory import tool
+from golem_forge.tools.tool import Mode, SourceKind, Tool, is_manual_tool, llm_tools, manual_tools
 
 
 def make(name: str, source: str = "custom", schema: Any = None, **options: Any) -> Tool:

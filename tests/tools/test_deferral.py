@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.mcp.spec import Deferral
+from golem_forge.config.mcp_spec import DeferralSettings
 from golem_forge.tools.deferral import (
-    MOST_LOADED,
-    MOST_LOADED_TOKENS,
-    Divided,
-    Threshold,
+    MAX_LOADED,
+    MAX_LOADED_TOKENS,
+    DeferralThreshold,
+    ToolSplit,
+    add_loaded,
     definition_tokens,
-    divided,
-    loaded_with,
     sources,
+    split_tools,
 )
 from golem_forge.tools.tool import Remote, Tool
 
@@ -31,8 +31,8 @@ def is_users(tool: Tool) -> bool:
     return tool.name.startswith("mine")
 
 
-def split(tools: list[Tool], *always: str, servers: dict[str, tuple[str, ...]] | None = None) -> Divided:
-    return divided(tools, Deferral(always_load=always), lambda server: (servers or {}).get(server, ()))
+def split(tools: list[Tool], *always: str, servers: dict[str, tuple[str, ...]] | None = None) -> ToolSplit:
+    return split_tools(tools, DeferralSettings(always_load=always), lambda server: (servers or {}).get(server, ()))
 
 
 def test_tools_of_every_source_wait_but_native_and_pinned_ones() -> None:
@@ -75,11 +75,11 @@ def test_always_load_goes_by_names_and_a_servers_own_by_raw_names(
 
 def test_too_many_by_count_or_by_tokens() -> None:
     small = [made(f"s__t{number}") for number in range(10)]
-    assert not Threshold().passed(small, Deferral(above=10))
-    assert Threshold().passed(small, Deferral(above=9))
+    assert not DeferralThreshold().passed(small, DeferralSettings(above=10))
+    assert DeferralThreshold().passed(small, DeferralSettings(above=9))
     tokens = sum(definition_tokens(tool) for tool in small)
-    assert not Threshold().passed(small, Deferral(tokens=int(tokens) + 1))
-    assert Threshold().passed(small, Deferral(tokens=int(tokens) - 1))
+    assert not DeferralThreshold().passed(small, DeferralSettings(tokens=int(tokens) + 1))
+    assert DeferralThreshold().passed(small, DeferralSettings(tokens=int(tokens) - 1))
 
 
 def test_tokens_are_bytes_of_the_definition_by_four() -> None:
@@ -91,7 +91,7 @@ def test_tokens_are_bytes_of_the_definition_by_four() -> None:
 
 def test_around_a_limit_it_does_not_change_back_and_forth() -> None:
     tools = [made(f"s__t{number}") for number in range(60)]
-    threshold, limits = Threshold(), Deferral(above=40)
+    threshold, limits = DeferralThreshold(), DeferralSettings(above=40)
     assert [threshold.passed(tools[:count], limits) for count in (40, 41, 40, 21, 20, 40, 41)] == [
         False,
         True,
@@ -101,12 +101,12 @@ def test_around_a_limit_it_does_not_change_back_and_forth() -> None:
         False,
         True,
     ]
-    assert not threshold.passed(tools[:41], Deferral(above=41))  # other settings are looked at afresh
+    assert not threshold.passed(tools[:41], DeferralSettings(above=41))  # other settings are looked at afresh
 
 
 def test_counting_many_builds_no_schema() -> None:
     tools = [made(f"s__t{number}") for number in range(41)]
-    assert Threshold().passed(tools, Deferral())
+    assert DeferralThreshold().passed(tools, DeferralSettings())
     assert not any("input" in tool.__dict__ for tool in tools)
 
 
@@ -118,14 +118,14 @@ def test_loading_appends_each_name_once() -> None:
     tools = [made(f"s__t{number}") for number in range(4)]
     one, two, three, four = tools
     known = waiting([one, two, three])
-    loaded = loaded_with((), [two, one], known)
+    loaded = add_loaded((), [two, one], known)
     assert loaded == ("s__t1", "s__t0")
-    assert loaded_with(loaded, [one, three, three, four], known) == ("s__t1", "s__t0", "s__t2")
+    assert add_loaded(loaded, [one, three, three, four], known) == ("s__t1", "s__t0", "s__t2")
 
 
 def test_a_tool_that_is_away_keeps_its_place() -> None:
     tools = [made(f"s__t{number}") for number in range(3)]
-    assert loaded_with(("gone", "s__t0"), tools, waiting(tools)) == ("gone", "s__t0", "s__t1", "s__t2")
+    assert add_loaded(("gone", "s__t0"), tools, waiting(tools)) == ("gone", "s__t0", "s__t1", "s__t2")
 
 
 def test_what_is_loaded_is_bounded_in_number_and_the_newest_stay() -> None:
@@ -133,11 +133,11 @@ def test_what_is_loaded_is_bounded_in_number_and_the_newest_stay() -> None:
     known, loaded = waiting(tools), ()
     changes = 0
     for first in range(0, 300, 5):
-        before, loaded = loaded, loaded_with(loaded, tools[first : first + 5], known)
+        before, loaded = loaded, add_loaded(loaded, tools[first : first + 5], known)
         assert loaded[-5:] == tuple(tool.name for tool in tools[first : first + 5])
-        assert len(loaded) <= MOST_LOADED
+        assert len(loaded) <= MAX_LOADED
         changes += loaded[: len(before)] != before
-    assert changes <= 300 / (MOST_LOADED / 2)
+    assert changes <= 300 / (MAX_LOADED / 2)
 
 
 def test_what_is_loaded_is_bounded_in_size() -> None:
@@ -145,11 +145,11 @@ def test_what_is_loaded_is_bounded_in_size() -> None:
     tools = [made(f"s__t{number}", says="long " * 12_000) for number in range(20)]
     known, loaded = waiting(tools), ()
     for _ in range(3):
-        loaded = loaded_with(loaded, tools, known)
+        loaded = add_loaded(loaded, tools, known)
         assert loaded
-        assert sum(definition_tokens(known[name]) for name in loaded) <= MOST_LOADED_TOKENS
+        assert sum(definition_tokens(known[name]) for name in loaded) <= MAX_LOADED_TOKENS
     small = made("s__small")
-    assert loaded_with(loaded, [small], known | {small.name: small})[-1] == "s__small"
+    assert add_loaded(loaded, [small], known | {small.name: small})[-1] == "s__small"
 
 
 def test_sources_are_counted_and_named_by_server() -> None:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
+from golem_forge.tools.catalog import DefinitionFormat, tool_definition, tool_definitions
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.decorator import tool
-from golem_forge.tools.definitions import Shape, definition, definitions
+from golem_forge.tools.factory import tool
 from golem_forge.tools.tool import Tool
 
 
@@ -35,13 +35,13 @@ SCHEMA = {
     "type": "object",
     "additionalProperties": False,
 }
-EXPECTED: dict[Shape, dict[str, Any]] = {
-    Shape.ANTHROPIC: {
+EXPECTED: dict[DefinitionFormat, dict[str, Any]] = {
+    DefinitionFormat.ANTHROPIC: {
         "name": "git_push",
         "description": "Push commits to a remote repository.",
         "input_schema": SCHEMA,
     },
-    Shape.OPENAI: {
+    DefinitionFormat.OPENAI: {
         "type": "function",
         "function": {
             "name": "git_push",
@@ -49,7 +49,7 @@ EXPECTED: dict[Shape, dict[str, Any]] = {
             "parameters": SCHEMA,
         },
     },
-    Shape.MCP: {
+    DefinitionFormat.MCP: {
         "name": "git_push",
         "title": "Push to Remote",
         "description": "Push commits to a remote repository.",
@@ -60,15 +60,15 @@ EXPECTED: dict[Shape, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("shape", list(Shape))
-def test_snapshot_with_keys_in_this_very_order(shape: Shape) -> None:
-    assert json.dumps(definition(git_push, shape)) == json.dumps(EXPECTED[shape])
-    assert definitions([git_push], shape.value) == (EXPECTED[shape],)
+@pytest.mark.parametrize("shape", list(DefinitionFormat))
+def test_snapshot_with_keys_in_this_very_order(shape: DefinitionFormat) -> None:
+    assert json.dumps(tool_definition(git_push, shape)) == json.dumps(EXPECTED[shape])
+    assert tool_definitions([git_push], shape.value) == (EXPECTED[shape],)
 
 
 def test_mcp_leaves_out_what_is_not_there() -> None:
     plain = Tool("x", "X.", input_schema={"type": "object"}, execute=lambda args: "")
-    assert definition(plain, "mcp") == {"name": "x", "description": "X.", "inputSchema": {"type": "object"}}
+    assert tool_definition(plain, "mcp") == {"name": "x", "description": "X.", "inputSchema": {"type": "object"}}
 
 
 def test_mcp_offers_only_object_outputs() -> None:
@@ -78,9 +78,9 @@ def test_mcp_offers_only_object_outputs() -> None:
         return 1
 
     assert count.output_schema == {"type": "integer"}
-    assert "outputSchema" not in definition(count, Shape.MCP)
+    assert "outputSchema" not in tool_definition(count, DefinitionFormat.MCP)
 
 
 def test_an_unknown_shape_is_an_error() -> None:
     with pytest.raises(ValueError, match="gemini"):
-        definition(git_push, "gemini")
+        tool_definition(git_push, "gemini")

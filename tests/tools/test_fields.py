@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 from pydantic import BaseModel, Field, SecretStr
 
-from golem_forge.tools.fields import derive_fields
-from golem_forge.tools.forms import form_arguments
-from golem_forge.tools.jsonschema import SchemaCheck
+from golem_forge.tools.forms import derive_fields, form_arguments
+from golem_forge.tools.validation import SchemaCheck
 
 
 def one(schema: Any, *, required: bool = True, **root: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from golem_forge.tools.jsonschema import SchemaCheck
+from golem_forge.tools.validation import SchemaCheck
 
 FILES = [
     "additionalProperties",

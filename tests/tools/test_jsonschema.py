@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.tools.jsonschema import SchemaCheck, field_path, json_path
-from golem_forge.tools.validation import ToolDefinitionError
+from golem_forge.tools.schema import field_path, json_path
+from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from golem_forge.sandbox.processes.capture import Capture
+from golem_forge.sandbox.process.output import Capture
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.live_output import shown_live
+from golem_forge.tools.live_output import show_live_output
 
 
 class Seen(list[dict[str, Any]]):
@@ -26,7 +26,7 @@ class Seen(list[dict[str, Any]]):
 
 async def test_it_is_shown_while_the_call_waits_and_whole_when_it_ends() -> None:
     seen, out, err = Seen(), Capture(), Capture()
-    async with shown_live(seen.ctx, {"stdout": out, "stderr": err}):
+    async with show_live_output(seen.ctx, {"stdout": out, "stderr": err}):
         out.append("one\n")
         err.append("oh\n")
         await seen.until("one\n")
@@ -39,7 +39,7 @@ async def test_it_is_shown_while_the_call_waits_and_whole_when_it_ends() -> None
 
 async def test_a_quick_one_shows_nothing() -> None:
     seen, out = Seen(), Capture()
-    async with shown_live(seen.ctx, {"stdout": out}):
+    async with show_live_output(seen.ctx, {"stdout": out}):
         out.append("done\n")
         out.finish()
     assert seen == []
@@ -48,7 +48,7 @@ async def test_a_quick_one_shows_nothing() -> None:
 async def test_what_was_shown_before_is_not_shown_again_and_a_flood_is_counted() -> None:
     seen, out = Seen(), Capture()
     out.append("before\n")
-    async with shown_live(seen.ctx, {"stdout": out}, after=out.size):
+    async with show_live_output(seen.ctx, {"stdout": out}, after=out.size):
         out.append("x" * 2_000_000 + "end\n")
         await seen.until("end\n")
     assert "before" not in seen.text() and len(seen.text()) < 20_000

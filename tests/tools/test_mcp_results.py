@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.core import mcp_results
-from golem_forge.core.mcp_results import FRAME_KEY, RESULT_KEY, from_mcp, to_mcp
-from golem_forge.core.result import ToolResult
+from golem_forge.core import results as mcp_results
+from golem_forge.core.results import FRAME_KEY, RESULT_KEY, ToolResult, from_mcp, to_mcp
 from golem_forge.tools.results import to_result
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

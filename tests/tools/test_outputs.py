@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
-from golem_forge.tools.decorator import tool
-from golem_forge.tools.outputs import output_from_annotation, output_from_schema
+from golem_forge.core.results import ToolResult
+from golem_forge.tools.factory import tool
+from golem_forge.tools.results import output_from_annotation, output_from_schema
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import ToolDefinitionError
 

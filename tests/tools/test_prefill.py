@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from golem_forge.tools.fields import derive_fields
-from golem_forge.tools.forms import errors_by_field, form_arguments
-from golem_forge.tools.prefill import MASK, masked, prefilled, with_secrets_kept
+from golem_forge.tools.forms import (
+    MASK,
+    derive_fields,
+    errors_by_field,
+    form_arguments,
+    mask_secrets,
+    prefill_fields,
+    restore_secrets,
+)
 
 SECRET = {"type": "string", "format": "password"}
 SCHEMA: dict[str, Any] = {
@@ -40,7 +46,7 @@ VALUES: dict[str, Any] = {
 
 
 def test_values_are_filled_in_at_every_level_and_secrets_at_none() -> None:
-    filled = {field["name"]: field for field in prefilled(FIELDS, VALUES)}
+    filled = {field["name"]: field for field in prefill_fields(FIELDS, VALUES)}
     assert filled["user"]["default"] == "ann"
     assert filled["server"]["fields"][0]["default"] == "h"
     assert "canary" not in repr(filled)
@@ -49,13 +55,13 @@ def test_values_are_filled_in_at_every_level_and_secrets_at_none() -> None:
 
 
 def test_a_field_that_may_be_null_still_may() -> None:
-    fields = prefilled(FIELDS, {"nick": "a"})
+    fields = prefill_fields(FIELDS, {"nick": "a"})
     assert form_arguments(fields, {"nick": ""})["nick"] is None
     assert form_arguments(fields, {"nick": "b"})["nick"] == "b"
 
 
 def test_secrets_are_masked_at_every_level() -> None:
-    shown = masked(FIELDS, VALUES)
+    shown = mask_secrets(FIELDS, VALUES)
     assert "canary" not in repr(shown)
     assert shown["password"] == shown["server"]["token"] == shown["others"][1]["pin"] == MASK
     assert shown["others"][1]["name"] == "y" and VALUES["password"] == "canary-1"
@@ -68,11 +74,11 @@ def test_what_was_left_empty_or_masked_stays_what_it_was() -> None:
         "server": {"host": "other"},
         "others": [{"name": "x", "pin": MASK}, {"name": "y", "pin": "canary-new"}],
     }
-    kept = with_secrets_kept(FIELDS, edited, VALUES)
+    kept = restore_secrets(FIELDS, edited, VALUES)
     assert (kept["user"], kept["password"]) == ("bob", "canary-1")
     assert kept["server"] == {"host": "other", "token": "canary-2"}
     assert [each["pin"] for each in kept["others"]] == ["canary-3", "canary-new"]
-    assert with_secrets_kept(FIELDS, {"user": "c"}, {"user": "d"}) == {"user": "c"}
+    assert restore_secrets(FIELDS, {"user": "c"}, {"user": "d"}) == {"user": "c"}
 
 
 def test_problems_go_to_the_field_they_are_in() -> None:

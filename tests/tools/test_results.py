@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from golem_forge.core.result import ToolResult
-from golem_forge.tools.results import display_hints, is_valid_kind, is_well_known_kind, to_result
+from golem_forge.core.results import ToolResult, is_valid_kind, is_well_known_kind
+from golem_forge.tools.results import display_hints, to_result
 
 
 class Colour(enum.Enum):

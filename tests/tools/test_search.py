@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from golem_forge.core.call import Caller
+from golem_forge.core.calls import Caller
 from golem_forge.tools.catalog import Catalog
-from golem_forge.tools.decorator import tool
+from golem_forge.tools.factory import tool
 from golem_forge.tools.inputs import SchemaInput
 from golem_forge.tools.tool import Remote, Tool
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.decorator import tool
-from golem_forge.tools.jsonschema import SchemaCheck
+from golem_forge.tools.factory import tool
 from golem_forge.tools.tool import Mode, SourceKind, Tool
-from golem_forge.tools.validation import Err, Ok, ToolDefinitionError
+from golem_forge.tools.validation import Err, Ok, SchemaCheck, ToolDefinitionError
 
 
 class Colour(Enum):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.validation import Ok
 from golem_forge.toolsets import TOOLKIT
@@ -34,7 +34,7 @@ def sandbox(tmp_path: Path, workspace: Path) -> Sandbox:
     specs = (
         ZoneSpec(name="workspace", path=workspace),
         ZoneSpec(name="scratch", path=tmp_path / "host-scratch", write=Verdict.PRE_APPROVED, delete=Verdict.BLOCKED),
-        ZoneSpec(name="docs", path=tmp_path / "host-docs", mode=Mode.RO),
+        ZoneSpec(name="docs", path=tmp_path / "host-docs", mode=AccessMode.RO),
     )
     return open_sandbox(specs, forge_home=tmp_path / "forge_home", home=tmp_path / "home")
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.events.redaction import Redactor
-from golem_forge.events.stream_redaction import cut_secrets_out
+from golem_forge.events.redaction import Redactor, redact_truncated
 from golem_forge.tools.context import ToolContext
 
 CANARY = "canary-51c0ffee-canary"
@@ -59,7 +58,7 @@ async def test_grep_files_without_walls_cuts_a_line_without_its_secrets(
 
 def test_only_an_end_that_may_be_a_secret_is_dropped() -> None:
     redactor = Redactor()
-    assert cut_secrets_out("canary-51", redactor) == "canary-51"
+    assert redact_truncated("canary-51", redactor) == "canary-51"
     redactor.add_secret("TOKEN", CANARY)
-    assert cut_secrets_out(f"a canary, {CANARY} and canary-51", redactor) == "a canary, [secret TOKEN] and "
-    assert cut_secrets_out("nothing of it", redactor) == "nothing of it"
+    assert redact_truncated(f"a canary, {CANARY} and canary-51", redactor) == "a canary, [secret TOKEN] and "
+    assert redact_truncated("nothing of it", redactor) == "nothing of it"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.toolsets import diffs
-from golem_forge.toolsets.diffs import unified_diff
+from golem_forge.toolsets import text as diffs
+from golem_forge.toolsets.text import unified_diff
 
 
 def applied(diff: str, old: str) -> str:
@@ -48,7 +48,7 @@ def test_applying_a_diff_gives_the_new_text(old: str, new: str, ending: str) -> 
 
 
 def test_work_beyond_the_limit_gives_one_block_that_is_just_as_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diffs, "_MOST_COMPARISONS", 3)
+    monkeypatch.setattr(diffs, "_MAX_COMPARISONS", 3)
     old, new = "head\na\nx\nb\ntail\n", "head\nc\nx\nd\ntail\n"
     diff = unified_diff("/w/a", old.encode(), new.encode())
     assert diff.count("@@ -") == 1

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.tools.context import ToolContext
-from golem_forge.toolsets import create_read_output_tool, line_search_child, output_rows
-from golem_forge.toolsets.line_search import Scope, search, search_plain
-from golem_forge.toolsets.numbered import bare, split_lines
-from golem_forge.toolsets.output_rows import LONG_LINE, blocks_of
+from golem_forge.toolsets import create_read_output_tool, line_search_child
+from golem_forge.toolsets import output as output_rows
+from golem_forge.toolsets.line_search import SearchScope, search, search_plain
+from golem_forge.toolsets.output import LONG_LINE, blocks_of
+from golem_forge.toolsets.text import split_lines, strip_line_end
 
 MIB = 1 << 20
 
@@ -114,24 +115,24 @@ def test_rows_and_matches_are_those_of_the_whole_text(
     path = tmp_path / "output"
     data = b"".join(pieces)
     path.write_bytes(data)
-    lines = [bare(line) for line in split_lines(data.decode("utf-8", "replace"))]
-    monkeypatch.setattr(line_search_child, "_PIECE", at_once)
+    lines = [strip_line_end(line) for line in split_lines(data.decode("utf-8", "replace"))]
+    monkeypatch.setattr(line_search_child, "_PIECE_BYTES", at_once)
     monkeypatch.setattr(output_rows, "LONG_LINE", 40)
     monkeypatch.setattr(output_rows, "PAGE_BYTES", 30)
 
     blocks = list(blocks_of(path))
-    assert [tuple(row) for block in blocks for row in block.each()] == list(rows_of(lines, 40, 30))
-    assert all(len(list(block.each())) == block.rows for block in blocks)
+    assert [tuple(row) for block in blocks for row in block.split_rows()] == list(rows_of(lines, 40, 30))
+    assert all(len(list(block.split_rows())) == block.rows for block in blocks)
     with open(path, "rb") as file:
         assert list(line_search_child.lines_from(line_search_child.clean_pieces(file), first)) == lines[first:]
     with_needle = [index for index, line in enumerate(lines) if "needle" in line and index >= first]
-    found = search_plain("needle", iter(blocks), Scope(first=first, after=first, most=100))
+    found = search_plain("needle", iter(blocks), SearchScope(first=first, after=first, most=100))
     assert list(found) == with_needle
     for index, spans in found.items():
         for start, end in spans:  # every part has some of a match
             near = lines[index][max(0, start - 5) : end + 5]
             assert "needle" in near
-    few = search_plain("needle", iter(blocks), Scope(first=first, after=first, most=1))
+    few = search_plain("needle", iter(blocks), SearchScope(first=first, after=first, most=1))
     assert list(few) == with_needle[: 1 + (first in with_needle)]
 
 
@@ -139,7 +140,7 @@ def test_rows_and_matches_are_those_of_the_whole_text(
 async def test_a_search_begins_and_ends_where_it_is_told(tmp_path: Path, pattern: str) -> None:
     path = tmp_path / "output"
     path.write_text("needle\n" * 10 + "x" * (LONG_LINE + 5) + "needle\n" + "needle\n" * 10)
-    scope = Scope(first=3, after=5, most=6)
+    scope = SearchScope(first=3, after=5, most=6)
     if pattern == "needle":
         found = search_plain(pattern, blocks_of(path), scope)
     else:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import ToolCall
-from golem_forge.core.verdict import Risk, Status, Verdict
+from golem_forge.core.calls import ToolCall
+from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
+from golem_forge.toolsets import memory as shelves
 from golem_forge.toolsets.memory import MemoryToolset, create_get_memory_tool, create_save_memory_tool
-from golem_forge.toolsets.memory import shelf as shelves
 
 CANARY = "canary-71c2-canary"
 
@@ -162,7 +162,7 @@ async def test_limits(session: Remembering, monkeypatch: pytest.MonkeyPatch) -> 
     assert over.error == "save_memory: content: 65537 bytes; the limit is 65536"
     more = await session.save("big", "x", mode="append")
     assert more.status is Status.EXECUTION_FAILED and "would be 65537 bytes" in more.error
-    monkeypatch.setattr(shelves, "MOST", 2)
+    monkeypatch.setattr(shelves, "MAX_MEMORIES", 2)
     await session.save("two", "x")
     full = await session.save("three", "x")
     assert full.status is Status.EXECUTION_FAILED and "2 memories already" in full.error

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.toolsets import numbered
+from golem_forge.toolsets import text as numbered
 
 _texts = st.lists(st.sampled_from(["a", "bc", "\n", "\r", "\r\n", "é", "\u2028", ""]), max_size=60).map("".join)
 
@@ -15,9 +15,9 @@ _texts = st.lists(st.sampled_from(["a", "bc", "\n", "\r", "\r\n", "é", "\u2028"
 def test_counting_and_splitting_agree(text: str, first: int, limit: int, chunk: int) -> None:
     whole = numbered.split_lines(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numbered, "_CHUNK", chunk)
+        patch.setattr(numbered, "_COUNT_CHUNK", chunk)
         assert numbered.count_lines(text) == len(whole)
-        assert numbered.some_lines(text, first, limit) == whole[first - 1 : first - 1 + limit]
+        assert numbered.lines_from_number(text, first, limit) == whole[first - 1 : first - 1 + limit]
 
 
 def test_a_huge_file_of_short_lines_stays_cheap() -> None:
@@ -26,7 +26,7 @@ def test_a_huge_file_of_short_lines_stays_cheap() -> None:
     text = "ab\n" * 4_000_000
     tracemalloc.start()
     assert numbered.count_lines(text) == 4_000_000
-    assert numbered.some_lines(text, 3_999_999, 5) == ["ab\n", "ab\n"]
+    assert numbered.lines_from_number(text, 3_999_999, 5) == ["ab\n", "ab\n"]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 5_000_000

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import ToolCall
-from golem_forge.core.verdict import Risk, Status, Verdict
+from golem_forge.core.calls import ToolCall
+from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.events.bus import EventBus
-from golem_forge.tools.context import ToolContext
-from golem_forge.tools.session_parts import SessionParts
-from golem_forge.toolsets.plan import Plans, PlanToolset, create_update_plan_tool
+from golem_forge.tools.context import SessionParts, ToolContext
+from golem_forge.toolsets.plan import PlanToolset, SessionPlans, create_update_plan_tool
 
 STEPS = [
     {"step": "read", "status": "completed"},
@@ -32,9 +31,9 @@ async def test_t46_the_plan_is_kept_and_shown(make_path: Any) -> None:
     assert outcome.result.value == {"kind": "plan.update", "plan": STEPS, "explanation": "so"}
     assert (outcome.decision.verdict, outcome.decision.risk) == (Verdict.PRE_APPROVED, Risk.LOW)
     assert [(data.plan, data.explanation) for data in seen] == [(STEPS, "so")]
-    assert path.parts.get(Plans).of(path.worker) == STEPS
+    assert path.parts.get(SessionPlans).get(path.worker) == STEPS
     await path.call(ToolCall("update_plan", {"plan": STEPS[:1]}))
-    assert path.parts.get(Plans).of(path.worker) == STEPS[:1]
+    assert path.parts.get(SessionPlans).get(path.worker) == STEPS[:1]
     assert seen[1].explanation is None
 
 
@@ -44,8 +43,8 @@ async def test_t46_plans_of_sessions_and_workers_are_independent() -> None:
     await tool.execute({"plan": STEPS[:1]}, ToolContext(parts=one, worker="main"))
     await tool.execute({"plan": STEPS[:2]}, ToolContext(parts=one, worker="main/coder"))
     await tool.execute({"plan": STEPS[:3]}, ToolContext(parts=other, worker="main"))
-    assert [len(one.get(Plans).of(worker)) for worker in ("main", "main/coder", "nobody")] == [1, 2, 0]
-    assert len(other.get(Plans).of("main")) == 3
+    assert [len(one.get(SessionPlans).get(worker)) for worker in ("main", "main/coder", "nobody")] == [1, 2, 0]
+    assert len(other.get(SessionPlans).get("main")) == 3
 
 
 @pytest.mark.parametrize(

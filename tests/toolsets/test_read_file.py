@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.verdict import Status
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext

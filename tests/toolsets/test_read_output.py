@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import Caller
+from golem_forge.core.calls import Caller
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.verdict import Status
-from golem_forge.orchestrator.bound import bound_text
-from golem_forge.orchestrator.outputs import OutputStore
+from golem_forge.orchestrator.outputs import OutputStore, bound_text
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.validation import Err, Ok
 from golem_forge.toolsets import TOOLKIT, create_read_output_tool, line_search

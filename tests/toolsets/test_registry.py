@@ -7,12 +7,11 @@ import sys
 
 import pytest
 
+from golem_forge.agent.tool_inventory import TOOL_LIST, TOOLKIT, TOOLSETS, build_catalog
 from golem_forge.core.errors import ConfigError
+from golem_forge.tools.factory import Toolset, ToolsetContext
 from golem_forge.tools.tool import Mode, SourceKind
-from golem_forge.tools.toolset import Toolset, ToolsetContext
 from golem_forge.toolsets import ALIASES, FilesystemToolset
-from golem_forge.workers.catalog import build_catalog
-from golem_forge.workers.native_toolsets import TOOL_LIST, TOOLKIT, TOOLSETS
 
 FILE_TOOLS = ["read_file", "list_files", "file_exists", "file_info", "write_file", "delete_file"]
 
@@ -105,7 +104,7 @@ def test_the_schema_says_what_is_required_and_the_ranges() -> None:
 
 def test_importing_the_tools_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from golem_forge.workers.native_toolsets import TOOL_LIST;"
+        "import sys; from golem_forge.agent.tool_inventory import TOOL_LIST;"
         "[(t.name, t.description) for t in TOOL_LIST];"
         "print([m for m in ('pydantic', 'asyncio', 'jsonschema_rs', 'mimetypes', 'difflib') if m in sys.modules])"
     )

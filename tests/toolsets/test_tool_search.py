@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.decisions import Verdict
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.tools.validation import Err, Ok
-from golem_forge.toolsets.tool_search import Search, create_tool_search_tool
+from golem_forge.toolsets.tool_search import ToolSearchResult, create_tool_search_tool
 
 SOURCES = {"mcp github": 120, "mcp clock": 1, "user tools": 30}
 
 
 def searching(*found: Tool, asked: list[tuple[str, int]] | None = None) -> Tool:
-    def find(query: str, limit: int) -> Search:
+    def find(query: str, limit: int) -> ToolSearchResult:
         if asked is not None:
             asked.append((query, limit))
-        return Search(tools=found, total=len(found) * 7, sources=SOURCES)
+        return ToolSearchResult(tools=found, total=len(found) * 7, sources=SOURCES)
 
     return create_tool_search_tool(find, SOURCES)
 
@@ -34,7 +34,7 @@ def test_its_description_names_sources_and_counts() -> None:
     said = searching().description
     assert said.endswith("There are: mcp github: 120 tools; mcp clock: 1 tool; user tools: 30 tools.")
     counted = {f"mcp s{number:04}": 3 for number in range(2000)}
-    many = create_tool_search_tool(lambda query, limit: Search(tools=(), total=0, sources={}), counted)
+    many = create_tool_search_tool(lambda query, limit: ToolSearchResult(tools=(), total=0, sources={}), counted)
     assert len(many.description) < 2000 and "1960 more sources" in many.description
 
 

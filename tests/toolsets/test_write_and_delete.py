@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from tests import descriptors
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.tools.context import ToolContext
-from golem_forge.tools.plan import Plan
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.toolsets import TOOLKIT, FilesystemToolset, create_write_file_tool
 
 

@@ -13,8 +13,8 @@ import pytest
 PROGRAM = """
 import asyncio
 from golem_forge import ApprovalController, Orchestrator, tool
-from golem_forge.core.call import ToolCall
-from golem_forge.ui.approval_callback import create_cli_approval_callback
+from golem_forge.core.calls import ToolCall
+from golem_forge.ui.approval_prompt import create_cli_approval_callback
 
 @tool(needs_approval=True, label="Push to Remote")
 def git_push(branch: str) -> str:

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from golem_forge.agent.model.interface import ModelError
+from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.core.errors import ConfigError, ForgeError
-from golem_forge.ui.exit_codes import exit_code, exit_code_for
-from golem_forge.workers.models.layer import ModelError
-from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.ui.session_ui import exit_code, exit_code_for
 
 CODES = {
     RunStatus.COMPLETED: 0,

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
+from golem_forge.agent.model.interface import TokenUsage
+from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
-from golem_forge.events.questions import InputUnavailable, create_runtime_ui
-from golem_forge.ui.headless import HeadlessAdapter, run_result_data
-from golem_forge.ui.plain import PlainAdapter
-from golem_forge.workers.models.layer import Usage
-from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.events.runtime_ui import InputUnavailable, create_runtime_ui
+from golem_forge.ui.headless import HeadlessAdapter, PlainAdapter, run_result_data
 
 ANSWER = RunResult(
-    success=True, status=RunStatus.COMPLETED, response="Done.\n", usage=Usage(input=5, output=2), cost=0.5
+    success=True, status=RunStatus.COMPLETED, response="Done.\n", usage=TokenUsage(input=5, output=2), cost=0.5
 )
 CARD = {
     "type": "tool_call",

@@ -8,7 +8,7 @@ import pytest
 
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
-from golem_forge.ui.rendering.lines import plain_text
+from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.trace import TraceFormatter, TraceLevel, create_trace_formatter
 
 LEVELS = ["quiet", "summary", "normal", "debug"]

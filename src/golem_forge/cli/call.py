@@ -1,6 +1,9 @@
 """`forge call NAME [--param value …]`: a person runs one tool, on the same path as everybody else.
 
-Forge's own flags may stand before or after NAME; a parameter that has the name of one goes through --args-json.
+Forge's own flags may stand before or after NAME; a parameter with the name of one of them goes through --args-json. A
+command that outlives its call is followed to its end: its output is read with `write_stdin` on the one path (judged,
+redacted, bounded, recorded). The command's own time limit holds; an interrupt ends the command, and that is the
+outcome. `next_step` says what a person can do about a call that failed, in one sentence.
 """
 
 from __future__ import annotations
@@ -9,18 +12,22 @@ import asyncio
 import json
 import signal
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.call import Caller, Outcome
-from golem_forge.core.ending_signals import ending_signals
-from golem_forge.core.outcome_json import EXIT, outcome_json
-from golem_forge.core.verdict import Status
-from golem_forge.core.visible import visible
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
+from golem_forge.core.decisions import AnsweredBy, Status
+from golem_forge.core.effects import Mark
+from golem_forge.core.signals import termination_signals
+from golem_forge.core.text import escape_control_chars
 
 if TYPE_CHECKING:
+    from golem_forge.agent.session import Session
+    from golem_forge.core.decisions import Decision
     from golem_forge.policy.request import ApprovalRequest
-    from golem_forge.workers.session import Session
+    from golem_forge.toolsets.exec.sessions import RunningCommand
 
 HELP: Final = """usage: forge call NAME [--param value …] [--args-json JSON] [--json] [--approval MODE] [-p DIR]
 
@@ -38,16 +45,16 @@ Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 
 143 terminated."""
 
 
-class UsageError(Exception):
+class CallUsageError(Exception):
     pass
 
 
 @dataclass(slots=True)
-class Command:
+class CallCommand:
     """What was asked for, its arguments still unread."""
 
     name: str = ""
-    words: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
     """The tool's own options, still unread."""
     args_json: str | None = None
     json: bool = False
@@ -60,25 +67,25 @@ def run(words: list[str]) -> int:
     try:
         command = parse(words)
         if command.help and command.name:
-            from golem_forge.cli.tools.showing import show
+            from golem_forge.cli.tools.show import show
 
             return show(command.name, command.program)
         if command.help or not command.name:
             print(HELP)
             return 0 if command.help else 2
         return asyncio.run(_call(command))
-    except UsageError as error:
-        print(f"forge call: {visible(str(error))}", file=sys.stderr)
+    except CallUsageError as error:
+        print(f"forge call: {escape_control_chars(str(error))}", file=sys.stderr)
         return 2
 
 
-def parse(words: list[str]) -> Command:
-    command = Command()
+def parse(words: list[str]) -> CallCommand:
+    command = CallCommand()
     rest = iter(words)
     for word in rest:
         flag, equals, value = word.partition("=")
         if word == "--":
-            command.words += [word, *rest]
+            command.options += [word, *rest]
         elif word in ("-h", "--help"):
             command.help = True
         elif word == "--json":
@@ -86,17 +93,17 @@ def parse(words: list[str]) -> Command:
         elif flag in ("--args-json", "--approval", "-a", "--program", "-p"):
             given = value if equals else next(rest, None)
             if given is None:
-                raise UsageError(f"{flag} needs a value")
+                raise CallUsageError(f"{flag} needs a value")
             _set(command, flag, given)
         elif not command.name and not word.startswith("-"):
             command.name = word
         else:
-            command.words.append(word)
+            command.options.append(word)
     return command
 
 
-def _set(command: Command, flag: str, value: str) -> None:
-    from golem_forge.config.modes import ApprovalMode
+def _set(command: CallCommand, flag: str, value: str) -> None:
+    from golem_forge.config.approval_modes import ApprovalMode
 
     if flag == "--args-json":
         command.args_json = sys.stdin.read() if value == "-" else value
@@ -105,49 +112,51 @@ def _set(command: Command, flag: str, value: str) -> None:
     elif value in set(ApprovalMode):
         command.approval = value
     else:
-        raise UsageError(f"--approval must be one of {', '.join(ApprovalMode)}, got {visible(value)!r}")
+        raise CallUsageError(
+            f"--approval must be one of {', '.join(ApprovalMode)}, got {escape_control_chars(value)!r}"
+        )
 
 
-async def _call(command: Command) -> int:
-    from golem_forge.cli.plain import can_ask
-    from golem_forge.workers.entry_session import entry_session
-    from golem_forge.workers.trusting import NotTrusted
+async def _call(command: CallCommand) -> int:
+    from golem_forge.agent.session import entry_session
+    from golem_forge.agent.trust import NotTrusted
+    from golem_forge.ui.line_terminal import can_ask
 
-    callback = ask if can_ask() else None
+    callback = ask_person if can_ask() else None
     opened = entry_session(command.program, approval=command.approval, approval_callback=callback)
     try:
         async with opened as session:
-            return await call_in(session, command)
+            return await call_in_session(session, command)
     except NotTrusted as refused:
         print(f"forge call: {refused}", file=sys.stderr)
-        return EXIT[Status.POLICY_DENIED]
+        return EXIT_CODES[Status.POLICY_DENIED]
 
 
-async def call_in(session: Session, command: Command) -> int:
+async def call_in_session(session: Session, command: CallCommand) -> int:
     """The call in an open session, to its end: what is printed, and the exit code."""
     for notice in session.notices_for_one_command:
-        print(f"forge: {visible(notice)}", file=sys.stderr)
+        print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
     told_to_end: list[signal.Signals] = []
-    for number in ending_signals():
+    for number in termination_signals():
         asyncio.get_running_loop().add_signal_handler(number, _interrupt, session, number, told_to_end)
     await session.look(command.name)  # options are bound by its schema, which may be a server's to tell
     outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
-    if _runs_on(outcome):
-        outcome = await _to_the_end(session, outcome, command)
+    if _still_runs(outcome):
+        outcome = await _follow_to_end(session, outcome, command)
     else:
         _print(outcome, command.json, session)
-    _tell_left_behind(outcome, command.json)
-    _note_denials(outcome, command.json)
+    _print_leftovers(outcome, command.json)
+    _print_denials(outcome, command.json)
     if outcome.status is Status.INTERRUPTED and told_to_end and told_to_end[0] is not signal.SIGINT:
-        from golem_forge.ui.exit_codes import TERMINATED
+        from golem_forge.ui.session_ui import TERMINATED
 
         return TERMINATED
-    return EXIT[outcome.status]
+    return EXIT_CODES[outcome.status]
 
 
-def ask(request: ApprovalRequest) -> dict[str, Any]:
+def ask_person(request: ApprovalRequest) -> dict[str, Any]:
     """Nobody is asked in most calls, so the card is loaded with the first question."""
-    from golem_forge.cli.ask import ask_for_one_call
+    from golem_forge.cli.approval_card import ask_for_one_call
 
     return ask_for_one_call(request)
 
@@ -159,35 +168,34 @@ def _interrupt(session: Session, number: signal.Signals, told_to_end: list[signa
     session.interrupt()
 
 
-def _runs_on(outcome: Outcome) -> bool:
+def _still_runs(outcome: Outcome) -> bool:
     value = outcome.result.value if outcome.ok and outcome.result else None
     return isinstance(value, dict) and value.get("kind") == "exec.result" and "session_id" in value
 
 
-async def _to_the_end(session: Session, first: Outcome, command: Command) -> Outcome:
+async def _follow_to_end(session: Session, first: Outcome, command: CallCommand) -> Outcome:
     """A session would end with this process, so the call lasts as long as its command."""
-    from golem_forge.cli.following import followed, last_lines
 
     if (first.args or {}).get("tty"):
         print("forge: it runs in a terminal without a keyboard: nothing can be typed into it here.", file=sys.stderr)
     if command.json:
-        last = await followed(session, first, None)
+        last = await follow_command(session, first, None)
         _print(last, True, session)
         return last
     for note in first.notes:
         sys.stdout.write(_for_stdout(note))
     assert first.result is not None
     begun = first.result.value["output"]
-    show = _Shown()
+    show = _OutputStream()
     show(begun)
-    last = await followed(session, first, show)
+    last = await follow_command(session, first, show)
     show.end_line()
     sys.stdout.write(_for_stdout(last_lines(last)))
-    _complain(last, session)
+    _print_failure(last, session)
     return last
 
 
-class _Shown:
+class _OutputStream:
     """Output on its way to standard output; knows whether its last line is still open."""
 
     def __init__(self) -> None:
@@ -195,7 +203,7 @@ class _Shown:
 
     def __call__(self, text: str) -> None:
         if text:
-            sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+            sys.stdout.write(escape_control_chars(text) if sys.stdout.isatty() else text)
             sys.stdout.flush()
             self._open = not text.endswith("\n")
 
@@ -204,39 +212,39 @@ class _Shown:
             sys.stdout.write("\n")
 
 
-def _tell_left_behind(outcome: Outcome, as_json: bool) -> None:
+def _print_leftovers(outcome: Outcome, as_json: bool) -> None:
     """On standard error: what reads the output of a tool does not take these lines for part of it."""
-    if outcome.left_lines and not as_json:
+    if outcome.leftover_texts and not as_json:
         sys.stdout.flush()
-        for line in outcome.left_lines:
+        for line in outcome.leftover_texts:
             print(f"forge: {line}", file=sys.stderr)
 
 
-def _note_denials(outcome: Outcome, as_json: bool) -> None:
+def _print_denials(outcome: Outcome, as_json: bool) -> None:
     """A command may succeed although the walls refused some of it; that is not to go unseen."""
     if outcome.ok and outcome.denials and not as_json:
         from golem_forge.sandbox.walls.denials import blocked_line
 
-        print(f"forge: note: {visible(blocked_line(outcome.denials))}", file=sys.stderr)
+        print(f"forge: note: {escape_control_chars(blocked_line(outcome.denials))}", file=sys.stderr)
 
 
-def _arguments(command: Command, catalog: Any) -> Any:
+def _arguments(command: CallCommand, catalog: Any) -> Any:
     """Binding uses the tool's schema; a tool that does not exist is left to the path to refuse."""
     if command.args_json is not None:
-        if command.words:
-            raise UsageError("give the arguments either as --args-json or as options, not both")
+        if command.options:
+            raise CallUsageError("give the arguments either as --args-json or as options, not both")
         return command.args_json
     from golem_forge.core.errors import ForgeError
-    from golem_forge.tools.binding import BindingError, bind_options, words_as_tokens
+    from golem_forge.tools.cli_args import BindingError, bind_options, words_as_tokens
 
     try:
         tool = catalog.resolve(command.name, Caller.HUMAN)
     except ForgeError:
         return {}
     try:
-        return bind_options(tool.input_schema, words_as_tokens(command.words))
+        return bind_options(tool.input_schema, words_as_tokens(command.options))
     except BindingError as error:
-        raise UsageError(f"{error}. `forge tools show {tool.name}` lists its parameters.") from None
+        raise CallUsageError(f"{error}. `forge tools show {tool.name}` lists its parameters.") from None
 
 
 def _print(outcome: Outcome, as_json: bool, session: Session) -> None:
@@ -244,25 +252,157 @@ def _print(outcome: Outcome, as_json: bool, session: Session) -> None:
         print(json.dumps(outcome_json(outcome, session.id), ensure_ascii=sys.stdout.isatty(), default=str))
         return
     if outcome.ok:
-        sys.stdout.write(_for_stdout(outcome.own_text))
+        sys.stdout.write(_for_stdout(outcome.text_without_leftovers))
         return
     if outcome.result is not None and outcome.result.text != outcome.error:
         sys.stdout.write(_for_stdout(outcome.result.text))
-    _complain(outcome, session)
+    _print_failure(outcome, session)
 
 
-def _complain(outcome: Outcome, session: Session) -> None:
+def _print_failure(outcome: Outcome, session: Session) -> None:
     if outcome.ok:
         return
-    from golem_forge.cli.next_step import next_step
 
     sys.stdout.flush()
-    print(f"forge: {outcome.status.value}: {visible(outcome.error)}", file=sys.stderr)
+    print(f"forge: {outcome.status.value}: {escape_control_chars(outcome.error)}", file=sys.stderr)
     if advice := next_step(outcome, session):
         print(f"forge: {advice}", file=sys.stderr)
 
 
 def _for_stdout(text: str) -> str:
     """As it is into a pipe or file; on a terminal nothing may steer it."""
-    text = visible(text) if sys.stdout.isatty() else text
+    text = escape_control_chars(text) if sys.stdout.isatty() else text
     return text if text.endswith("\n") or not text else text + "\n"
+
+
+_SOONEST_MS: Final = 200
+_LATEST_MS: Final = 2_000
+"""While nothing comes out it is asked for ever more seldom, up to this."""
+_PATIENT_MS: Final = 300_000
+"""Where each reading asks a person, or where only the end is wanted."""
+_MOST_TOKENS: Final = 50_000
+_LOOK_EVERY_S: Final = 0.2
+"""How soon an interruption is noticed while a command runs that must not be read."""
+
+
+async def follow_command(session: Session, first: Outcome, show: Callable[[str], None] | None) -> Outcome:
+    """`show` is given the output as it comes; without it, the outcome has all of it."""
+    from golem_forge.toolsets.exec.sessions import ExecSessions
+
+    assert first.result is not None
+    number: int = first.result.value["session_id"]
+    running = session.path.parts.get(ExecSessions).find(number, session.path.worker)
+    if running is None:
+        return first
+    tokens = (first.args or {}).get("max_output_tokens", 10_000) if show is None else _MOST_TOKENS
+    last = await _read_to_the_end(session, running, tokens, show)
+    return replace(
+        last,
+        call=first.call,
+        tool=first.tool,
+        args=first.args,
+        decision=first.decision,
+        notes=first.notes if show is None else (),
+        duration_ms=running.seconds * 1e3,
+    )
+
+
+def last_lines(outcome: Outcome) -> str:
+    """How it ended, without the output that was shown already."""
+    text = outcome.result.text if outcome.result and outcome.result.text else ""
+    kept: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("Output ("):
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+async def _read_to_the_end(
+    session: Session, running: RunningCommand, tokens: int, show: Callable[[str], None] | None
+) -> Outcome:
+    patient = show is None or session.path.judge.mode is ApprovalMode.STRICT
+    wait = _PATIENT_MS if patient else _SOONEST_MS
+    while True:
+        if show is None:
+            running.delivered = 0  # the last report has the whole output, and says so in one piece
+        asked = {"session_id": running.number, "yield_time_ms": wait, "max_output_tokens": tokens}
+        report = await session.call("write_stdin", asked, caller=Caller.HUMAN)
+        said: dict[str, Any] = report.result.value if report.executed and report.result is not None else {}
+        if show is not None:
+            show(said.get("output", ""))
+        if session.path.signal:
+            await running.end()
+            session.reset()
+            continue
+        if not report.executed:  # a rule or mode does not let it be read; how it ended is known all the same
+            await _wait_ended(session, running)
+            return _end_outcome(running, report)
+        if "session_id" not in said:
+            return report
+        if report.decision is not None and report.decision.answered_by is AnsweredBy.PERSON:
+            patient = True
+        wait = _PATIENT_MS if patient else _SOONEST_MS if said.get("bytes") else min(2 * wait, _LATEST_MS)
+
+
+async def _wait_ended(session: Session, running: RunningCommand) -> None:
+    while running.ending is None:
+        await running.wait(_LOOK_EVERY_S)
+        if session.path.signal:
+            await running.end()
+            session.reset()
+
+
+def _end_outcome(running: RunningCommand, unread: Outcome) -> Outcome:
+    from golem_forge.toolsets.exec.result import command_status
+
+    standing = command_status(running.ending, session=running.number, timeout_s=running.timeout_s)
+    error = "" if standing.status.value == "success" else standing.line
+    after = running.walled.aftermath()
+    return replace(
+        unread,
+        status=standing.status,
+        code=standing.code,
+        error=error,
+        result=None,
+        denials=after.denials,
+        protected_created=after.protected_created,
+        leftovers=after.leftovers,
+    )
+
+
+def next_step(outcome: Outcome, session: Session) -> str:
+    if outcome.status is Status.TOOL_NOT_FOUND:
+        return _where_to_find_tools(outcome, session)
+    if outcome.status is Status.INPUT_INVALID:
+        return f"`forge tools show {outcome.tool}` lists its parameters."
+    if (
+        outcome.status is Status.APPROVAL_DENIED
+        and outcome.decision
+        and not outcome.decision.message.startswith("Denied")
+        and not _is_about_trust(outcome.decision)  # no rule lifts that, and its text says what does
+    ):
+        return "run it on a terminal to be asked, or use --approval approve_all, or add a rule (`forge rules --help`)."
+    if outcome.status is Status.POLICY_DENIED:
+        return "`forge rules explain` shows which rule or zone decides."
+    return ""
+
+
+def _where_to_find_tools(outcome: Outcome, session: Session) -> str:
+    from golem_forge.agent.session_plan import has_entry
+
+    name = outcome.call.name
+    if "run: forge mcp" in outcome.error:  # a server's tool that changed
+        return ""
+    if "MCP server" in outcome.error:
+        return f"`forge mcp test {name.partition('__')[0]}` tries it and says more."
+    tool = session.catalog.get(name)
+    if tool is not None and tool.mode == "llm":
+        return f"'{name}' is for models only; `@tool(mode=\"both\")` lets people call it too."
+    if has_entry(session.program):
+        return "`forge run --dry-run` shows the tools of this program's worker."
+    return "`forge tools list` shows the tools there are."
+
+
+def _is_about_trust(decision: Decision) -> bool:
+    return any(source.id == Mark.DEFINITION_CHANGED for source in decision.sources)

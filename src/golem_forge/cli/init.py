@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from golem_forge.cli.plain import complain, homely, parser
+from golem_forge.cli.format import parser, print_error
+from golem_forge.core.text import display_path
 
 HELP: Final = """usage: forge init [DIR]
 
@@ -93,14 +94,14 @@ def run(words: list[str]) -> int:
         for name, text in FILES.items():
             made = _write_new(directory / name, text)
             written += made
-            print(f"{'wrote' if made else 'kept '} {homely(directory / name)}")
+            print(f"{'wrote' if made else 'kept '} {display_path(directory / name)}")
     except OSError as error:
-        complain("init", f"{homely(directory)} cannot be written: {error.strerror}.")
+        print_error("init", f"{display_path(directory)} cannot be written: {error.strerror}.")
         return 2
     if not written:
         print("Nothing to do: all of them were there.")
         return 0
-    there = "" if directory == Path() else f" {homely(directory)}"
+    there = "" if directory == Path() else f" {display_path(directory)}"
     print(f"Next: read them, run `forge trust{there}` so that tools.py may run, then `forge run{there}`.")
     return 0
 

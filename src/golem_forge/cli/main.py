@@ -1,7 +1,7 @@
 """`forge`: finds the verb and hands the rest over. Starts like a small program: only the verb that runs is imported.
 
 Exit codes: 0 done, 1 it failed, 2 usage or configuration, 3 denied, 4 no such thing, 124 timed out, 130 interrupted;
-`forge run` has its own (`ui.exit_codes`).
+`forge run` has its own (`ui.session_ui`).
 """
 
 import os
@@ -29,7 +29,7 @@ VERBS = {
 }
 
 
-_ELSEWHERE = {"exec": "sandbox exec", "explain": "rules explain"}
+_OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}
 """What people try as a verb of its own."""
 
 
@@ -64,13 +64,13 @@ def usage() -> str:
 
 
 def unknown_verb(verb: str) -> int:
-    from golem_forge.core.nearest import nearest
-    from golem_forge.core.visible import visible
+    from golem_forge.core.text import closest_match, escape_control_chars
 
-    close = _ELSEWHERE.get(verb) or nearest(verb, VERBS)
+    close = _OTHER_VERBS.get(verb) or closest_match(verb, VERBS)
     hint = f" (did you mean '{close}'?)" if close else ""
     print(
-        f"forge: unknown verb '{visible(verb)}'{hint}. `forge --help` lists them; `forge run …` is how to talk to a "
+        f"forge: unknown verb '{escape_control_chars(verb)}'{hint}. `forge --help` lists them; `forge "
+        "run …` is how to talk to a "
         "worker.",
         file=sys.stderr,
     )
@@ -91,7 +91,7 @@ def _open_streams() -> None:
 
 def _guarded(run: "Callable[[list[str]], int]", words: list[str]) -> int:
     from golem_forge.core.errors import ConfigError, ForgeError
-    from golem_forge.core.visible import visible  # what is wrong may quote a file of nobody's trust
+    from golem_forge.core.text import escape_control_chars  # what is wrong may quote a file of nobody's trust
 
     try:
         code = run(words)
@@ -99,10 +99,10 @@ def _guarded(run: "Callable[[list[str]], int]", words: list[str]) -> int:
         return code
     except ConfigError as error:
         for problem in error.problems:
-            print(f"forge: {visible(problem)}", file=sys.stderr)
+            print(f"forge: {escape_control_chars(problem)}", file=sys.stderr)
         return 2
     except ForgeError as error:
-        print(f"forge: {visible(error.message)}", file=sys.stderr)
+        print(f"forge: {escape_control_chars(error.message)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -110,10 +110,10 @@ def _guarded(run: "Callable[[list[str]], int]", words: list[str]) -> int:
         sys.stderr.close()  # the reader went away; nothing more to say, and no second error while exiting
         return 0
     except OSError as error:  # a disk that is full or read-only, a file where a folder must be: nothing Forge can mend
-        from golem_forge.cli.plain import os_problem
+        from golem_forge.cli.format import describe_os_error
 
         _drop_unwritten()
-        print(f"forge: {visible(os_problem(error))}", file=sys.stderr)
+        print(f"forge: {escape_control_chars(describe_os_error(error))}", file=sys.stderr)
         return 1
 
 

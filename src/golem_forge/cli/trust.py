@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import ask_yes, complain, homely, one_line, parser
-from golem_forge.core.visible import count_hidden, visible
+from golem_forge.cli.format import one_line, parser, print_error
+from golem_forge.core.text import count_control_chars, display_path, escape_control_chars
+from golem_forge.ui.line_terminal import ask_yes
 
 if TYPE_CHECKING:
     from golem_forge.config.trust import TrustSnapshot, TrustStore
@@ -40,8 +41,8 @@ def run(words: list[str]) -> int:
         choice.add_argument(flag, action="store_true")
     asked = reader.parse_args(words)
 
-    from golem_forge.config.home import forge_home
-    from golem_forge.workers.trust_cover import trust_store
+    from golem_forge.agent.trust import trust_store
+    from golem_forge.storage.home import forge_home
 
     store = trust_store(forge_home())
     directory = Path(asked.dir)
@@ -49,88 +50,90 @@ def run(words: list[str]) -> int:
     if asked.withdraw:
         return _withdraw(store, root or directory.resolve())
     if not directory.is_dir():
-        complain("trust", f"{homely(directory)} is not a directory; name the program's.")
+        print_error("trust", f"{display_path(directory)} is not a directory; name the program's.")
         return 2
     if root is None:
-        complain(
+        print_error(
             "trust",
-            f"nothing to trust in {homely(asked.dir)}: it has no forge.yaml (nor any above), no worker and no .forge.",
+            f"nothing to trust in {display_path(asked.dir)}: it has no forge.yaml (nor any above), no worker "
+            "and no .forge.",
         )
         return 4
     snapshot = store.snapshot(root)
     if store.trusted(root):
         if asked.show:
             _show_files(snapshot)
-        print(f"{homely(root)} is trusted as it is.")
+        print(f"{display_path(root)} is trusted as it is.")
         return 0
-    _show_news(store, root, snapshot)
+    _show_changes(store, root, snapshot)
     for problem in _start_problems(root):
-        print(f"warning: {visible(problem)}", file=sys.stderr)
+        print(f"warning: {escape_control_chars(problem)}", file=sys.stderr)
     if asked.show:
-        print(f"{homely(root)} is not trusted. `forge trust` asks for it.")
+        print(f"{display_path(root)} is not trusted. `forge trust` asks for it.")
         return 0
     return _agree(store, root, snapshot, yes=asked.yes)
 
 
 def _root(directory: Path) -> Path | None:
+    from golem_forge.agent.trust import covered_files
     from golem_forge.config.program import find_root
-    from golem_forge.workers.trust_cover import covered
 
-    alone = os.path.lexists(directory / ".forge") or bool(covered(directory))
+    alone = os.path.lexists(directory / ".forge") or bool(covered_files(directory))
     return find_root(directory) or (directory.resolve() if alone else None)
 
 
 def _start_problems(root: Path) -> Sequence[str]:
     """Why a session would not start, trusted or not: whoever agrees should not look for the reason there."""
-    from golem_forge.config.home import forge_home
+    from golem_forge.agent.files.roster import load_roster, preflight_problems
+    from golem_forge.agent.session_plan import read_program
+    from golem_forge.agent.trust import trust_store
     from golem_forge.core.errors import ConfigError
-    from golem_forge.workers.foreknown import start_problems
-    from golem_forge.workers.roster import load_roster
-    from golem_forge.workers.tree import read_program
-    from golem_forge.workers.trust_cover import trust_store
+    from golem_forge.storage.home import forge_home
 
     home = forge_home()
     try:
         program = read_program(root, home, trust_store(home))
-        return start_problems(program, load_roster(program), home)
+        return preflight_problems(program, load_roster(program), home)
     except ConfigError as error:
         return error.problems
 
 
 def _withdraw(store: TrustStore, root: Path) -> int:
     withdrawn = store.withdraw(root)
-    print(f"{homely(root)} is not trusted any more." if withdrawn else f"{homely(root)} was not trusted.")
+    print(f"{display_path(root)} is not trusted any more." if withdrawn else f"{display_path(root)} was not trusted.")
     return 0
 
 
-def _show_news(store: TrustStore, root: Path, snapshot: TrustSnapshot) -> None:
+def _show_changes(store: TrustStore, root: Path, snapshot: TrustSnapshot) -> None:
     """The whole text the first time, afterwards what changed since."""
     if not store.was_given(root):
         _show_files(snapshot)
         return
-    print(f"changed since {homely(root)} was trusted:\n")
-    print(visible(store.changes(root, snapshot)) + "\n")
+    print(f"changed since {display_path(root)} was trusted:\n")
+    print(escape_control_chars(store.changes(root, snapshot)) + "\n")
 
 
 def _show_files(snapshot: TrustSnapshot) -> None:
     for name, text in snapshot.files.items():
         print(f"── {one_line(name)} " + "─" * 20)
-        print(visible(text.rstrip("\n")) + "\n")
-        if hidden := count_hidden(text):
+        print(escape_control_chars(text.rstrip("\n")) + "\n")
+        if hidden := count_control_chars(text):
             print(f"! {hidden} control or invisible characters are shown as escapes\n")
 
 
 def _agree(store: TrustStore, root: Path, snapshot: TrustSnapshot, *, yes: bool) -> int:
     if not yes:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            complain("trust", "nobody can be asked here. Read the text above, then run `forge trust --yes`.")
+            print_error("trust", "nobody can be asked here. Read the text above, then run `forge trust --yes`.")
             return 3
-        if not ask_yes(f"Trust {homely(root)} with these files as they are? [y/N] "):
+        if not ask_yes(f"Trust {display_path(root)} with these files as they are? [y/N] "):
             print("Not trusted. Nothing was changed.")
             return 3
     store.give(root, snapshot)
     if not store.trusted(root):
-        complain("trust", "the files changed meanwhile, so they are not trusted. Run it again and read the difference.")
+        print_error(
+            "trust", "the files changed meanwhile, so they are not trusted. Run it again and read the difference."
+        )
         return 3
-    print(f"{homely(root)} is trusted: {len(snapshot.files)} {'file' if len(snapshot.files) == 1 else 'files'}.")
+    print(f"{display_path(root)} is trusted: {len(snapshot.files)} {'file' if len(snapshot.files) == 1 else 'files'}.")
     return 0

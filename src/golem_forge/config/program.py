@@ -1,10 +1,12 @@
-"""The program: forge.yaml over the person's own config.yaml, and what of it counts while the program is untrusted.
+"""The program: forge.yaml over the user's own config.yaml, and what of it counts while the program is untrusted.
 
-Takes a directory. Gives a `Program` whose every value is the one in force, with its origin. Refuses (ConfigError) a
-file with any problem, all of them listed. Untrusted, a program can only make things stricter: its `preApproved`
-counts as `ask`; `models`, `pricing`, `unprotect`, `read`, wider limits, a server's `trust: trusted` and zones outside
-its root are not used, and `notice` says so once. `overrides` (`--set`) are put into forge.yaml first, and are the
-person's own words.
+Takes a directory. Gives a `Program` whose every value is the effective one, with its origin. Raises ConfigError for a
+file with any problem, all of them listed. An untrusted program can only make things stricter: its `preApproved` counts
+as `ask`; `models`, `pricing`, `unprotect`, `read`, wider limits, a server's `trust: trusted` and zones outside its root
+are not used, and `notice` says so once. `overrides` (`--set`) are put into forge.yaml first, and count as the user's
+own.
+
+The key `ui` says where a page is served and whether it may notify: `ui: {web: {port: 8100, notify: true}}`.
 """
 
 from __future__ import annotations
@@ -15,39 +17,108 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.checking import Ground
-from golem_forge.config.mcp.json_file import JsonServers, read_mcp_json
-from golem_forge.config.mcp.merging import check_own_servers, mcp_in_force
-from golem_forge.config.mcp.servers import MCP_KEYS, McpFile, distrusted_mcp, mcp_file, with_our_keys
-from golem_forge.config.mcp.spec import McpSettings
-from golem_forge.config.modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
-from golem_forge.config.overrides import is_override, with_overrides
-from golem_forge.config.run_block import RUN_KEYS, RunBlock, distrusted_run, run_block, run_in_force
-from golem_forge.config.run_settings import RunSettings
-from golem_forge.config.shape import Problems, Shape, check, list_of, map_of, one_of, positive, text
-from golem_forge.config.ui_block import UI_KEYS, UiBlock, UiSettings, ui_block, ui_in_force
-from golem_forge.config.wall_settings import WallSettings
-from golem_forge.config.walls import WALL_KEYS, WallBlock, distrusted_walls, wall_block, walls_in_force, walls_notice
-from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
-from golem_forge.config.zones import VERDICT, ZONES, ZoneEntry, zone_entries
+from golem_forge.config.approval_modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
+from golem_forge.config.mcp_blocks import MCP_KEYS, McpFile, mcp_file, normalise_keys, restrict_untrusted_mcp
+from golem_forge.config.mcp_json import JsonServers, read_mcp_json
+from golem_forge.config.mcp_merge import ProgramZones, check_own_servers, effective_mcp
+from golem_forge.config.mcp_spec import McpSettings
+from golem_forge.config.run_block import (
+    RUN_KEYS,
+    RunBlock,
+    RunSettings,
+    effective_run,
+    restrict_untrusted_run,
+    run_block,
+)
+from golem_forge.config.sandbox_block import (
+    VERDICT_CHECK,
+    WALL_KEYS,
+    ZONES_CHECK,
+    WallBlock,
+    WallSettings,
+    ZoneEntry,
+    effective_walls,
+    restrict_untrusted_walls,
+    wall_block,
+    walls_notice,
+    zone_entries,
+)
+from golem_forge.config.schema import (
+    Check,
+    ConfigProblems,
+    MappingSchema,
+    check,
+    flag,
+    list_of,
+    map_of,
+    one_of,
+    positive,
+    refuse,
+    text,
+)
+from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override, parse_yaml, read_bytes, with_overrides
+from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict, strictest
+from golem_forge.storage.home import ForgeHome
+
+_LOWEST_PORT: Final = 1024
+_HIGHEST_PORT: Final = 65535
+
+
+def _port(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    usable = isinstance(value, int) and not isinstance(value, bool) and _LOWEST_PORT <= value <= _HIGHEST_PORT
+    return value if usable else refuse(problems, path, value, f"a port from {_LOWEST_PORT} to {_HIGHEST_PORT}")
+
+
+UI_KEYS: Final[dict[str, Check]] = {"ui": MappingSchema({"web": MappingSchema({"port": _port, "notify": flag})})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiSettings:
+    web_port: int = 0
+    """0: any that is free."""
+    web_notify: bool = False
+    """Whether a page that is not looked at tells that an answer is awaited."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """`web.port` and `web.notify` → where it was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiBlock:
+    """One file's words about UIs."""
+
+    web: Mapping[str, Setting[Any]] = field(default_factory=dict)
+
+
+def ui_block(file: YamlFile, values: Mapping[str, Any]) -> UiBlock:
+    web: Mapping[str, Any] = (values.get("ui") or {}).get("web") or {}
+    return UiBlock(web={name: Setting(value, file.at(("ui", "web", name))) for name, value in web.items()})
+
+
+def effective_ui(project: UiBlock | None, person: UiBlock | None) -> UiSettings:
+    said: dict[str, Setting[Any]] = {}
+    for block in (person, project):
+        said |= block.web if block is not None else {}
+    return UiSettings(
+        **{f"web_{name}": each.value for name, each in said.items()},
+        origins={f"web.{name}": each.origin for name, each in said.items()},
+    )
+
 
 PROGRAM_FILE: Final = "forge.yaml"
 PROJECT_RULES: Final = ".forge/rules.yaml"
 
-_SHAPE: Final = Shape(
+_SCHEMA: Final = MappingSchema(
     {
         **RUN_KEYS,
         **MCP_KEYS,
         **UI_KEYS,
-        "sandbox": Shape({"root": text, "zones": ZONES, "unprotect": list_of(text), **WALL_KEYS}),
-        "approval": Shape(
+        "sandbox": MappingSchema({"root": text, "zones": ZONES_CHECK, "unprotect": list_of(text), **WALL_KEYS}),
+        "approval": MappingSchema(
             {
                 "mode": one_of(*(mode.value for mode in ApprovalMode)),
-                "default": VERDICT,
-                "tools": map_of(VERDICT),
+                "default": VERDICT_CHECK,
+                "tools": map_of(VERDICT_CHECK),
                 "timeout": positive,
             }
         ),
@@ -130,14 +201,14 @@ def load_program(
     found = find_root(start)
     root = found or Path(os.path.realpath(start))
     problems: list[str] = []
-    person = _read(home.config, home.shown(home.config), problems) if os.path.lexists(home.config) else None
+    person = _read_block(home.config, home.shown(home.config), problems) if os.path.lexists(home.config) else None
     if person is not None:
         check_own_servers(person.mcp, problems)
-    project = _read(root / PROGRAM_FILE, PROGRAM_FILE, problems, overrides) if found or overrides else None
+    project = _read_block(root / PROGRAM_FILE, PROGRAM_FILE, problems, overrides) if found or overrides else None
     foreign = read_mcp_json(root)
     written = _zones(project, person, root)
     modes = {zone.name: zone.mode for zone in written}
-    _servers(project, person, foreign, Ground(root=root, zones=written, written=modes), problems)
+    _servers(project, person, foreign, ProgramZones(root=root, zones=written, written=modes), problems)
     if problems:
         raise ConfigError(*problems)
     trust = trusted(root)
@@ -146,7 +217,7 @@ def load_program(
     unused: list[str] = []
     named = {zone.name for zone in project.zones or ()} if project else set()
     if project is not None and found and not trust:
-        project = _distrusted(project, person, root, unused)
+        project = _restrict_untrusted(project, person, root, unused)
     if not trust and (root / PROJECT_RULES).is_file():
         unused.append(f"{PROJECT_RULES}: ignored")
     zones = _zones(project, person, root)
@@ -157,27 +228,31 @@ def load_program(
         trusted=trust,
         zones=zones,
         unprotect=next((block.unprotect for block in (project, person) if block and block.unprotect), ()),
-        approval=_approval_in_force(project, person),
-        walls=walls_in_force(project.walls if project else None, person.walls if person else None),
-        run=run_in_force(project.run if project else None, person.run if person else None),
-        mcp=_servers(project, person, foreign, Ground(root=root, zones=zones, written=modes), []),
-        ui=ui_in_force(project.ui if project else None, person.ui if person else None),
+        approval=_effective_approval(project, person),
+        walls=effective_walls(project.walls if project else None, person.walls if person else None),
+        run=effective_run(project.run if project else None, person.run if person else None),
+        mcp=_servers(project, person, foreign, ProgramZones(root=root, zones=zones, written=modes), []),
+        ui=effective_ui(project.ui if project else None, person.ui if person else None),
         withheld_zones=frozenset(named - {zone.name for zone in (project.zones if project else None) or ()}),
         unused=tuple(unused),
         remarks=(remark,) if remark else (),
     )
 
 
-def _zones(project: _Block | None, person: _Block | None, root: Path) -> tuple[ZoneEntry, ...]:
+def _zones(project: _ConfigBlock | None, person: _ConfigBlock | None, root: Path) -> tuple[ZoneEntry, ...]:
     workspace = (ZoneEntry(name="workspace", path=root),)
     return next((block.zones for block in (project, person) if block and block.zones is not None), workspace)
 
 
 def _servers(
-    project: _Block | None, person: _Block | None, foreign: JsonServers, ground: Ground, problems: list[str]
+    project: _ConfigBlock | None,
+    person: _ConfigBlock | None,
+    foreign: JsonServers,
+    ground: ProgramZones,
+    problems: list[str],
 ) -> McpSettings:
     program, own = (block.mcp if block else McpFile() for block in (project, person))
-    return mcp_in_force(program, foreign, own, ground, problems)
+    return effective_mcp(program, foreign, own, ground, problems)
 
 
 def _untrusted_notice(unused: Sequence[str]) -> str:
@@ -186,7 +261,7 @@ def _untrusted_notice(unused: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
+class _ConfigBlock:
     """One file, checked."""
 
     data: bytes
@@ -204,16 +279,16 @@ class _Block:
     timeout: Setting[float] | None
 
 
-def _read(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()) -> _Block | None:
+def _read_block(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()) -> _ConfigBlock | None:
     """None, with its problems added to `found`, where the file cannot be used. With overrides it need not exist."""
     try:
         data = b"" if overrides and not os.path.lexists(path) else read_bytes(path, name)
-        file = with_overrides(with_our_keys(parse_yaml(data, name)), overrides)
+        file = with_overrides(normalise_keys(parse_yaml(data, name)), overrides)
     except ConfigError as error:
         found.extend(error.problems)
         return None
-    problems = Problems(file)
-    values = check(_SHAPE, file, problems)
+    problems = ConfigProblems(file)
+    values = check(_SCHEMA, file, problems)
     sandbox: dict[str, Any] = values.get("sandbox", {})
     approval: dict[str, Any] = values.get("approval", {})
     zones = None
@@ -223,7 +298,7 @@ def _read(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()
         problems.add(("sandbox", "root"), "has no effect without `zones`")
     mcp = mcp_file(values, problems)
     found.extend(problems.found)
-    return _Block(
+    return _ConfigBlock(
         data=data,
         zones=zones,
         unprotect=tuple(sandbox.get("unprotect", ())),
@@ -246,7 +321,9 @@ def _setting(file: YamlFile, block: dict[str, Any], key: str, kind: Callable[[An
     return Setting(kind(block[key]), file.at(("approval", key))) if key in block else None
 
 
-def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[str]) -> _Block:
+def _restrict_untrusted(
+    block: _ConfigBlock, person: _ConfigBlock | None, root: Path, unused: list[str]
+) -> _ConfigBlock:
     """The block with everything taken out that would loosen something; each is named in `unused`."""
     own = {zone.name: zone for zone in person.zones or ()} if person else {}
 
@@ -269,7 +346,7 @@ def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[s
             continue
         write, delete = asking_zone(zone, "write", zone.write), asking_zone(zone, "delete", zone.delete)
         zones.append(_no_wider(replace(zone, write=write, delete=delete), own.get(zone.name)))
-    walls = distrusted_walls(block.walls, person.walls if person else None, unused)
+    walls = restrict_untrusted_walls(block.walls, person.walls if person else None, unused)
     mode = block.mode
     if mode and is_stricter_mode(ApprovalMode.INTERACTIVE, mode.value) and not is_override(mode.origin):
         unused.append(f"{mode.origin}: approval.mode {mode.value}")
@@ -279,8 +356,8 @@ def _distrusted(block: _Block, person: _Block | None, root: Path, unused: list[s
         zones=None if block.zones is None else tuple(zones),
         unprotect=(),
         walls=walls,
-        run=distrusted_run(block.run, person.run if person else None, unused),
-        mcp=distrusted_mcp(block.mcp, unused),
+        run=restrict_untrusted_run(block.run, person.run if person else None, unused),
+        mcp=restrict_untrusted_mcp(block.mcp, unused),
         mode=mode,
         default=block.default and asking(block.default, "approval.default"),
         tools={name: asking(said, f"approval.tools.{name}") for name, said in block.tools.items()},
@@ -306,7 +383,7 @@ def _no_wider(zone: ZoneEntry, own: ZoneEntry | None) -> ZoneEntry:
     )
 
 
-def _approval_in_force(project: _Block | None, person: _Block | None) -> ApprovalSettings:
+def _effective_approval(project: _ConfigBlock | None, person: _ConfigBlock | None) -> ApprovalSettings:
     """The program over the person's defaults, key by key; `blocked` in either blocks."""
     blocks = [block for block in (project, person) if block is not None]
     tools: dict[str, Setting[Verdict]] = {}

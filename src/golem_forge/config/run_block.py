@@ -1,9 +1,9 @@
-"""The keys of forge.yaml and config.yaml about running workers: entry, models, limits, prices.
+"""What forge.yaml and config.yaml say about running workers: entry, models, limits, prices.
 
-Takes the checked top level of one file, gives a `RunBlock` with the line of every value; `run_in_force` puts a
-program's block over the person's, key by key. Threat: a stranger's program could send a person's key and text to an
-address of its own or spend their money, so of an untrusted one `models`, `pricing` and a `budget` above the person's
-own do not count.
+`RunSettings` is plain data. `run_block` takes the checked top level of one file and gives a `RunBlock` with the line of
+every value; `effective_run` puts a program's block over the user's, key by key. Threat: a stranger's program could send
+a user's API key and text to an address of its own or spend their money, so of an untrusted program `models`, `pricing`
+and a `budget` above the user's own do not count.
 """
 
 from __future__ import annotations
@@ -14,64 +14,113 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from golem_forge.config.modes import Setting
-from golem_forge.config.overrides import is_override
-from golem_forge.config.run_settings import (
-    PROVIDER_NAMES,
-    BudgetLimits,
-    DelegationLimits,
-    Price,
-    ProviderSettings,
-    RunSettings,
-)
-from golem_forge.config.shape import Check, Problems, Shape, list_of, map_of, positive, refuse, text
-from golem_forge.config.walls import whole
-from golem_forge.config.yaml_file import Path as Place
-from golem_forge.config.yaml_file import YamlFile
+from golem_forge.config.approval_modes import Setting
+from golem_forge.config.sandbox_block import whole_number
+from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, list_of, map_of, positive, refuse, text
+from golem_forge.config.yaml_file import YamlFile, is_override
+from golem_forge.config.yaml_file import YamlPath as Place
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-_ADDRESS: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+MAIN_WORKER: Final = "main.worker"
+PROVIDER_NAMES: Final = ("anthropic", "openai", "google", "openrouter", "ollama", "openai-compatible", "scripted")
+"""What may stand before the first colon of a model string, in the order in which they are tried."""
 
 
-def _address(value: Any, path: Place, problems: Problems) -> Any:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderSettings:
+    """`models: {<provider>: …}`: another address, or another variable that holds the key."""
+
+    base_url: str = ""
+    key_env: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationLimits:
+    max_depth: int = 5
+    """The root worker is at depth 0."""
+    max_parallel: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLimits:
+    """None: no limit of this kind. In forge.yaml they hold for the whole tree of a session, in a worker file for it and
+    everything below it."""
+
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+    max_requests: int | None = None
+    max_tool_calls: int | None = None
+    max_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """USD per million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """None: cached input costs what other input costs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    entry: str = MAIN_WORKER
+    model: str = ""
+    models: Mapping[str, ProviderSettings] = field(default_factory=dict)
+    worker_paths: tuple[str, ...] = ("workers",)
+    delegation: DelegationLimits = field(default_factory=DelegationLimits)
+    budget: BudgetLimits = field(default_factory=BudgetLimits)
+    pricing: Mapping[str, Price] = field(default_factory=dict)
+    """By whole model string, `anthropic:claude-sonnet-4-5`."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Top-level key → where it was written (`forge.yaml:3`), for `/config` and for messages."""
+
+
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+_BASE_URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+
+
+def _base_url(value: Any, path: Place, problems: ConfigProblems) -> Any:
     """What does not fit may hold credentials, so the text of the problem does not repeat it."""
-    if isinstance(value, str) and _ADDRESS.fullmatch(value):
+    if isinstance(value, str) and _BASE_URL.fullmatch(value):
         return value
     problems.add(path, "expected an address like https://host/v1, without credentials")
     return ""
 
 
-def _variable(value: Any, path: Place, problems: Problems) -> Any:
+def _variable(value: Any, path: Place, problems: ConfigProblems) -> Any:
     """What stands there may be a key written out by mistake, so the text of the problem does not repeat it."""
-    if isinstance(value, str) and _VARIABLE.fullmatch(value):
+    if isinstance(value, str) and _VARIABLE_NAME.fullmatch(value):
         return value
     problems.add(path, "expected the name of an environment variable that holds the key (never the key itself)")
     return ""
 
 
-def _price(value: Any, path: Place, problems: Problems) -> Any:
+def _price(value: Any, path: Place, problems: ConfigProblems) -> Any:
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
     return float(value) if usable else refuse(problems, path, value, "USD per million tokens, 0 or more")
 
 
-BUDGET: Final = Shape(
+BUDGET_CHECK: Final = MappingSchema(
     {
         "max_cost_usd": positive,
-        "max_tokens": whole,
-        "max_requests": whole,
-        "max_tool_calls": whole,
+        "max_tokens": whole_number,
+        "max_requests": whole_number,
+        "max_tool_calls": whole_number,
         "max_seconds": positive,
     }
 )
-_PROVIDER: Final = Shape({"base_url": _address, "key_env": _variable})
+_PROVIDER: Final = MappingSchema({"base_url": _base_url, "key_env": _variable})
 RUN_KEYS: Final[dict[str, Check]] = {
     "entry": text,
     "model": text,
-    "models": Shape(dict.fromkeys(PROVIDER_NAMES, _PROVIDER)),
+    "models": MappingSchema(dict.fromkeys(PROVIDER_NAMES, _PROVIDER)),
     "worker_paths": list_of(text),
-    "delegation": Shape({"max_depth": whole, "max_parallel": whole}),
-    "budget": BUDGET,
-    "pricing": map_of(Shape({"input": _price, "output": _price, "cached": _price}, required=("input", "output"))),
+    "delegation": MappingSchema({"max_depth": whole_number, "max_parallel": whole_number}),
+    "budget": BUDGET_CHECK,
+    "pricing": map_of(
+        MappingSchema({"input": _price, "output": _price, "cached": _price}, required=("input", "output"))
+    ),
 }
 
 
@@ -108,7 +157,7 @@ def run_block(file: YamlFile, values: Mapping[str, Any]) -> RunBlock:
     )
 
 
-def distrusted_run(block: RunBlock, person: RunBlock | None, unused: list[str]) -> RunBlock:
+def restrict_untrusted_run(block: RunBlock, person: RunBlock | None, unused: list[str]) -> RunBlock:
     """What of a stranger's block still counts, and what the command line said; the rest goes to `unused`."""
     own: Mapping[str, Setting[float]] = person.budget if person else {}
     kept: dict[str, Setting[float]] = {}
@@ -120,18 +169,18 @@ def distrusted_run(block: RunBlock, person: RunBlock | None, unused: list[str]) 
             kept[name] = said
     return replace(
         block,
-        models=_only_overrides("models", block.models, unused),
-        pricing=_only_overrides("pricing", block.pricing, unused),
+        models=_keep_overrides("models", block.models, unused),
+        pricing=_keep_overrides("pricing", block.pricing, unused),
         budget=kept,
     )
 
 
-def _only_overrides(key: str, said: Mapping[str, Setting[Any]], unused: list[str]) -> dict[str, Setting[Any]]:
+def _keep_overrides(key: str, said: Mapping[str, Setting[Any]], unused: list[str]) -> dict[str, Setting[Any]]:
     unused += [f"{each.origin}: {key}.{name}" for name, each in said.items() if not is_override(each.origin)]
     return {name: each for name, each in said.items() if is_override(each.origin)}
 
 
-def run_in_force(project: RunBlock | None, person: RunBlock | None) -> RunSettings:
+def effective_run(project: RunBlock | None, person: RunBlock | None) -> RunSettings:
     blocks = [block for block in (person, project) if block is not None]
     plain: dict[str, Any] = {}
     models: dict[str, ProviderSettings] = {}
@@ -142,7 +191,7 @@ def run_in_force(project: RunBlock | None, person: RunBlock | None) -> RunSettin
     for block in blocks:
         plain |= block.plain
         for name, provider in block.models.items():
-            models[name] = _over(models.get(name), provider.value)
+            models[name] = _overlay(models.get(name), provider.value)
         delegation |= {name: said.value for name, said in block.delegation.items()}
         budget |= {name: said.value for name, said in block.budget.items()}
         pricing |= {name: said.value for name, said in block.pricing.items()}
@@ -158,6 +207,6 @@ def run_in_force(project: RunBlock | None, person: RunBlock | None) -> RunSettin
     )
 
 
-def _over(below: ProviderSettings | None, above: ProviderSettings) -> ProviderSettings:
+def _overlay(below: ProviderSettings | None, above: ProviderSettings) -> ProviderSettings:
     said = {key: value for key, value in asdict(above).items() if value}
     return replace(below or ProviderSettings(), **said)

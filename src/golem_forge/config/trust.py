@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.config.home import ForgeHome
 from golem_forge.config.program import PROGRAM_FILE
-from golem_forge.config.stamps import Stamp, stamp, stamp_of
-from golem_forge.core.canonical import digest
+from golem_forge.core.diff import file_diff
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.file_diff import file_diff
+from golem_forge.core.json import digest
+from golem_forge.storage.file_stamp import FileStamp, file_stamp, stamp_from_stat
+from golem_forge.storage.home import ForgeHome
 
 MAX_FILES: Final = 500
 MAX_FILE_BYTES: Final = 1 << 20
@@ -31,7 +31,7 @@ MAX_TOTAL_BYTES: Final = 8 << 20
 _MAX_DEPTH: Final = 16
 _KINDS: Final = {"text": "a text", "binary": "binary", "link": "a link", "other": "no file"}
 
-Extra = Callable[[Path], Iterable[tuple[str, bytes]]]
+ExtraFiles = Callable[[Path], Iterable[tuple[str, bytes]]]
 """(root) → further (name, content) pairs that the trust covers, e.g. worker front matter and tool modules."""
 
 
@@ -47,7 +47,7 @@ class TrustSnapshot:
 
 
 class TrustStore:
-    def __init__(self, home: ForgeHome, extra: Extra | None = None) -> None:
+    def __init__(self, home: ForgeHome, extra: ExtraFiles | None = None) -> None:
         self._home = home
         self._extra = extra
         self._known: dict[Path, tuple[list[object], bool]] = {}
@@ -99,9 +99,9 @@ class TrustStore:
         for name, _ in _tree(root, ".forge", 0):
             paths.append(root / name)
             if len(paths) > MAX_FILES + 2:
-                raise too_much_to_trust()
-        stamps = [stamp(path) for path in paths]
-        program = _followed(root / PROGRAM_FILE)
+                raise too_large_to_trust()
+        stamps = [file_stamp(path) for path in paths]
+        program = _target_stamp(root / PROGRAM_FILE)
         further = [(name, hashlib.sha256(data).digest()) for name, data in self._extra(root)] if self._extra else []
         settled = all(each.settled for each in (*stamps, program) if each is not None)
         return [sorted(zip(paths, stamps, strict=True)), program, *further], settled
@@ -114,7 +114,7 @@ class TrustStore:
         for name, kind, content in self._contents(root, read or {}):
             total += len(content)
             if len(found) >= MAX_FILES or total > MAX_TOTAL_BYTES:
-                raise too_much_to_trust()
+                raise too_large_to_trust()
             found.append((name, kind, content))
         found.sort()
         shown = {name: _as_text(kind, content) for name, kind, content in found}
@@ -132,7 +132,7 @@ class TrustStore:
         record = {"version": 1, "root": str(root), "digest": snapshot.digest}
         record |= {"files": snapshot.files, "kinds": snapshot.kinds}
         directory = self._home.ensure("trust")
-        _write_whole(directory, self._record_name(root), json.dumps(record).encode())
+        _replace_file(directory, self._record_name(root), json.dumps(record).encode())
         return snapshot
 
     def withdraw(self, root: Path) -> bool:
@@ -218,17 +218,17 @@ def _tree(root: Path, relative: str, depth: int) -> Iterator[tuple[str, int]]:
             yield from _tree(root, f"{relative}/{entry.name}", depth + 1)
 
 
-def too_much_to_trust() -> ConfigError:
+def too_large_to_trust() -> ConfigError:
     return ConfigError(
         f".forge: a program with more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes to trust cannot be trusted; "
         "move what is not configuration out of it"
     )
 
 
-def _followed(path: Path) -> Stamp | None:
+def _target_stamp(path: Path) -> FileStamp | None:
     """forge.yaml may be a link; then what it leads to counts."""
     try:
-        return stamp_of(os.stat(path))
+        return stamp_from_stat(os.stat(path))
     except OSError:
         return None
 
@@ -259,7 +259,7 @@ def _real(root: Path) -> Path:
     return Path(os.path.realpath(root))
 
 
-def _write_whole(directory: Path, name: str, content: bytes) -> None:
+def _replace_file(directory: Path, name: str, content: bytes) -> None:
     """Readers see the old record or the new one, never a part; only the owner may read it."""
     temporary = directory / f".{os.urandom(8).hex()}.tmp"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,35 +1,44 @@
-"""Strict YAML: a file's plain values, and the line each of them stands on.
+"""Strict YAML: a file's plain values with the line of each, `--set` overrides, and edits that keep comments.
 
-Takes a file, or bytes with the name a person knows the file by. Gives a `YamlFile`. Refuses, with ConfigError
-`file:line: problem`: what cannot be read, is not UTF-8, is larger than 1 MiB, is not one mapping, repeats a key, uses
-a custom tag, or unfolds (by aliases or nesting) into more than a configuration can be.
+`read_yaml` and `parse_yaml` give a `YamlFile`. They raise ConfigError, `file:line: problem`, for a file that cannot be
+read, is not UTF-8, is larger than 1 MiB, is not one mapping, repeats a key, uses a custom tag, or expands (by aliases
+or nesting) to more than a configuration can be. Threat: a program's files come from strangers. Values are built from
+the parser's events alone (strings, numbers, booleans, null, lists, mappings of strings), so no tag can construct
+anything, and size and depth are counted as they grow, aliases in full.
 
-Threat: a program's files come from strangers. Values are built from the parser's events alone (strings, numbers,
-booleans, null, lists, mappings of strings), so no tag can construct anything, and size and depth are counted as they
-grow, aliases in full.
+`with_overrides` puts `--set key.path=value` words into a parsed file, each with its origin (`--set key.path`); the
+values are read as YAML and checked like the file. A name with dots goes in double quotes:
+`pricing."openai:gpt-4.1".input=2`.
+
+`with_entry` and `without_entry` edit a user's text by lines: an entry is put into a block mapping or removed, and every
+other byte stays. They give None where lines cannot be put in (`{…}`, an alias, nothing at all); `rewrite_document` then
+writes the whole document again, with its comments, without its blank lines. The caller parses the result before it
+counts.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.json import copy_json
 
 MAX_BYTES: Final = 1 << 20
 MAX_VALUES: Final = 50_000
 MAX_DEPTH: Final = 40
 
-Path = tuple[str | int, ...]
+YamlPath = tuple[str | int, ...]
 """Where a value stands: keys and list positions from the top."""
 
 _CORE_INT: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _CORE_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_A_NUMBER: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_WORDS: Final[dict[str, bool | None]] = {
+_CONSTANTS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -43,17 +52,17 @@ class YamlFile:
     name: str
     """As the person knows it: `forge.yaml`, `~/.forge/rules.yaml`."""
     value: dict[str, Any]
-    lines: dict[Path, int]
-    elsewhere: dict[Path, str] = field(default_factory=dict)
+    lines: dict[YamlPath, int]
+    elsewhere: dict[YamlPath, str] = field(default_factory=dict)
     """Values that are not in the file, and what said them (`--set approval.mode`); `()` where there is no file."""
 
-    def line(self, path: Path) -> int:
+    def line(self, path: YamlPath) -> int:
         """The line of a value, or of the nearest value around it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
-    def at(self, path: Path) -> str:
+    def at(self, path: YamlPath) -> str:
         """`forge.yaml:7`, to start an error with or to say where a value comes from."""
         for end in range(len(path), -1, -1) if self.elsewhere else ():
             if said := self.elsewhere.get(path[:end]):
@@ -91,13 +100,13 @@ def read_yaml(path: str | os.PathLike[str], name: str) -> YamlFile:
 
 def parse_yaml(data: bytes | str, name: str) -> YamlFile:
     """An empty file is an empty mapping."""
-    text = data if isinstance(data, str) else _decoded(data, name)
+    text = data if isinstance(data, str) else _decode_text(data, name)
     if len(text) > MAX_BYTES:
         raise ConfigError(f"{name}: is larger than {MAX_BYTES} bytes")
     if text.startswith("%") or "\n%" in text:
         line = text.count("\n", 0, 0 if text.startswith("%") else text.index("\n%") + 1) + 1
         raise ConfigError(f"{name}:{line}: YAML directives (`%`) are not supported")
-    reader = _Reader(name, text)
+    reader = _YamlReader(name, text)
     value = reader.document()
     if reader.problems:
         raise ConfigError(*reader.problems)
@@ -108,7 +117,7 @@ def parse_yaml(data: bytes | str, name: str) -> YamlFile:
     return YamlFile(name, value, reader.lines)
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode_text(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -116,7 +125,7 @@ def _decoded(data: bytes, name: str) -> str:
         raise ConfigError(f"{name}:{line}: is not UTF-8") from None
 
 
-def _events(text: str, name: str) -> Iterator[Any]:
+def _parser_events(text: str, name: str) -> Iterator[Any]:
     """The parser's events; its errors as ConfigError. It works step by step, so a reader that stops early is cheap."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -135,14 +144,14 @@ def _events(text: str, name: str) -> Iterator[Any]:
         raise ConfigError(f"{name}:1: not valid YAML") from None
 
 
-class _Reader:
+class _YamlReader:
     """Builds values from events, counting every value it makes: an alias costs as much as what it stands for."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
-        self.lines: dict[Path, int] = {}
+        self.lines: dict[YamlPath, int] = {}
         self.problems: list[str] = []
-        self._events = _events(text, name)
+        self._events = _parser_events(text, name)
         self._made = 0
         self._anchors: dict[str, tuple[Any, int]] = {}
         """Anchor → (value, how many values it holds); known once its value is complete."""
@@ -160,7 +169,7 @@ class _Reader:
             self._problem(after, "a second document (`---`) is not supported")
         return value
 
-    def _value(self, event: Any, path: Path, depth: int) -> Any:
+    def _value(self, event: Any, path: YamlPath, depth: int) -> Any:
         from ruamel.yaml.events import AliasEvent, MappingStartEvent, SequenceStartEvent
 
         self.lines.setdefault(path, event.start_mark.line + 1)
@@ -191,7 +200,7 @@ class _Reader:
             line = event.start_mark.line + 1
             raise ConfigError(f"{self.name}:{line}: too many values or too deeply nested (aliases count in full)")
 
-    def _mapping(self, event: Any, path: Path, depth: int) -> dict[str, Any]:
+    def _mapping(self, event: Any, path: YamlPath, depth: int) -> dict[str, Any]:
         from ruamel.yaml.events import MappingEndEvent, ScalarEvent
 
         self._refuse_tag(event)
@@ -212,7 +221,7 @@ class _Reader:
             result[key] = self._value(next(self._events), (*path, key), depth + 1)
         return result
 
-    def _sequence(self, event: Any, path: Path, depth: int) -> list[Any]:
+    def _sequence(self, event: Any, path: YamlPath, depth: int) -> list[Any]:
         from ruamel.yaml.events import SequenceEndEvent
 
         self._refuse_tag(event)
@@ -229,8 +238,8 @@ class _Reader:
             return None
         if quoted or not plain:
             return text
-        if text in _WORDS:
-            return _WORDS[text]
+        if text in _CONSTANTS:
+            return _CONSTANTS[text]
         if len(text) <= _MAX_DIGITS and _CORE_INT.fullmatch(text):
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         if len(text) <= _MAX_DIGITS and _CORE_FLOAT.fullmatch(text):
@@ -245,3 +254,194 @@ class _Reader:
 
     def _problem(self, event: Any, problem: str) -> None:
         self.problems.append(f"{self.name}:{event.start_mark.line + 1}: {problem}")
+
+
+_SET_FLAG: Final = "--set"
+_KEY_PART: Final = re.compile(r'"([^"]*)"|([^".=]+)')
+
+
+def is_override(origin: str) -> bool:
+    """Whether a value with this origin was said on the command line: by the person, whatever the program is."""
+    return origin.startswith(_SET_FLAG + " ")
+
+
+def with_overrides(file: YamlFile, overrides: Sequence[str]) -> YamlFile:
+    if not overrides:
+        return file
+    problems: list[str] = []
+    value: dict[str, Any] = copy_json(file.value)
+    elsewhere: dict[tuple[str | int, ...], str] = {}
+    for words in overrides:
+        try:
+            path, said = _parse_override(words)
+            new = _set_value(value, path, said)
+        except ConfigError as error:
+            problems.extend(error.problems)
+        else:
+            elsewhere |= {path[:end]: f"{_SET_FLAG} {'.'.join(path)}" for end in range(new, len(path) + 1)}
+    if problems:
+        raise ConfigError(*problems)
+    return replace(file, value=value, elsewhere=elsewhere)
+
+
+def _parse_override(words: str) -> tuple[tuple[str, ...], Any]:
+    shown = words[:100]
+    path: list[str] = []
+    place = 0
+    while match := _KEY_PART.match(words, place):
+        path.append(match[1] if match[1] is not None else match[2].strip())
+        place = match.end()
+        if not words.startswith(".", place):
+            break
+        place += 1
+    if not all(path) or not path or not words.startswith("=", place):
+        raise ConfigError(f"{_SET_FLAG} {shown}: expected key.path=value, like {_SET_FLAG} approval.mode=strict")
+    text = words[place + 1 :]
+    try:
+        return tuple(path), parse_yaml(f"value: {text}\n", _SET_FLAG).value.get("value")
+    except ConfigError:
+        raise ConfigError(f"{_SET_FLAG} {shown}: the value is not YAML; put it in quotes") from None
+
+
+def _set_value(value: dict[str, Any], path: tuple[str, ...], said: Any) -> int:
+    """Gives how much of the path is there by this word alone, as the length of the shortest such part."""
+    new = len(path)
+    for depth, part in enumerate(path[:-1], 1):
+        below = value.get(part)
+        if below is None:
+            below = value[part] = {}
+            new = min(new, depth)
+        if not isinstance(below, dict):
+            raise ConfigError(f"{_SET_FLAG} {'.'.join(path)}: {part!r} holds no further keys")
+        value = below
+    value[path[-1]] = said
+    return new
+
+
+_LINE_WIDTH: Final = 10_000
+"""Columns at which the writer would fold a person's long line."""
+_INDENT: Final = 2
+
+
+def with_entry(text: str, path: tuple[str, ...], name: str, block: Mapping[str, Any]) -> str | None:
+    """The entry below all others of the mapping at `path`; with what is missing of the path, at the end."""
+    root = _compose_node(text)
+    if root is None or path[0] not in _keys(root):
+        nested: Mapping[str, Any] = {name: block}
+        for key in reversed(path):
+            nested = {key: nested}
+        if root is not None and (root.flow_style or root.start_mark.column):
+            return None
+        gap = "\n" if text.strip() else ""
+        return _with_final_newline(text) + _with_line_ends(text, gap + render_yaml(nested))
+    node = _mapping_at(root, path)
+    if node is None or node.flow_style or not node.value:
+        return None
+    column = node.value[0][0].start_mark.column
+    lines = render_yaml({name: block}).splitlines(keepends=True)
+    return _splice_lines(text, _last_line(node) + 1, 0, [" " * column + line for line in lines])
+
+
+def without_entry(text: str, path: tuple[str, ...], name: str) -> str | None:
+    node = _mapping_at(_compose_node(text), path)
+    if node is None or node.flow_style or len(node.value) < 2:
+        return None
+    for key, value in node.value:
+        if key.value == name:
+            return _splice_lines(text, key.start_mark.line, _last_line(value) - key.start_mark.line + 1, [])
+    return None
+
+
+def rewrite_document(text: str, change: Callable[[Any], None]) -> str:
+    """The document after `change`, written anew. Raises ConfigError for one that cannot be."""
+    from ruamel.yaml.comments import CommentedMap
+    from ruamel.yaml.error import YAMLError
+
+    yaml = _writer()
+    yaml.preserve_quotes = True
+    out = io.StringIO()
+    try:
+        document = yaml.load(text.replace("\r\n", "\n"))
+        document = CommentedMap() if document is None else document
+        change(document)
+        yaml.dump(document, out)
+    except YAMLError:
+        raise ConfigError("cannot be edited as it is written; change it by hand") from None
+    return _with_line_ends(text, out.getvalue())
+
+
+def render_yaml(value: Mapping[str, Any]) -> str:
+    """Mappings in lines, lists within one line."""
+    out = io.StringIO()
+    _writer().dump(to_ruamel(value), out)
+    return out.getvalue()
+
+
+def _writer() -> Any:
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = _LINE_WIDTH
+    yaml.indent(mapping=_INDENT)
+    return yaml
+
+
+def to_ruamel(value: Any) -> Any:
+    """The value for the writer: lists within one line, and texts that it would not write so that they can be read back
+    (U+0085 is folded away, `?0` in a list becomes a key) in double quotes."""
+    from ruamel.yaml.comments import CommentedSeq
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    if isinstance(value, Mapping):
+        return {key: to_ruamel(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = CommentedSeq(to_ruamel(item) for item in value)
+        items.fa.set_flow_style()
+        return items
+    if isinstance(value, str) and (not value.isprintable() or value.startswith(("?", ":"))):
+        return DoubleQuotedScalarString(value)
+    return value
+
+
+def _compose_node(text: str) -> Any:
+    """The node of the document; None for an empty one."""
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe", pure=True).compose(text)
+
+
+def _keys(node: Any) -> tuple[str, ...]:
+    return tuple(key.value for key, _ in node.value)
+
+
+def _mapping_at(node: Any, path: tuple[str, ...]) -> Any:
+    from ruamel.yaml.nodes import MappingNode
+
+    for part in path:
+        if not isinstance(node, MappingNode):
+            return None
+        node = next((value for key, value in node.value if key.value == part), None)
+    return node if isinstance(node, MappingNode) else None
+
+
+def _last_line(node: Any) -> int:
+    """The line on which the value ends; a block mapping's own mark is past the comments after it."""
+    if isinstance(node.value, list) and node.value and not node.flow_style:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(last, tuple) else last)
+    line: int = node.end_mark.line
+    return line - 1 if node.end_mark.column == 0 and line > node.start_mark.line else line
+
+
+def _splice_lines(text: str, line: int, removed: int, lines: list[str]) -> str:
+    there = _with_final_newline(text).splitlines(keepends=True)
+    there[line : line + removed] = [_with_line_ends(text, each) for each in lines]
+    return "".join(there)
+
+
+def _with_final_newline(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + _with_line_ends(text, "\n")
+
+
+def _with_line_ends(text: str, new: str) -> str:
+    return new.replace("\n", "\r\n") if "\r\n" in text else new

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.decisions import Verdict
 
 
 class Verb(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, overload
 
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 
 _BLOCKED: Final = "Blocked by policy"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
-from golem_forge.core.nearest import nearest
+from golem_forge.core.text import closest_match
 
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -29,10 +29,10 @@ def snake(name: str) -> str:
     return _CAPITAL.sub("_", name).lower() if not name.islower() else name
 
 
-def unknown_name(what: str, name: object, known: Iterable[str]) -> str:
+def unknown_name_message(what: str, name: object, known: Iterable[str]) -> str:
     """`what 'name'; did you mean 'nearest'?`, or all known names where none is near."""
     names = sorted(known)
-    close = nearest(snake(name), names) if isinstance(name, str) else None
+    close = closest_match(snake(name), names) if isinstance(name, str) else None
     hint = f"; did you mean '{close}'?" if close else f"; known are {', '.join(names)}" if names else ""
     return f"{what} {name!r}{hint}"
 
@@ -41,26 +41,26 @@ def options_from(
     given: Mapping[str, Any] | None, keywords: Mapping[str, Any] | None = None, *, known: Iterable[str], where: str
 ) -> dict[str, Any]:
     """The options of both, by their snake_case names. `where` is what an error begins with."""
-    must_be(given is None or isinstance(given, Mapping), where, "a mapping", given)
+    require(given is None or isinstance(given, Mapping), where, "a mapping", given)
     names = frozenset(known)
     options: dict[str, Any] = {}
     for key, value in (given or {}).items():
         name = key if key in names else snake(key) if isinstance(key, str) else key
         if name not in names:
-            raise TypeError(f"{where}: {unknown_name('there is no option', key, names)}")
+            raise TypeError(f"{where}: {unknown_name_message('there is no option', key, names)}")
         if name in options:
             raise TypeError(f"{where}: option {name!r} is given twice")
         options[name] = value
     for name, value in (keywords or {}).items():
         if name not in names:
-            raise TypeError(f"{where}: {unknown_name('there is no keyword', name, names)}")
+            raise TypeError(f"{where}: {unknown_name_message('there is no keyword', name, names)}")
         if name in options:
             raise TypeError(f"{where}: option {name!r} is given twice")
         options[name] = value
     return options
 
 
-def must_be(fits: bool, where: str, what: str, value: object) -> None:
+def require(fits: bool, where: str, what: str, value: object) -> None:
     """TypeError at once for a value that could only fail later: `where` must be `what`."""
     if not fits:
         shown = repr(value)

@@ -1,16 +1,21 @@
-"""The bus: one place where the runtime says what happened and UIs say what they want.
+"""The bus: the runtime says here what happened, and UIs say what they want.
 
 `emit` takes the name of an event with a mapping, or a typed object. Names of events and fields may be spelled as on the
-wire (`toolStarted`, `toolCallId`) or in snake_case; handlers get the wire's. It refuses (ValueError) a name that is not
-known, naming the nearest, data without a field that it cannot fill in, and a value that its field cannot hold. An
-event of one's own is a subclass of `EventData`.
+wire (`toolStarted`, `toolCallId`) or in snake_case; handlers get the wire's. It raises ValueError for an unknown name
+(with the closest known one), for a missing field that it cannot fill in, and for a value that its field cannot hold. A
+custom event is a subclass of `EventData`.
+
 A recorded event goes to the recorder, and is committed, before any subscriber sees it. Delivery is synchronous, in
 subscription order, on one thread, the loop's: an emit from another thread is queued onto the loop, an emit from inside
 a handler is delivered after the current event, and a raising handler is logged while the others still run. A bus that
 was made before its loop runs belongs to the first loop that uses it; until then to the first thread.
 
-Threat: an action may hold a raw secret (a form's password, a tool's api key). The runtime needs it as it is, so
-handlers subscribed to that action's own type get it raw; the journal, `*` handlers and queues get a redacted copy.
+`EventQueue` is for a subscriber that reads at its own pace, e.g. a browser's socket. It holds at most `maxsize` events.
+Adjacent `streaming` or `toolOutput` deltas of one id that still wait are merged; nothing else is dropped. A reader that
+overflows is disconnected: it gets what is queued, then `Disconnected` with the number to resume after.
+
+Threat: an action may hold a raw secret (a form's password, a tool's API key). The runtime needs it, so handlers
+subscribed to that action's own type get it raw; the journal, `*` handlers and queues get a redacted copy.
 """
 
 from __future__ import annotations
@@ -18,29 +23,59 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from threading import RLock, get_ident
 from time import time
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from golem_forge.core.options import must_be
+from golem_forge.core.options import require
 from golem_forge.events.envelope import Event
-from golem_forge.events.event_queue import EventQueue
-from golem_forge.events.failures import described
-from golem_forge.events.routes import ALL, Handler, Route, Subscription
-from golem_forge.events.types import REGISTRY, EventData
-from golem_forge.events.wire import checked, known_type
+from golem_forge.events.model import REGISTRY, EventData, check_fields, make_quick_check, wire_type_name
 
-Recorder = Callable[[Event], int]
-Conceal = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+EventHandler = Callable[[Event], object]
+ALL_EVENTS: Final = "*"
+
+
+class Subscription:
+    __slots__ = ("active", "handler", "type")
+
+    def __init__(self, type: str, handler: EventHandler) -> None:
+        self.type = type
+        self.handler = handler
+        self.active = True
+        """False once ended: an event that is being handed out passes it by."""
+
+
+def _accept_all(data: Mapping[str, Any]) -> bool:
+    return True
+
+
+class Route:
+    __slots__ = ("action", "fits", "private", "recorded", "required", "targets", "type")
+
+    def __init__(self, name: str, kind: type[EventData] | None, subscriptions: Iterable[Subscription]) -> None:
+        self.type = name
+        self.recorded = kind is None or kind.RECORDED
+        self.action = kind is not None and kind.ACTION
+        self.private = name == "formResponse"
+        """A form may ask for a password under any name: what was typed is for the runtime alone."""
+        self.fits: Callable[[Any], bool] = _accept_all if kind is None else make_quick_check(kind)
+        """Whether every required field holds what it may, at a glance. KeyError: one is missing."""
+        self.required = 0 if kind is None else len(kind.REQUIRED)
+        self.targets = tuple(one for one in subscriptions if one.type == name or one.type == ALL_EVENTS)
+
+
+EventRecorder = Callable[[Event], int]
+ConcealAction = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 _THREAD_UNKNOWN = -1
 
 _log = logging.getLogger(__name__)
 
 
-class Commands(Protocol):
+class CommandHandler(Protocol):
     """Does what people ask for on a bus, until somebody else does it in its place."""
 
     def pause(self) -> None: ...
@@ -54,7 +89,7 @@ class EventBus:
         self,
         session_id: str = "",
         *,
-        recorder: Recorder | None = None,
+        recorder: EventRecorder | None = None,
         commit: Callable[[], object] | None = None,
         redact: Callable[[Any], Any] | None = None,
     ) -> None:
@@ -68,7 +103,7 @@ class EventBus:
         self._serves = False
         self.served = False
         """Whether a session has spoken here before."""
-        self.commands: Commands | None = None
+        self.commands: CommandHandler | None = None
         """Who hears `command` and `manualToolInvoke`: each is done once."""
         self._subscriptions: list[Subscription] = []
         self._routes: dict[str, Route] = {}
@@ -77,10 +112,10 @@ class EventBus:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._claim = RLock()
-        self._from_elsewhere: deque[Callable[[], None]] = deque()
+        self._pending_from_threads: deque[Callable[[], None]] = deque()
         """What other threads said while there is no loop to hand it to."""
         self._catching_up = False
-        self.conceal: Conceal | None = None
+        self.conceal: ConcealAction | None = None
         """(type, data) of an action → the same without what its reader alone may know, by whatever name."""
         self.runtime_ui: object | None = None
         """The one RuntimeUI of this bus (`create_runtime_ui`): the runtime asks with it, adapters attach to it."""
@@ -93,10 +128,10 @@ class EventBus:
         with self._claim:
             self._loop = loop
             self._thread = get_ident() if loop is asyncio._get_running_loop() else _THREAD_UNKNOWN
-            while self._from_elsewhere:
-                loop.call_soon_threadsafe(self._from_elsewhere.popleft())
+            while self._pending_from_threads:
+                loop.call_soon_threadsafe(self._pending_from_threads.popleft())
 
-    def record_with(self, recorder: Recorder, commit: Callable[[], object] | None = None, *, seq: int = 0) -> None:
+    def record_with(self, recorder: EventRecorder, commit: Callable[[], object] | None = None, *, seq: int = 0) -> None:
         """Attaches the session's journal; `seq` is the number of the last event it already holds."""
         self._recorder, self._commit, self.seq = recorder, commit, seq
 
@@ -120,12 +155,12 @@ class EventBus:
         """The journal is gone; what is said from now on is only shown."""
         self._recorder = self._commit = None
 
-    def on(self, type: str, handler: Handler) -> Callable[[], None]:
+    def on(self, type: str, handler: EventHandler) -> Callable[[], None]:
         """Calls `handler(event)` for every event of `type` (`*`: of any type); gives the function that ends it.
 
         `event.data` has the fields as attributes in snake_case, `event.wire` as a mapping by wire names.
         """
-        type = type if type == ALL else known_type(type)
+        type = type if type == ALL_EVENTS else wire_type_name(type)
         if not callable(handler):
             raise TypeError(f"a bus handler is a function that takes an event, not {handler!r}")
         if inspect.iscoroutinefunction(handler):
@@ -141,7 +176,7 @@ class EventBus:
 
     def off(self, type: str) -> None:
         """Ends every subscription to exactly this type."""
-        type = type if type == ALL else known_type(type)
+        type = type if type == ALL_EVENTS else wire_type_name(type)
         self._drop(lambda one: one.type == type)
 
     def clear(self) -> None:
@@ -149,7 +184,7 @@ class EventBus:
         self._drop(lambda one: True)
         self.runtime_ui = None
 
-    def subscribe_queue(self, maxsize: int = 1024, type: str = ALL) -> EventQueue:
+    def subscribe_queue(self, maxsize: int = 1024, type: str = ALL_EVENTS) -> EventQueue:
         """A queue of events for an async reader; call it on the loop that will read."""
         self.bind_loop()
         queue = EventQueue(maxsize, on_close=lambda: unsubscribe())
@@ -161,7 +196,7 @@ class EventBus:
     ) -> None:
         """`source` names the UI that emits an action."""
         if isinstance(kind, str):
-            route = self._routes.get(kind) or self._new_route(known_type(kind))
+            route = self._routes.get(kind) or self._new_route(wire_type_name(kind))
             typed = None
             if data is None:
                 data = {}
@@ -170,12 +205,12 @@ class EventBus:
             except (KeyError, TypeError):
                 plain = False
             if not plain:
-                data = checked(REGISTRY[route.type], data)
+                data = check_fields(REGISTRY[route.type], data)
         else:
             route = self._routes.get(kind.TYPE) or self._new_route(kind.TYPE)
             typed = kind
-        if (self._loop is None or self._thread != get_ident()) and not self._mine():
-            self._hand_over(partial(self.emit, kind, data, worker_id, source))
+        if (self._loop is None or self._thread != get_ident()) and not self._on_own_thread():
+            self._run_on_own_thread(partial(self.emit, kind, data, worker_id, source))
             return
         recorder = self._recorder
         if recorder is None and not route.targets:
@@ -199,8 +234,8 @@ class EventBus:
 
         `make` gives the data, redacted, when somebody reads it.
         """
-        if (self._loop is None or self._thread != get_ident()) and not self._mine():
-            self._hand_over(partial(self.show, kind, make, worker_id, seq))
+        if (self._loop is None or self._thread != get_ident()) and not self._on_own_thread():
+            self._run_on_own_thread(partial(self.show, kind, make, worker_id, seq))
             return
         if not seq:
             seq = self.seq + 1
@@ -219,15 +254,15 @@ class EventBus:
     def replay(self, events: Iterable[Event]) -> None:
         """Shows recorded events again. Nothing is recorded, and nothing is done twice: an action reaches only handlers
         of `*`. Not from inside a handler."""
-        if not self._mine():
-            self._hand_over(partial(self.replay, list(events)))
+        if not self._on_own_thread():
+            self._run_on_own_thread(partial(self.replay, list(events)))
             return
         if self._delivering:
             raise RuntimeError("a handler cannot replay events: it would be called by itself")
         for event in events:
             kind = REGISTRY.get(event.type)
             action = kind is not None and kind.ACTION
-            heard = [one for one in self._subscriptions if one.type == ALL or not action]
+            heard = [one for one in self._subscriptions if one.type == ALL_EVENTS or not action]
             self._deliver(Route(event.type, kind, heard), event, event)
 
     def make_event(self, type: str, data: Mapping[str, Any], worker_id: str = "") -> Event:
@@ -244,7 +279,7 @@ class EventBus:
                 for target in route.targets:
                     if target.active:
                         try:
-                            target.handler(shown if target.type == ALL else event)
+                            target.handler(shown if target.type == ALL_EVENTS else event)
                         except Exception as error:
                             self._log_failure(route, error)
                 if not self._waiting:
@@ -254,7 +289,7 @@ class EventBus:
         finally:
             self._delivering = False
 
-    def _mine(self) -> bool:
+    def _on_own_thread(self) -> bool:
         """Whether this thread may record and deliver; a loop that runs here takes a bus that has none."""
         running = asyncio._get_running_loop()
         with self._claim:
@@ -265,20 +300,20 @@ class EventBus:
             elif self._thread == 0:
                 self._thread = get_ident()
             mine = self._thread == get_ident()
-        if mine and self._from_elsewhere and not self._catching_up:
+        if mine and self._pending_from_threads and not self._catching_up:
             self._catching_up = True
             try:
-                while self._from_elsewhere:
-                    self._from_elsewhere.popleft()()
+                while self._pending_from_threads:
+                    self._pending_from_threads.popleft()()
             finally:
                 self._catching_up = False
         return mine
 
-    def _hand_over(self, work: Callable[[], None]) -> None:
+    def _run_on_own_thread(self, work: Callable[[], None]) -> None:
         """To the thread this bus belongs to."""
         with self._claim:
             if self._loop is None:
-                self._from_elsewhere.append(work)
+                self._pending_from_threads.append(work)
                 return
             try:
                 self._loop.call_soon_threadsafe(work)
@@ -287,7 +322,7 @@ class EventBus:
 
     def _log_failure(self, route: Route, error: Exception) -> None:
         """An action's data may be a raw secret, and who fails over data often quotes it: then only where, not what."""
-        told = described(error, quoting=not route.action)
+        told = describe_failure(error, quoting=not route.action)
         _log.error("a handler of %r failed: %s", route.type, told if self._redact is None else self._redact(told))
 
     def _commit_quietly(self) -> None:
@@ -348,9 +383,116 @@ UIEventBus = EventBus
 def create_ui_event_bus(
     session_id: str = "",
     *,
-    recorder: Recorder | None = None,
+    recorder: EventRecorder | None = None,
     commit: Callable[[], object] | None = None,
     redact: Callable[[Any], Any] | None = None,
 ) -> EventBus:
-    must_be(isinstance(session_id, str), "create_ui_event_bus: session_id", "a text", session_id)
+    require(isinstance(session_id, str), "create_ui_event_bus: session_id", "a text", session_id)
     return EventBus(session_id, recorder=recorder, commit=commit, redact=redact)
+
+
+_MAX_MERGED_CHARS: Final = 16_384
+"""Merging stops here, so that a slow reader costs bounded memory and no long string is copied over and over."""
+_MERGE_KEYS: Final = {"streaming": ("requestId", "channel"), "toolOutput": ("toolCallId", "stream")}
+
+
+class Disconnected(Exception):
+    """The reader was too slow. Every recorded event after `seq` has to be read from the journal."""
+
+    stated_name = "Disconnected"
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(f"this subscriber fell behind and was disconnected; resume after event {seq}")
+        self.seq = seq
+
+
+class EventQueue:
+    def __init__(self, maxsize: int, on_close: Callable[[], None]) -> None:
+        self._events: deque[Event] = deque()
+        self._maxsize = maxsize
+        self._on_close = on_close
+        self._wake: asyncio.Future[None] | None = None
+        self._last_seq = 0
+        self.closed = False
+        self.overflowed = False
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: Event) -> None:
+        """Called by the bus, on the loop's thread."""
+        if self.closed:
+            return
+        if event.type in _MERGE_KEYS and self._events:
+            merged = _merged(self._events[-1], event)
+            if merged is not None:
+                self._events[-1] = merged
+                return
+        if len(self._events) >= self._maxsize:
+            self.overflowed = True
+            self.close()
+            return
+        self._events.append(event)
+        self._notify()
+
+    async def get(self) -> Event:
+        """The next event. `Disconnected` after an overflow, `StopAsyncIteration` once closed and empty."""
+        while not self._events:
+            if self.overflowed:
+                raise Disconnected(self._last_seq)
+            if self.closed:
+                raise StopAsyncIteration
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        event = self._events.popleft()
+        self._last_seq = event.seq
+        return event
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._on_close()
+            self._notify()
+
+    def __aiter__(self) -> EventQueue:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self.get()
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+def _merged(waiting: Event, new: Event) -> Event | None:
+    if waiting.type != new.type:
+        return None
+    old, more = waiting.wire, new.wire
+    if any(old.get(key) != more.get(key) for key in _MERGE_KEYS[new.type]) or waiting.worker_id != new.worker_id:
+        return None
+    if old.get("done") or any(part.get(key) is not None for part in (old, more) for key in ("whole", "discarded")):
+        return None
+    delta = old["delta"] + more["delta"]
+    if len(delta) > _MAX_MERGED_CHARS:
+        return None
+    return Event(new.type, {**more, "delta": delta}, None, new.seq, new.ts, new.session_id, new.worker_id)
+
+
+_MAX_FRAMES: Final = 20
+_MAX_ERROR_CHARS: Final = 500
+
+
+def describe_failure(error: BaseException, *, quoting: bool) -> str:
+    """`quoting`: whether the error's own words may be shown."""
+    places = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[-_MAX_FRAMES:]))
+    said = _error_text(error) if quoting else ""
+    return f"{type(error).__name__}{said and ': ' + said}\n{places}".rstrip()
+
+
+def _error_text(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception:
+        return "(it cannot be shown)"
+    return said if len(said) <= _MAX_ERROR_CHARS else f"({len(said)} characters)"

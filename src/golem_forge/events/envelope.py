@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from golem_forge.events.clock import iso
-from golem_forge.events.jsontext import decode, encode
-from golem_forge.events.types import REGISTRY, EventData, from_wire, to_wire
+from golem_forge.events.model import REGISTRY, EventData, from_wire, to_wire
+from golem_forge.events.serialization import decode_json, encode_json, iso_time
 
 
 class Event:
@@ -44,7 +43,7 @@ class Event:
     @property
     def ts(self) -> str:
         if not isinstance(self._ts, str):
-            self._ts = iso(self._ts)
+            self._ts = iso_time(self._ts)
         return self._ts
 
     @property
@@ -78,7 +77,7 @@ class Event:
         }
 
     def to_json(self) -> str:
-        return encode(self.to_dict()).decode()
+        return encode_json(self.to_dict()).decode()
 
     @classmethod
     def from_dict(cls, envelope: Mapping[str, Any]) -> Event:
@@ -99,7 +98,7 @@ class Event:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Event:
-        envelope = decode(text)
+        envelope = decode_json(text)
         if not isinstance(envelope, Mapping):
             raise ValueError("an event envelope is a JSON object")
         return cls.from_dict(envelope)

@@ -1,33 +1,52 @@
-"""Index: finds sessions and calls quickly. SQLite at `FORGE_HOME/index.db`, rebuilt at any time from the journals.
+"""SessionIndex: finds sessions and calls quickly. SQLite at `FORGE_HOME/index.db`, rebuilt at any time from the
+journals.
 
 The journals are the truth. A database that is missing or corrupt is made anew; one that cannot be used (locked, disk
-full, read-only) is bypassed with a warning by an index in memory, built from the files for that one query. Nothing
+full, read-only) is bypassed, with a warning, by an index in memory, built from the files for that one query. Nothing
 here can fail a session.
+
+A refresh reads only files whose size or time changed, and of those only what is new: what was read before is still
+valid if the last known line is still in its place, with its hash; else the file is read from its beginning. Rows of
+deleted journals are deleted.
+
+`find_session` finds a session by its id, a prefix of it, or `last`: the conversation with the latest record, of the
+given program if that has one, else of all. Sessions in which no model was asked (`forge call`, a failed start) are
+never `last`. Raises SessionNotFound or SessionAmbiguous.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from golem_forge.events.anchors import Anchor
-from golem_forge.events.call_states import CallRecord, CallState, CallStates
-from golem_forge.events.index_refresh import ALL_UNREAD, SCHEMA, SCHEMA_VERSION, refresh
-from golem_forge.events.journal_reader import read_between
-from golem_forge.events.session_files import journal_path, make_private_dir
+from golem_forge.events.journal_files import (
+    CHAIN_START,
+    Anchor,
+    SessionAmbiguous,
+    SessionNotFound,
+    is_locked,
+    journal_path,
+    list_journals,
+    make_private_dir,
+    sessions_dir,
+    unseal_line,
+)
+from golem_forge.events.journal_reader import parse_body, read_between
+from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState
 
 if TYPE_CHECKING:
     import sqlite3
 
 _log = logging.getLogger(__name__)
-_BUSY_S = 0.25
-_PAGE: Final = 500
+_BUSY_TIMEOUT_S = 0.25
+_PAGE_ROWS: Final = 500
 """So many calls of a long list are held at once."""
 _T = TypeVar("_T")
 
@@ -72,13 +91,13 @@ class CallSummary:
     """Where its latest record begins."""
 
     @property
-    def state(self) -> CallState:
+    def state(self) -> RecordedState:
         if self.status:
-            return CallState.FINISHED
-        return CallState.AMBIGUOUS if self.started else CallState.NEVER_STARTED
+            return RecordedState.FINISHED
+        return RecordedState.AMBIGUOUS if self.started else RecordedState.NEVER_STARTED
 
 
-Fits = Callable[[CallSummary], bool]
+CallFilter = Callable[[CallSummary], bool]
 _SESSION_COLUMNS = (
     "id, created, updated, lines, (SELECT count(*) FROM calls WHERE session_id = sessions.id), closed, worker, model, "
     "root, input, talked"
@@ -90,7 +109,7 @@ _CALL_FILTER = "substr(session_id, 1, ?) = ? AND (? = '' OR tool = ?) AND (? = '
 _CALL_ORDER = "proposed_at, first, session_id, id"
 
 
-class Index:
+class SessionIndex:
     def __init__(self, home: Path) -> None:
         self._home = home
 
@@ -128,7 +147,7 @@ class Index:
         return [_call_summary(row) for row in rows]
 
     def latest_calls(
-        self, *, session: str = "", tool: str = "", status: str = "", fits: Fits | None = None, limit: int = 100
+        self, *, session: str = "", tool: str = "", status: str = "", fits: CallFilter | None = None, limit: int = 100
     ) -> Iterator[CallSummary]:
         """The latest `limit` of those that fit, oldest of them first, read a page at a time: the database is not
         locked between two pages, and memory does not grow with their number."""
@@ -154,12 +173,12 @@ class Index:
                 rows = connection.execute(
                     f"SELECT {_CALL_COLUMNS} FROM calls WHERE {where} AND ({_CALL_ORDER}) {compare} (?, ?, ?, ?) "  # noqa: S608
                     f"ORDER BY {_CALL_ORDER} LIMIT ?",
-                    (*values, *start, min(limit, _PAGE)),
+                    (*values, *start, min(limit, _PAGE_ROWS)),
                 ).fetchall()
                 for row in rows:
                     last = _call_summary(row)
                     yield last
-                if len(rows) < _PAGE:
+                if len(rows) < _PAGE_ROWS:
                     return
                 limit -= len(rows)
                 start, compare = (last.proposed_at, last.first, last.session_id, last.id), ">"
@@ -185,7 +204,7 @@ class Index:
         path = journal_path(self._home, call.session_id)
         named = f'"call":{quoted(call.id)}'.encode()
         records = read_between(path, call.first, call.last, naming=named)
-        return CallStates.from_records(each for each in records if each.get("call") == call.id).calls.get(call.id)
+        return CallRecords.from_records(each for each in records if each.get("call") == call.id).calls.get(call.id)
 
     def anchors(self) -> dict[str, Anchor]:
         """By session: the longest that its finished journal was ever seen to be, for `verify`."""
@@ -238,7 +257,7 @@ class Index:
 
         make_private_dir(self._home)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-        connection = sqlite3.connect(self._path, timeout=_BUSY_S)
+        connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S)
         try:
             return _with_schema(connection)
         except BaseException:
@@ -257,7 +276,7 @@ class Index:
 def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
-        connection.executescript(SCHEMA + ALL_UNREAD)
+        connection.executescript(SCHEMA + MARK_ALL_UNREAD)
     return connection
 
 
@@ -295,3 +314,209 @@ def _call_summary(row: tuple[Any, ...]) -> CallSummary:
         first=first,
         last=last,
     )
+
+
+SCHEMA_VERSION: Final = 4
+SCHEMA: Final = f"""
+BEGIN;
+DROP TABLE IF EXISTS calls;
+CREATE TABLE IF NOT EXISTS sessions (
+    id TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, lines INTEGER, hash TEXT, created TEXT, updated TEXT,
+    closed INTEGER, worker TEXT, model TEXT, root TEXT, input TEXT, talked INTEGER, top_lines INTEGER, top_hash TEXT
+);
+CREATE TABLE calls (
+    id TEXT, session_id TEXT, tool TEXT, status TEXT, caller TEXT, worker TEXT, parent TEXT,
+    proposed_at TEXT, duration_ms REAL, error TEXT, started INTEGER, first INTEGER, last INTEGER,
+    PRIMARY KEY (session_id, id)
+);
+CREATE INDEX calls_by_time ON calls (proposed_at, first, session_id, id);
+CREATE INDEX calls_by_id ON calls (id);
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+MARK_ALL_UNREAD: Final = "UPDATE sessions SET size = 0, mtime_ns = 0; COMMIT;"
+"""`first` and `last`: where in its journal the first and the last record of a call begin. `sessions` outlives a new
+version, because the longest length that a journal ever had cannot be read from the journals again; version 3 had the
+same columns."""
+_MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+_MAX_INPUT_CHARS: Final = 200
+_HISTORY_TYPES: Final = ("history", "historySet")
+"""Records that put something into a conversation's history; a long one is written in parts `of` it."""
+_SURROGATE_ESCAPE: Final = rb"\ud"
+"""How a lone surrogate stands in a line."""
+
+
+def refresh(connection: sqlite3.Connection, home: Path) -> None:
+    known = {row[0]: row[1:] for row in connection.execute("SELECT id, size, mtime_ns, lines, hash FROM sessions")}
+    changed = []
+    present = set()
+    for path in list_journals(home):
+        present.add(path.stem)
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            continue
+        if known.get(path.stem, ())[:2] != (stat.st_size, stat.st_mtime_ns):
+            changed.append((path, stat.st_mtime_ns))
+    gone = known.keys() - present
+    if not changed and not gone:
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        for session_id in gone:
+            connection.execute("DELETE FROM calls WHERE session_id = ?", (session_id,))
+            connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+        for path, mtime_ns in changed:
+            _read_journal(connection, path, mtime_ns, known.get(path.stem))
+
+
+def _read_journal(connection: sqlite3.Connection, path: Path, mtime_ns: int, known: tuple[Any, ...] | None) -> None:
+    session_id = path.stem
+    size, lines, hash = (known[0], known[2], known[3]) if known else (0, 0, CHAIN_START)
+    if not known or not _still_there(path, size, hash):
+        size, lines, hash = 0, 0, CHAIN_START
+        connection.execute("DELETE FROM calls WHERE session_id = ?", (session_id,))
+        connection.execute(
+            "INSERT INTO sessions VALUES (?, 0, 0, 0, '', '', '', 0, '', '', '', '', 0, 0, '') "
+            "ON CONFLICT (id) DO UPDATE SET size = 0, lines = 0, hash = '', created = '', updated = '', closed = 0, "
+            "worker = '', model = '', root = '', input = '', talked = 0",
+            (session_id,),
+        )
+    last: Mapping[str, Any] = {}
+    for line in _new_lines(path, size):
+        start = size
+        size += len(line)
+        lines += 1
+        parts = unseal_line(line[:-1])
+        record = parse_body(parts[0]) if parts else None
+        if parts is None or record is None:
+            continue
+        hash = parts[1]
+        last = record
+        _apply_record(connection, session_id, _whole_characters(record) if _SURROGATE_ESCAPE in line else record, start)
+    if last:
+        connection.execute(
+            "UPDATE sessions SET updated = ?, closed = ? WHERE id = ?",
+            (str(last.get("ts", "")), last.get("type") == "closed", session_id),
+        )
+    # The size as read, not as it is: a torn or still growing last line makes the next refresh look again.
+    connection.execute(
+        "UPDATE sessions SET size = ?, mtime_ns = ?, lines = ?, hash = ? WHERE id = ?",
+        (size, mtime_ns, lines, hash, session_id),
+    )
+    if not is_locked(path):  # a writer may still take back lines that a full disk cut short
+        connection.execute(
+            "UPDATE sessions SET top_lines = ?, top_hash = ? WHERE id = ? AND top_lines <= ?",
+            (lines, hash, session_id, lines),
+        )
+
+
+def _whole_characters(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Threat: JSON can write half a character, SQLite cannot, and one such record would close the index to all."""
+    cleaned: dict[str, Any] = json.loads(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace"))
+    return cleaned
+
+
+def _still_there(path: Path, size: int, hash: str) -> bool:
+    """Whether the line that ended at `size` is still the one with this hash."""
+    ending = f'"hash":"{hash}"}}\n'.encode()
+    if size < len(ending):
+        return False
+    with path.open("rb") as file:
+        file.seek(size - len(ending))
+        return file.read(len(ending)) == ending
+
+
+def _new_lines(path: Path, size: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(size)
+        while (line := file.readline(_MAX_LINE_BYTES)).endswith(b"\n"):
+            yield line
+
+
+def _apply_record(connection: sqlite3.Connection, session_id: str, record: Mapping[str, Any], start: int) -> None:
+    """`start`: where the record begins in its file."""
+    kind, call_id = record.get("type"), record.get("call")
+    if kind in ("proposed", "begun", "done"):
+        connection.execute(
+            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, '', ?, ?, ?, ?, 0, '', ?, ?, ?)",
+            (
+                call_id,
+                session_id,
+                record.get("tool"),
+                record.get("caller", ""),
+                record.get("worker", ""),
+                record.get("parent", ""),
+                str(record.get("ts", "")),
+                kind != "proposed",
+                start,
+                start,
+            ),
+        )
+    if kind == "decided":
+        connection.execute("UPDATE calls SET last = ? WHERE session_id = ? AND id = ?", (start, session_id, call_id))
+    elif kind == "started":
+        connection.execute(
+            "UPDATE calls SET tool = ?, status = '', duration_ms = 0, error = '', started = 1, last = ? "
+            "WHERE session_id = ? AND id = ?",
+            (record.get("tool"), start, session_id, call_id),
+        )
+    elif kind in ("finished", "done"):
+        error = str(record.get("error", ""))
+        connection.execute(
+            "UPDATE calls SET status = ?, duration_ms = ?, error = ?, last = ? WHERE session_id = ? AND id = ?",
+            (record.get("status", ""), record.get("ms", 0.0), error, start, session_id, call_id),
+        )
+    elif kind == "session":
+        connection.execute("UPDATE sessions SET created = ? WHERE id = ?", (record.get("created", ""), session_id))
+    elif kind == "run":
+        _set_worker(connection, session_id, record.get("name"), record.get("model"))
+        root = record.get("root")
+        connection.execute(
+            "UPDATE sessions SET root = ? WHERE id = ?", (root if isinstance(root, str) else "", session_id)
+        )
+    elif kind == "event" and record.get("event") == "sessionStarted":
+        data = record.get("data", {})
+        _set_worker(connection, session_id, data.get("worker"), data.get("model"))
+    if kind in _HISTORY_TYPES or record.get("of") in _HISTORY_TYPES:
+        connection.execute("UPDATE sessions SET talked = 1 WHERE id = ?", (session_id,))
+    if words := _first_words(record):
+        connection.execute("UPDATE sessions SET input = ? WHERE id = ? AND input = ''", (words, session_id))
+
+
+def _set_worker(connection: sqlite3.Connection, session_id: str, worker: Any, model: Any) -> None:
+    connection.execute(
+        "UPDATE sessions SET worker = ?, model = ? WHERE id = ?", (str(worker or ""), str(model or ""), session_id)
+    )
+
+
+def _first_words(record: Mapping[str, Any]) -> str:
+    """Of what a person said to the worker, where this record is about that."""
+    if record.get("type") == "history":
+        message = record.get("message")
+        said = message.get("text") if isinstance(message, dict) and message.get("kind") == "input" else ""
+    elif record.get("event") == "message":
+        message = record.get("data", {}).get("message")
+        said = message.get("content") if isinstance(message, dict) and message.get("role") == "user" else ""
+    else:
+        return ""
+    return " ".join(said[: 10 * _MAX_INPUT_CHARS].split())[:_MAX_INPUT_CHARS] if isinstance(said, str) else ""
+
+
+LAST: Final = "last"
+
+
+def find_session(home: Path, typed: str, *, root: Path | str = "") -> SessionSummary:
+    """`root`: the program whose `last` is meant. Looking creates nothing."""
+    if not typed or not sessions_dir(home).is_dir():
+        raise SessionNotFound(typed)
+    index = SessionIndex(home)
+    if typed == LAST:
+        found = index.conversations(root=str(root), limit=1) or index.conversations(limit=1)
+    else:
+        found = index.sessions(prefix=typed, limit=2)
+    exact = [session for session in found if session.id == typed] or found
+    if not exact:
+        raise SessionNotFound(typed)
+    if len(exact) > 1:
+        raise SessionAmbiguous(typed)
+    return exact[0]

@@ -22,27 +22,27 @@ from threading import RLock
 from time import time
 from typing import Any, Final
 
-from golem_forge.core.decision import Decision
+from golem_forge.core.decisions import Decision
 from golem_forge.core.ids import new_id
-from golem_forge.events.anchors import Anchor, write_anchor
-from golem_forge.events.chain import START, seal
-from golem_forge.events.clock import iso, iso_now
-from golem_forge.events.decision_record import decision_text
 from golem_forge.events.envelope import Event
-from golem_forge.events.journal_errors import JournalError
-from golem_forge.events.journal_file import JournalFile
-from golem_forge.events.jsontext import encode
-from golem_forge.events.long_records import in_parts
-from golem_forge.events.quoting import NAMES
-from golem_forge.events.raw_args import readable_args
-from golem_forge.events.record_text import RecordText
-from golem_forge.events.session_files import create_locked, journal_path
+from golem_forge.events.journal_files import (
+    CHAIN_START,
+    Anchor,
+    JournalError,
+    JournalFile,
+    create_locked,
+    journal_path,
+    seal_records,
+    write_anchor,
+)
+from golem_forge.events.journal_records import RecordEncoder, decision_json, split_record
+from golem_forge.events.serialization import QUOTED_NAMES, encode_json, iso_now, iso_time, parse_raw_args
 
-VERSION: Final = 1
+JOURNAL_VERSION: Final = 1
 _log = logging.getLogger(__name__)
-_CROWD: Final = 64
+_FLUSH_AT: Final = 64
 """So many records may wait for a flush; one more writes them all."""
-_CROWD_MAX: Final = 1024
+_MAX_WAITING: Final = 1024
 """So many may wait while the disk refuses; one more is refused."""
 
 
@@ -56,7 +56,7 @@ class Journal:
         redact: Callable[[Any], Any] | None = None,
         sync: bool = False,
         lines: int = 0,
-        hash: str = START,
+        hash: str = CHAIN_START,
         size: int = 0,
         seq: int = 0,
     ) -> None:
@@ -69,7 +69,7 @@ class Journal:
         self.closed = False
         self._file = JournalFile(path, fd, size=size, sync=sync)
         self._redact = redact
-        text = RecordText(redact)  # its methods by name: every call needs most of them
+        text = RecordEncoder(redact)  # its methods by name: every call needs most of them
         self._json, self._shown, self._name = text.json, text.shown, text.name
         self._written, self._short = text.written, text.short
         self.hash = hash
@@ -78,7 +78,7 @@ class Journal:
         self._lock = RLock()
         """Held by every method that keeps or writes; between two threads, half a step of one is no chain."""
         self._flush_due = False
-        self._held: tuple[str, str, int, str] | None = None
+        self._held_start: tuple[str, str, int, str] | None = None
         """The start (call id, time, number, record) of a call that touches nothing, while nothing else has happened."""
 
     @classmethod
@@ -92,7 +92,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"The journal could not be created: {error.strerror}.") from error
         journal = cls(path, fd, session_id, redact=redact, sync=sync)
-        journal.append("session", {"version": VERSION, "sessionId": session_id, "created": iso_now()})
+        journal.append("session", {"version": JOURNAL_VERSION, "sessionId": session_id, "created": iso_now()})
         try:
             journal.flush()
         except JournalError:
@@ -117,11 +117,11 @@ class Journal:
 
         `worker` is the worker's path; `worker_id` its run, where events are known by that.
         """
-        args = readable_args(args)
+        args = parse_raw_args(args)
         shown = self._shown
         record = (
-            f'"ts":"{iso(time())}","type":"proposed","call":{quoted(shown(call_id))},"tool":{quoted(shown(tool))},'
-            f'"args":{self._json(args)},"caller":{NAMES[caller]},"worker":{NAMES[worker]}'
+            f'"ts":"{iso_time(time())}","type":"proposed","call":{quoted(shown(call_id))},"tool":{quoted(shown(tool))},'
+            f'"args":{self._json(args)},"caller":{QUOTED_NAMES[caller]},"worker":{QUOTED_NAMES[worker]}'
             + (f',"parent":{quoted(shown(parent))}' if parent else "")
             + (f',"workerId":{quoted(worker_id)}' if worker_id else "")
         )
@@ -130,8 +130,8 @@ class Journal:
 
     def decide(self, call_id: str, decision: Decision) -> None:
         record = (
-            f'"ts":"{iso(time())}","type":"decided","call":{quoted(self._shown(call_id))},'
-            f'"decision":{decision_text(decision, self._redact)}'
+            f'"ts":"{iso_time(time())}","type":"decided","call":{quoted(self._shown(call_id))},'
+            f'"decision":{decision_json(decision, self._redact)}'
         )
         with self._lock:
             self._add(record)
@@ -143,8 +143,8 @@ class Journal:
         """
         with self._lock:
             self._add(
-                f'"ts":"{iso(time())}","type":"started","seq":{self.seq + 1},"call":{quoted(self._shown(call_id))},'
-                f'"tool":{self._name(tool)},"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
+                f'"ts":"{iso_time(time())}","type":"started","seq":{self.seq + 1},'
+                f'"call":{quoted(self._shown(call_id))},"tool":{self._name(tool)},"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
             )
             return self._flush_start()
 
@@ -167,10 +167,10 @@ class Journal:
         """
         with self._lock:
             text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint, worker_id)
-            self._add(f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},{text}')
+            self._add(f'"ts":"{iso_time(time())}","type":"begun","seq":{self.seq + 1},{text}')
             return self._flush_start()
 
-    def begin_harmless(
+    def begin_without_effects(
         self,
         call_id: str,
         tool: str,
@@ -190,11 +190,11 @@ class Journal:
         text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, "", worker_id)
         with self._lock:
             if self._file.refused:  # no record, no run
-                self._add(f'"ts":"{iso(time())}","type":"begun","seq":{self.seq + 1},{text}')
+                self._add(f'"ts":"{iso_time(time())}","type":"begun","seq":{self.seq + 1},{text}')
                 return self._flush_start()
-            self._let_go()
+            self._queue_held_start()
             self.seq += 1
-            self._held = (call_id, f'"ts":"{iso(time())}"', self.seq, text)
+            self._held_start = (call_id, f'"ts":"{iso_time(time())}"', self.seq, text)
             self._flush_soon()
             return self.seq
 
@@ -220,8 +220,8 @@ class Journal:
             more += f',"fingerprint":{quoted(fingerprint)}'
         return (
             f'"call":{quoted(self._shown(call_id))},"tool":{self._name(tool)},"args":{self._json(args)},'
-            f'"caller":{NAMES[caller]},"worker":{NAMES[worker]},'
-            f'"decision":{decision_text(decision, self._redact)}{more}'
+            f'"caller":{QUOTED_NAMES[caller]},"worker":{QUOTED_NAMES[worker]},'
+            f'"decision":{decision_json(decision, self._redact)}{more}'
         )
 
     def finish(
@@ -238,7 +238,7 @@ class Journal:
 
         `value` is the semantic value, bounded and redacted; `more` holds the event's rarer members by wire name.
         """
-        text = f'"status":{NAMES[status]},"ms":{duration_ms:.3f}'
+        text = f'"status":{QUOTED_NAMES[status]},"ms":{duration_ms:.3f}'
         if error:
             text += f',"error":{self._short(error)}'
         if output_handle:
@@ -248,16 +248,18 @@ class Journal:
         if more:
             text += f',"more":{self._json(more)}'
         with self._lock:
-            held = self._held
+            held = self._held_start
             if held is not None and held[0] == call_id:
-                self._held = None
+                self._held_start = None
                 self.seq += 1
                 self._waiting.append(f'{held[1]},"type":"done","seq":{self.seq},{held[3]},{text}')
             else:
-                self._let_go()
+                self._queue_held_start()
                 self.seq += 1
                 call = quoted(self._shown(call_id))
-                self._waiting.append(f'"ts":"{iso(time())}","type":"finished","seq":{self.seq},"call":{call},{text}')
+                self._waiting.append(
+                    f'"ts":"{iso_time(time())}","type":"finished","seq":{self.seq},"call":{call},{text}'
+                )
             self._flush_soon()
             return self.seq
 
@@ -265,11 +267,13 @@ class Journal:
 
     def record_event(self, event: Event) -> int:
         """For the bus: keeps an event and gives its number. The bus has redacted it."""
-        worker = f',"workerId":{NAMES[event.worker_id]}' if event.worker_id else ""
-        data = encode(event.wire).decode()
+        worker = f',"workerId":{QUOTED_NAMES[event.worker_id]}' if event.worker_id else ""
+        data = encode_json(event.wire).decode()
         with self._lock:
             self.seq = seq = self.seq + 1
-            self._add(f'"ts":"{event.ts}","type":"event","seq":{seq},"event":{NAMES[event.type]}{worker},"data":{data}')
+            self._add(
+                f'"ts":"{event.ts}","type":"event","seq":{seq},"event":{QUOTED_NAMES[event.type]}{worker},"data":{data}'
+            )
             self._flush()
             return seq
 
@@ -283,36 +287,36 @@ class Journal:
 
     def append_as_is(self, type: str, fields: Mapping[str, Any]) -> None:
         """The same, not redacted: for a host path that resuming needs and nobody is shown."""
-        ts = f'"ts":"{iso(time())}"'
+        ts = f'"ts":"{iso_time(time())}"'
         with self._lock:
-            for part in in_parts(type, encode(fields)):
+            for part in split_record(type, encode_json(fields)):
                 self._keep(f"{ts},{part}")
 
     def flush(self) -> None:
         """Everything that waits, on disk; JournalError if the disk refuses."""
-        if self._waiting or self._held:
+        if self._waiting or self._held_start:
             with self._lock:
                 self._flush()
 
     def _add(self, record: str) -> None:
-        self._let_go()
+        self._queue_held_start()
         self._waiting.append(record)
 
-    def _let_go(self) -> None:
+    def _queue_held_start(self) -> None:
         """Something comes between the start of a call that touches nothing and its end: they are two records then."""
-        if self._held is not None:
-            _, ts, seq, text = self._held
-            self._held = None
+        if self._held_start is not None:
+            _, ts, seq, text = self._held_start
+            self._held_start = None
             self._waiting.append(f'{ts},"type":"begun","seq":{seq},{text}')
 
     def _flush(self) -> None:
-        self._let_go()
+        self._queue_held_start()
         waiting = self._waiting
         if not waiting:
             return
         if self.closed:
             raise JournalError("The journal of this session is closed.")
-        data, lines, hash = seal(waiting, self.lines, self.hash)
+        data, lines, hash = seal_records(waiting, self.lines, self.hash)
         self._file.write(data)
         self.lines = lines
         self.hash = hash
@@ -323,7 +327,7 @@ class Journal:
         with self._lock:
             if self.closed:
                 return
-            self._add(f'"ts":"{iso(time())}","type":"closed"')
+            self._add(f'"ts":"{iso_time(time())}","type":"closed"')
             try:
                 self._flush()
                 write_anchor(self.path, self.anchor)
@@ -357,7 +361,7 @@ class Journal:
         Killed in between, the call counts as one that may have run.
         """
         loop = asyncio._get_running_loop()
-        if loop is None or len(self._waiting) > _CROWD:
+        if loop is None or len(self._waiting) > _FLUSH_AT:
             self._flush()
         elif not self._flush_due:
             self._flush_due = True
@@ -385,16 +389,16 @@ class Journal:
 
         While it refuses, what waits is kept; only a record for which there is no more room is refused itself.
         """
-        self._let_go()
+        self._queue_held_start()
         waiting = self._waiting
         crowd = len(waiting)
-        if crowd >= _CROWD and (not self._file.refused or crowd % _CROWD == 0 or crowd >= _CROWD_MAX):
+        if crowd >= _FLUSH_AT and (not self._file.refused or crowd % _FLUSH_AT == 0 or crowd >= _MAX_WAITING):
             try:
                 self._flush()
             except JournalError as error:
                 if self.closed:
                     raise
-                if crowd >= _CROWD_MAX:
+                if crowd >= _MAX_WAITING:
                     raise JournalError(
                         "The journal cannot be written and too many records wait already. Free disk space and retry."
                     ) from error

@@ -12,31 +12,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from golem_forge.events.anchors import Anchor, read_anchor
-from golem_forge.events.call_states import CallStates, call_event
-from golem_forge.events.chain import START, next_hash, unseal
 from golem_forge.events.envelope import Event
-from golem_forge.events.jsontext import decode
-from golem_forge.events.session_files import is_held
+from golem_forge.events.journal_files import CHAIN_START, Anchor, is_locked, next_hash, read_anchor, unseal_line
+from golem_forge.events.journal_records import CallRecords, call_event
+from golem_forge.events.serialization import decode_json
 
 Record = dict[str, Any]
 _MAX_PROBLEMS = 100
-_LOOKS = 3
-_EARLIER = 64
+_MAX_READS = 3
+_EARLIER_LINES = 64
 """After a fault a line may also follow one of so many earlier lines: an inserted or moved line is named once."""
 
 
-class Problem(NamedTuple):
+class JournalProblem(NamedTuple):
     line: int
     what: str
 
 
 @dataclass(slots=True, kw_only=True)
-class Scan:
+class JournalScan:
     """What one pass over a journal found."""
 
     lines: int = 0
-    hash: str = START
+    hash: str = CHAIN_START
     size: int = 0
     """Bytes up to the end of the last whole line."""
     torn: int = 0
@@ -44,7 +42,7 @@ class Scan:
     seq: int = 0
     closed: bool = False
     session_id: str = ""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[JournalProblem] = field(default_factory=list)
     hashes: dict[int, str] = field(default_factory=dict)
     """The hashes of the lines that were asked for."""
 
@@ -53,7 +51,7 @@ class Scan:
 class Verification:
     ok: bool
     lines: int
-    problems: list[Problem]
+    problems: list[JournalProblem]
     """What was changed, by line number."""
     notes: list[str]
     """What is worth knowing and proves nothing: `torn last line`, `not closed`, `in use`."""
@@ -61,7 +59,7 @@ class Verification:
 
 def parse_body(body: bytes) -> Record | None:
     try:
-        record = decode(body + b"}")
+        record = decode_json(body + b"}")
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
@@ -76,7 +74,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[bytes, bool]]:
 def read(path: Path) -> Iterator[Record]:
     """Every readable record in file order, without its hash. The chain is not checked; a torn last line is left out."""
     for line, whole in _whole_lines(path):
-        parts = unseal(line) if whole else None
+        parts = unseal_line(line) if whole else None
         record = parse_body(parts[0]) if parts else None
         if record is not None:
             yield record
@@ -88,16 +86,18 @@ def read_between(path: Path, first: int, last: int, *, naming: bytes) -> Iterato
         file.seek(first)
         while first <= last and (line := file.readline()).endswith(b"\n"):
             first += len(line)
-            parts = unseal(line[:-1]) if naming in line else None
+            parts = unseal_line(line[:-1]) if naming in line else None
             record = parse_body(parts[0]) if parts else None
             if record is not None:
                 yield record
 
 
-def scan(path: Path, *, want: frozenset[int] = frozenset(), take: Callable[[Record], object] | None = None) -> Scan:
+def scan(
+    path: Path, *, want: frozenset[int] = frozenset(), take: Callable[[Record], object] | None = None
+) -> JournalScan:
     """Checks every line against the chain. `want` names lines whose hashes are needed; `take` is given each record up
     to the first problem."""
-    found = Scan()
+    found = JournalScan()
     earlier: list[str] = []
     for number, (line, whole) in enumerate(_whole_lines(path), start=1):
         if not whole:
@@ -105,36 +105,36 @@ def scan(path: Path, *, want: frozenset[int] = frozenset(), take: Callable[[Reco
             break
         found.lines = number
         found.size += len(line) + 1
-        parts = unseal(line)
+        parts = unseal_line(line)
         record = parse_body(parts[0]) if parts else None
         if parts is None or record is None:
-            _add(found, number, "is not a journal record (changed)")
+            _add_problem(found, number, "is not a journal record (changed)")
             continue
         body, hash = parts
         if next_hash(found.hash, body) != hash and not any(next_hash(one, body) == hash for one in earlier):
-            _add(found, number, _fault(number, record))
+            _add_problem(found, number, _fault(number, record))
         if found.problems:
-            earlier = [*earlier[-_EARLIER:], found.hash]
+            earlier = [*earlier[-_EARLIER_LINES:], found.hash]
         found.hash = hash
         if number in want:
             found.hashes[number] = hash
-        _take_in(found, number, record)
+        _apply_record(found, number, record)
         if take is not None and not found.problems:
             take(record)
     return found
 
 
-def _take_in(found: Scan, number: int, record: Mapping[str, Any]) -> None:
+def _apply_record(found: JournalScan, number: int, record: Mapping[str, Any]) -> None:
     kind = record.get("type")
     if found.closed and kind != "resumed":
-        _add(found, number, "follows the end of the session, which was not resumed: it was added")
+        _add_problem(found, number, "follows the end of the session, which was not resumed: it was added")
     found.closed = kind == "closed"
     if isinstance(record.get("seq"), int):
         found.seq = record["seq"]
     if number == 1:
         found.session_id = str(record.get("sessionId", ""))
         if kind != "session" and not found.problems:
-            _add(found, 1, "is not the first line of a session")
+            _add_problem(found, 1, "is not the first line of a session")
 
 
 def _fault(number: int, record: Mapping[str, Any]) -> str:
@@ -146,54 +146,58 @@ def _fault(number: int, record: Mapping[str, Any]) -> str:
     return f"was line {named}: it was moved or inserted here"
 
 
-def _add(found: Scan, number: int, what: str) -> None:
+def _add_problem(found: JournalScan, number: int, what: str) -> None:
     if len(found.problems) < _MAX_PROBLEMS:
-        found.problems.append(Problem(number, what))
+        found.problems.append(JournalProblem(number, what))
 
 
-def against_anchor(found: Scan, anchor: Anchor) -> list[Problem]:
+def check_anchor(found: JournalScan, anchor: Anchor) -> list[JournalProblem]:
     """`found` must come from a scan that was asked for the anchor's line."""
     if found.lines < anchor.lines:
-        return [Problem(found.lines + 1, f"lines {found.lines + 1} to {anchor.lines} are missing at the end")]
+        return [JournalProblem(found.lines + 1, f"lines {found.lines + 1} to {anchor.lines} are missing at the end")]
     if found.hashes.get(anchor.lines) != anchor.hash:
-        return [Problem(anchor.lines, "has another hash than the one kept outside this file: it was rewritten")]
+        return [JournalProblem(anchor.lines, "has another hash than the one kept outside this file: it was rewritten")]
     return []
 
 
-def _at_the_end(found: Scan, head: Anchor | None) -> list[Problem]:
+def _check_end(found: JournalScan, head: Anchor | None) -> list[JournalProblem]:
     """A closed journal is exactly as long as its anchor says, and has one."""
     if head is None:
         return [
-            Problem(found.lines, "closes the session, but the .head file that proves its length is gone or unreadable")
+            JournalProblem(
+                found.lines, "closes the session, but the .head file that proves its length is gone or unreadable"
+            )
         ]
     if found.lines > head.lines:
-        return [Problem(head.lines + 1, "comes after the end that was kept outside this file: it was added")]
+        return [JournalProblem(head.lines + 1, "comes after the end that was kept outside this file: it was added")]
     return []
 
 
 def verify(path: Path, anchor: Anchor | None = None) -> Verification:
     """Whether the file is what was written. `anchor`: what another record (the index) knows about its length."""
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_READS):
         head = read_anchor(path)
         anchors = [known for known in (head, anchor) if known is not None]
         found = scan(path, want=frozenset(known.lines for known in anchors))
-        held = is_held(path)
+        held = is_locked(path)
         if head == read_anchor(path):  # else a writer closed or resumed the session meanwhile
             break
     problems = list(found.problems)
     for known in anchors:
         if found.lines < known.lines:
             problems.append(
-                Problem(found.lines + 1, f"lines {found.lines + 1} to {known.lines} are missing at the end")
+                JournalProblem(found.lines + 1, f"lines {found.lines + 1} to {known.lines} are missing at the end")
             )
         elif found.hashes.get(known.lines) != known.hash:
-            problems.append(Problem(known.lines, "has another hash than the one kept outside this file (rewritten)"))
+            problems.append(
+                JournalProblem(known.lines, "has another hash than the one kept outside this file (rewritten)")
+            )
     if found.session_id and found.session_id != path.stem:
-        problems.append(Problem(1, f"belongs to session {found.session_id}"))
+        problems.append(JournalProblem(1, f"belongs to session {found.session_id}"))
     if found.closed and not held:
-        problems += _at_the_end(found, head)
+        problems += _check_end(found, head)
     if not found.lines and not held:
-        problems.append(Problem(1, "the file holds no record"))
+        problems.append(JournalProblem(1, "the file holds no record"))
     notes = []
     if found.torn and not held:
         notes.append(f"torn last line ({found.torn} bytes): the writer was stopped while writing it")
@@ -212,7 +216,7 @@ def events_after(path: Path, seq: int = 0, limit: int | None = None) -> Iterator
     """
     session_id = ""
     given = 0
-    calls = CallStates()
+    calls = CallRecords()
     for record in read(path):
         if record.get("type") == "session":
             session_id = str(record.get("sessionId", ""))

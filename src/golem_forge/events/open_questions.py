@@ -1,7 +1,9 @@
-"""The questions that are open: who may answer them, who waits for them, and how each one ends exactly once.
+"""The open questions to the user: who may answer, who waits, and how each question ends exactly once.
 
-A question ends by a valid answer, by who asked giving up (timeout, cancel) or by the last adapter going away. Calls
-that wait for the same answer are policy's business (`policy/desk.py`): here each question is asked once.
+A question ends by a valid answer, by the asker giving up (timeout, cancel) or by the last adapter detaching. An answer
+is checked against its question; the check gives the answer the runtime acts on, or a string that says why it is
+invalid, and an invalid answer leaves the question open. Calls that wait for the same answer are the business of
+`policy`: here each question is asked once.
 """
 
 from __future__ import annotations
@@ -10,24 +12,156 @@ import asyncio
 import logging
 import warnings
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
-from golem_forge.events.answers import Answer, approval_answer, form_answer, input_answer, with_field_errors
-from golem_forge.events.bus import EventBus
+from golem_forge.core.options import unknown_name_message
+from golem_forge.events.bus import ALL_EVENTS, EventBus
 from golem_forge.events.envelope import Event
-from golem_forge.events.routes import ALL
+
+AnswerData = dict[str, Any]
+MAX_REASON_CHARS: Final = 2000
+_MEMBERS: Final[Mapping[str, tuple[type, str]]] = {
+    "approved": (bool, "true or false"),
+    "choice": (str, "the id of a choice"),
+    "remember": (str, "'session'"),
+    "args": (Mapping, "an object"),
+    "reason": (str, "text"),
+    "stop": (bool, "true or false"),
+}
+_SCOPES: Final = ("session", "always")
+
+
+class ApprovalAnswer(AnswerData):
+    """`{approved, by, choice?, remember?, args?, reason?, stop?}`, and true only if approved.
+
+    Threat: whoever asks writes `if await …request_approval(…)`, and a denial is a mapping with members, too.
+    """
+
+    def __bool__(self) -> bool:
+        return self.get("approved") is True
+
+    @property
+    def approved(self) -> bool:
+        return bool(self)
+
+
+class InputText(str):
+    """What a person typed: the text itself, with the files that came with it."""
+
+    __slots__ = ("attachments", "request_id")
+
+    def __new__(cls, content: str, request_id: str = "", attachments: list[dict[str, Any]] | None = None) -> InputText:
+        text = super().__new__(cls, content)
+        text.request_id, text.attachments = request_id, attachments
+        return text
+
+    request_id: str
+    attachments: list[dict[str, Any]] | None
+
+    @property
+    def content(self) -> str:
+        return str(self)
+
+
+def invalid_member(data: Mapping[str, Any], besides: Collection[str] = ()) -> str:
+    """Which member of an answer to an approval cannot be understood, and why; empty: every one can.
+
+    `besides`: what else it may hold.
+    """
+    if not isinstance(data.get("approved"), bool):
+        return "'approved' is not true or false"
+    for name, value in data.items():
+        if name in besides:
+            continue
+        if name not in _MEMBERS:
+            return unknown_name_message("there is no", name, _MEMBERS)
+        kind, words = _MEMBERS[name]
+        if value is not None and not isinstance(value, kind):
+            return f"{name!r} is not {words}"
+    if data.get("remember") not in (None, *_SCOPES):
+        return f"'remember' is {data['remember']!r}, not 'session'; leave it out for this once"
+    return "an approval cannot also stop the turn" if data["approved"] and data.get("stop") else ""
+
+
+def approval_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> AnswerData | str:
+    """`{approved, choice?, remember?, args?, reason?, stop?}`; `remember` only where no choices were offered."""
+    if wrong := invalid_member(data, besides=("requestId",)):
+        return wrong
+    approved = data["approved"]
+    choice = _choice(question, data)
+    if isinstance(choice, str):
+        return choice
+    answer: AnswerData = {"approved": approved}
+    if approved and choice is not None:
+        answer["choice"] = choice["id"]
+    elif approved and data.get("remember"):
+        answer["remember"] = data["remember"]
+    if approved and data.get("args") is not None:
+        answer["args"] = dict(data["args"])
+    if data.get("reason"):
+        answer["reason"] = str(data["reason"])[:MAX_REASON_CHARS]
+    if data.get("stop"):
+        answer["stop"] = True
+    return answer
+
+
+def _choice(question: Mapping[str, Any], data: Mapping[str, Any]) -> Mapping[str, Any] | str | None:
+    """The offered choice an answer names, by id or by scope; choices are offered narrow to wide."""
+    choices = question.get("choices") or []
+    named, scope = data.get("choice"), data.get("remember")
+    if named is not None:
+        offered = ", ".join(str(one.get("id")) for one in choices) or "none"
+        why = f"choice {named!r} was not offered; there is {offered}"
+        return next((one for one in choices if one.get("id") == named), why)
+    if scope and (choices or scope != "session"):  # without choices, what `session` means is up to whoever asks
+        why = f"'remember': no choice for {scope!r} was offered"
+        return next((one for one in choices if one.get("scope") == scope), why)
+    return None
+
+
+def form_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> AnswerData | str:
+    """`{action, values?}`"""
+    action = data.get("action")
+    if action not in ("accept", "decline", "cancel"):
+        return f"action {action!r} is not accept, decline or cancel"
+    if action != "accept":
+        return {"action": action}
+    values = data.get("values")
+    if values is not None and not isinstance(values, Mapping):
+        return "'values' is not an object"
+    return {"action": action, "values": dict(values or {})}
+
+
+def input_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> AnswerData | str:
+    """`{content, attachments?}`"""
+    if not isinstance(data.get("content"), str):
+        return "'content' is not text"
+    return {key: data[key] for key in ("content", "attachments") if data.get(key) is not None}
+
+
+def with_field_errors(question: Mapping[str, Any], errors: Mapping[str, str]) -> dict[str, Any]:
+    """The same card, showing what is wrong with an edit: at its fields, and in words for UIs without a form."""
+    fields = [
+        {key: value for key, value in field.items() if key != "error"}
+        | ({"error": errors[field["name"]]} if field.get("name") in errors else {})
+        for field in question.get("fields") or []
+    ]
+    words = [f"{name}: {error}" if name else error for name, error in errors.items()]
+    kept = [text for text in question.get("warnings") or [] if text not in words]
+    return {**question, "warnings": kept + words, **({"fields": fields} if fields else {})}
+
 
 NOBODY: Final = "nobody"
 INTERRUPT: Final = "interrupt"
 TIMEOUT: Final = "timeout"
 COMMAND: Final = "command"
-GONE: Final = "No one can answer: the UI is gone."
+UI_GONE: Final = "No one can answer: the UI is gone."
 NO_UI: Final = "No one can answer: no UI is attached."
-UNHEARD: Final = "No one can answer: no UI listens to {asks!r}."
+NO_LISTENER: Final = "No one can answer: no UI listens to {asks!r}."
 TOO_MANY: Final = "too many pending approvals"
 MAX_OPEN: Final = 100
-MOST_PROBLEM: Final = 500
+MAX_PROBLEM_CHARS: Final = 500
 ANSWER_REFUSED: Final = "ANSWER_REFUSED"
 """The code of the `status` that tells a UI why its answer did not count."""
 NOT_ATTACHED: Final = (
@@ -51,7 +185,7 @@ class CancelSignal(Protocol):
     def wait(self) -> Awaitable[object]: ...
 
 
-class Kind:
+class QuestionKind:
     """One kind of question: its events, which answers count, and what it comes to when nobody answers."""
 
     def __init__(
@@ -59,8 +193,8 @@ class Kind:
         asks: str,
         answered: str,
         resolved: str,
-        judge: Callable[[Mapping[str, Any], Mapping[str, Any]], Answer | str],
-        refusal: Answer,
+        judge: Callable[[Mapping[str, Any], Mapping[str, Any]], AnswerData | str],
+        refusal: AnswerData,
     ) -> None:
         self.asks = asks
         self.answered = answered
@@ -69,18 +203,20 @@ class Kind:
         self.refusal = refusal
 
 
-APPROVAL: Final = Kind("approvalRequired", "approvalResponse", "approvalResolved", approval_answer, {"approved": False})
-FORM: Final = Kind("formRequired", "formResponse", "formResolved", form_answer, {"action": "cancel"})
-INPUT: Final = Kind("inputPrompt", "userInput", "inputResolved", input_answer, {})
+APPROVAL: Final = QuestionKind(
+    "approvalRequired", "approvalResponse", "approvalResolved", approval_answer, {"approved": False}
+)
+FORM: Final = QuestionKind("formRequired", "formResponse", "formResolved", form_answer, {"action": "cancel"})
+INPUT: Final = QuestionKind("inputPrompt", "userInput", "inputResolved", input_answer, {})
 
 
 class _Question:
-    def __init__(self, kind: Kind, wire: dict[str, Any], worker_id: str, check_edit: EditCheck | None) -> None:
+    def __init__(self, kind: QuestionKind, wire: dict[str, Any], worker_id: str, check_edit: EditCheck | None) -> None:
         self.kind = kind
         self.wire = wire
         self.worker_id = worker_id
         self.check_edit = check_edit
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[AnswerData] = asyncio.get_running_loop().create_future()
 
     @property
     def id(self) -> str:
@@ -121,7 +257,7 @@ class OpenQuestions:
             self._adapters.remove(name)
             if not self._adapters:
                 for question in list(self._open.values()):
-                    self._settle(question, {**question.kind.refusal, "by": NOBODY, "reason": GONE}, shown_by=name)
+                    self._settle(question, {**question.kind.refusal, "by": NOBODY, "reason": UI_GONE}, shown_by=name)
 
         return detach
 
@@ -146,20 +282,22 @@ class OpenQuestions:
 
     async def ask(
         self,
-        kind: Kind,
+        kind: QuestionKind,
         wire: dict[str, Any],
         *,
         limit_s: float | None,
         cancel: CancelSignal | None,
         worker_id: str = "",
         check_edit: EditCheck | None = None,
-    ) -> Answer:
+    ) -> AnswerData:
         if not self._adapters:
             if self._bus.listens(kind.asks):  # whoever listens to questions by name wants to answer them
                 self.warn_once(f"a UI that listens to {kind.asks!r}")
-            return {**kind.refusal, "by": NOBODY, "reason": GONE if self._ever_attached else NO_UI}
-        if kind is FORM and not (self._bus.listens(kind.asks) or self._bus.listens(ALL)):  # many a UI has no forms
-            return {**kind.refusal, "by": NOBODY, "reason": UNHEARD.format(asks=kind.asks)}
+            return {**kind.refusal, "by": NOBODY, "reason": UI_GONE if self._ever_attached else NO_UI}
+        if kind is FORM and not (
+            self._bus.listens(kind.asks) or self._bus.listens(ALL_EVENTS)
+        ):  # many a UI has no forms
+            return {**kind.refusal, "by": NOBODY, "reason": NO_LISTENER.format(asks=kind.asks)}
         if len(self._open) >= MAX_OPEN:
             return {**kind.refusal, "by": NOBODY, "reason": TOO_MANY}
         if cancel is not None and getattr(cancel, "is_set", bool)():
@@ -188,7 +326,7 @@ class OpenQuestions:
             del self._open[question.id]
             raise
 
-    async def _outcome(self, question: _Question, limit_s: float | None, cancel: CancelSignal | None) -> Answer:
+    async def _outcome(self, question: _Question, limit_s: float | None, cancel: CancelSignal | None) -> AnswerData:
         waiter = question.answer
         cancelled = None if cancel is None else asyncio.ensure_future(cancel.wait())
         awaited: set[asyncio.Future[Any]] = {waiter} if cancelled is None else {waiter, cancelled}
@@ -210,7 +348,7 @@ class OpenQuestions:
             if cancelled is not None:
                 cancelled.cancel()
 
-    def _take(self, kind: Kind, event: Event) -> None:
+    def _take(self, kind: QuestionKind, event: Event) -> None:
         request_id = event.wire.get("requestId")
         question = self._open.get(request_id) if isinstance(request_id, str) else None
         if question is None or question.kind is not kind:
@@ -221,7 +359,7 @@ class OpenQuestions:
         answer = kind.judge(question.wire, event.wire)
         if isinstance(answer, str):
             _log.debug("%s for %r is invalid and ignored: %s", event.type, request_id, answer)
-            self._warn(f"This answer does not count: {answer[:MOST_PROBLEM]}. The question is still open.", event)
+            self._warn(f"This answer does not count: {answer[:MAX_PROBLEM_CHARS]}. The question is still open.", event)
             return
         if "args" in answer and question.check_edit is not None:
             try:
@@ -240,7 +378,7 @@ class OpenQuestions:
     def _warn(self, text: str, event: Event) -> None:
         self._bus.emit("status", {"type": "warning", "message": text, "code": ANSWER_REFUSED}, event.worker_id)
 
-    def settle(self, request_id: str, answer: Answer) -> None:
+    def settle(self, request_id: str, answer: AnswerData) -> None:
         """Ends a question that needs no answer any more; one that is not open is left as it is."""
         if (question := self._open.get(request_id)) is not None:
             self._settle(question, {**question.kind.refusal, **answer})
@@ -255,7 +393,7 @@ class OpenQuestions:
         question.wire = wire
         self._bus.emit(question.kind.asks, dict(wire), question.worker_id)
 
-    def _settle(self, question: _Question, answer: Answer, shown_by: str = "") -> None:
+    def _settle(self, question: _Question, answer: AnswerData, shown_by: str = "") -> None:
         """Ends a question. `shown_by`: who is named to the UIs, where it is not who answered."""
         del self._open[question.id]
         self._closed.append(question.id)
@@ -264,7 +402,7 @@ class OpenQuestions:
             question.answer.set_result(dict(answer))
 
 
-def _resolution(question: _Question, answer: Answer, shown_by: str) -> dict[str, Any]:
+def _resolution(question: _Question, answer: AnswerData, shown_by: str) -> dict[str, Any]:
     resolution: dict[str, Any] = {"requestId": question.id}
     if question.kind is FORM:
         resolution["action"] = answer["action"]

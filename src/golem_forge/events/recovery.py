@@ -13,26 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.core.verdict import Status
-from golem_forge.events.anchors import read_anchor, write_anchor
-from golem_forge.events.call_states import CallRecord, CallState, CallStates
-from golem_forge.events.clock import iso_now
+from golem_forge.core.decisions import Status
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_errors import JournalDamaged
-from golem_forge.events.journal_reader import Record, against_anchor, scan
-from golem_forge.events.session_files import journal_path, open_locked
-from golem_forge.events.types import ApprovalResolved, EventData, FormResolved, InputResolved, to_wire
+from golem_forge.events.journal_files import JournalDamaged, journal_path, open_locked, read_anchor, write_anchor
+from golem_forge.events.journal_reader import Record, check_anchor, scan
+from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState
+from golem_forge.events.model import ApprovalResolved, EventData, FormResolved, InputResolved, to_wire
+from golem_forge.events.serialization import iso_now
 
 MAY_HAVE_RUN: Final = "may have run before the crash"
 NEVER_RAN: Final = "interrupted before it started"
 
-_OPENED_BY: Final = {
+_OPENING_EVENTS: Final = {
     "approvalRequired": "requestId",
     "formRequired": "requestId",
     "inputPrompt": "requestId",
 }
-_CLOSED_BY: Final = {
+_CLOSING_EVENTS: Final = {
     "approvalResolved": "approvalRequired",
     "formResolved": "formRequired",
     "inputResolved": "inputPrompt",
@@ -40,22 +38,22 @@ _CLOSED_BY: Final = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Reopened:
+class ReopenedJournal:
     journal: Journal
     interrupted: list[CallRecord]
     """Those that the crash had left open, in order."""
 
 
-Take = Callable[[Record, CallRecord | None], object]
+RecordHandler = Callable[[Record, CallRecord | None], object]
 """Is given each record of the past and, where it is about a call, what is known of that call by then."""
 
 
-class _Past:
+class _OpenState:
     """What the past left open. Holds no call that finished and no record that was answered."""
 
-    def __init__(self, take: Take | None) -> None:
+    def __init__(self, take: RecordHandler | None) -> None:
         self._take = take
-        self.calls = CallStates()
+        self.calls = CallRecords()
         self.events: dict[tuple[str, str], Record] = {}
         self.fault: Exception | None = None
 
@@ -70,7 +68,7 @@ class _Past:
 
     def _add(self, record: Record) -> None:
         call = self.calls.add(record)
-        if call is not None and call.state is CallState.FINISHED:
+        if call is not None and call.state is RecordedState.FINISHED:
             del self.calls.calls[call.id]
         if record.get("type") == "event":
             self._add_event(record)
@@ -79,11 +77,11 @@ class _Past:
 
     def _add_event(self, record: Record) -> None:
         name, data = record["event"], record["data"]
-        if name in _OPENED_BY:
-            self.events[name, data.get(_OPENED_BY[name])] = record
-        elif name in _CLOSED_BY:
-            opener = _CLOSED_BY[name]
-            self.events.pop((opener, data.get(_OPENED_BY[opener])), None)
+        if name in _OPENING_EVENTS:
+            self.events[name, data.get(_OPENING_EVENTS[name])] = record
+        elif name in _CLOSING_EVENTS:
+            opener = _CLOSING_EVENTS[name]
+            self.events.pop((opener, data.get(_OPENING_EVENTS[opener])), None)
 
 
 def reopen(
@@ -92,17 +90,17 @@ def reopen(
     *,
     redact: Callable[[Any], Any] | None = None,
     sync: bool = False,
-    take: Take | None = None,
-) -> Reopened:
+    take: RecordHandler | None = None,
+) -> ReopenedJournal:
     """Reads the journal once and keeps none of it: whoever needs the past is given it through `take`. What `take` was
     given counts only if this returns: a chain that turns out to be broken raises at the end."""
     path = journal_path(home, session_id)
     fd = open_locked(path, session_id)
     try:
-        past = _Past(take)
+        past = _OpenState(take)
         anchor = read_anchor(path)
         found = scan(path, want=frozenset({anchor.lines} if anchor else ()), take=past.add)
-        problems = found.problems or (against_anchor(found, anchor) if anchor else [])
+        problems = found.problems or (check_anchor(found, anchor) if anchor else [])
         if problems:
             raise JournalDamaged(session_id, *problems[0])
         if not found.lines or found.session_id != session_id:
@@ -130,13 +128,13 @@ def reopen(
     except BaseException:
         os.close(fd)
         raise
-    return Reopened(journal=journal, interrupted=interrupted)
+    return ReopenedJournal(journal=journal, interrupted=interrupted)
 
 
-def _close_calls(journal: Journal, calls: CallStates) -> list[CallRecord]:
+def _close_calls(journal: Journal, calls: CallRecords) -> list[CallRecord]:
     open_calls = list(calls.calls.values())
     for call in open_calls:
-        call.error = MAY_HAVE_RUN if call.state is CallState.AMBIGUOUS else NEVER_RAN
+        call.error = MAY_HAVE_RUN if call.state is RecordedState.AMBIGUOUS else NEVER_RAN
         call.status = Status.INTERRUPTED.value
         call.finished_at = iso_now()
         journal.finish(call.id, call.status, error=call.error)

@@ -1,23 +1,34 @@
-"""Redactor: takes known secret values, credentials by the name of their argument, and host paths out of what is shown.
+"""Redactor: removes known secrets, credentials (by argument name) and host paths from what is shown.
 
-Takes secrets by `add_secret` and paths by `add_path`; gives `text` and `value`. A secret becomes `[secret NAME]`, in
-whatever spelling it turns up; the value of an argument named like a credential `[redacted N chars sha256:xxxxxxxx]`;
-a zone's host path its virtual path. `value` gives back the same object when there was nothing to take out.
+`add_secret` and `add_path` teach it; `text` and `value` redact. A secret becomes `[secret NAME]` in every spelling it
+may
+have: as it is, JSON-escaped, URL-quoted, in base64, and line by line. The value of an argument named like a credential
+becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path becomes its virtual path. `value` returns the same
+object when there was nothing to redact.
+
+`StreamRedactor` redacts output that arrives in pieces: a secret split across two pieces is still found. `feed` gives
+what can be shown now and holds back only an end that could be the start of something to redact (at most twice the
+longest such spelling); `finish` gives the rest.
+
+`classify_name` says whether an argument name means a credential: `api_key`, `authToken`, `X-Client-Secret`. Whole words
+only, so that `max_tokens` and `secretary` are not taken for one. Base64 writes a value differently at each of three
+offsets; only the characters that do not depend on its neighbours are searched, so a secret is found inside a longer
+encoded text (`user:password` of a header).
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
-from golem_forge.core.root_links import leads_to_root
-from golem_forge.events.all_texts import all_texts
-from golem_forge.events.credential_names import INSIDE, KNOWN_NAMES, NOT, credential
-from golem_forge.events.jsontext import encode
-from golem_forge.events.secret_forms import forms, line_forms
+from golem_forge.core.text import leads_to_root
+from golem_forge.events.serialization import encode_json
 
 MIN_SECRET: Final = 4
 MAX_SECRET: Final = 64 * 1024
@@ -29,12 +40,12 @@ _MAX_DEPTH: Final = 100
 _QUICK_DEPTH: Final = 8
 """So deep at most, a value that contains itself is soon found out."""
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
-_LONG: Final = 400
+_LONG_TEXT: Final = 400
 """From this length on, one substring search per spelling is quicker than one regular expression over the text."""
-_MANY: Final = 40
-_LONG_FOR_MANY: Final = 20
-"""The same where there are more than `_MANY` spellings, e.g. the lines of a key."""
-_CLEAN_MOST: Final = 2048
+_MANY_SPELLINGS: Final = 40
+_LONG_TEXT_FOR_MANY: Final = 20
+"""The same where there are more than `_MANY_SPELLINGS` spellings, e.g. the lines of a key."""
+_MAX_CLEAN_TEXTS: Final = 2048
 _NAME: Final = re.compile(r"[\w.\-]*")
 _NAMES: Final = re.compile(r"[\w.\-/\\]*")
 _NAMES_IN_URL: Final = re.compile(r"[\w.\-%]*")
@@ -42,7 +53,7 @@ PATH_CONTEXT: Final = 300
 """So much of what stands before a path is looked at: more than the longest name of a file."""
 _AFTER_PATH: Final = r"(?![\w-]|\.\w)"
 """`/srv/app` is found in `/srv/app/x` and at the end of a sentence, not in `/srv/app2` or `/srv/app.txt`."""
-_ALREADY = re.compile(r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*)\]")
+_MARKER = re.compile(r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*)\]")
 
 
 class Redactor:
@@ -57,7 +68,7 @@ class Redactor:
         self._clean: set[str] = set()
         """Short texts that were looked through: ids and names come again and again."""
         self._shortest = 0
-        self._long = _LONG
+        self._long = _LONG_TEXT
         self._learned = 0
         self._compiled = 0
         """How much of what was learned the patterns have: they are made when they are first needed, not at every step
@@ -97,7 +108,7 @@ class Redactor:
             _log.warning("%s: not taken out of what is shown: there are %d secrets already", name, MAX_SECRETS)
             return f"{name}: more than {MAX_SECRETS} secrets"
         self._values.add(value)
-        for form in forms(value) | line_forms(value):
+        for form in secret_spellings(value) | line_spellings(value):
             self._secrets.setdefault(form, f"[secret {name}]")
         self._learn()
         return None
@@ -108,7 +119,7 @@ class Redactor:
         if not host.startswith("/"):
             return f"{host or '/'!r}: only an absolute path below / can be rewritten"
         replacement = virtual.rstrip("/") or "/"
-        for form in forms(host):
+        for form in secret_spellings(host):
             if form.startswith(("/", "%2F", "%2f", "\\/")):
                 self._paths[form] = replacement
         self._learn()
@@ -124,11 +135,11 @@ class Redactor:
             if not any(form in text for form in self._secrets) and not any(form in text for form in self._paths):
                 return text
         elif not self._finder.search(text):
-            if len(self._clean) >= _CLEAN_MOST:
+            if len(self._clean) >= _MAX_CLEAN_TEXTS:
                 self._clean.clear()
             self._clean.add(text)
             return text
-        return self.paths_out(self.secrets_out(text))
+        return self.redact_paths(self.redact_secrets(text))
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
         """Where `text` would replace a secret; a stream must not be divided there."""
@@ -141,7 +152,7 @@ class Redactor:
             self._compile()
         return [match.span() for match in self._path_pattern.finditer(text)] if self._path_pattern else []
 
-    def secrets_out(self, text: str) -> str:
+    def redact_secrets(self, text: str) -> str:
         """Only the secrets: content that a tool was asked for keeps its paths, or it could not be written back."""
         if not self._secrets or len(text) < self._shortest or text in self._clean:
             return text
@@ -158,14 +169,14 @@ class Redactor:
 
         For what must keep its members whatever they are called, e.g. a schema with a property `password`.
         """
-        said = all_texts(value)
-        return value if said is not None and self.secrets_out(said) is said else self._without_secrets(value)
+        said = joined_texts(value)
+        return value if said is not None and self.redact_secrets(said) is said else self._without_secrets(value)
 
     def _without_secrets(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self.secrets_out(value)
+            return self.redact_secrets(value)
         if isinstance(value, Mapping):
-            made = {self.secrets_out(str(name)): self._without_secrets(item) for name, item in value.items()}
+            made = {self.redact_secrets(str(name)): self._without_secrets(item) for name, item in value.items()}
             same = all(name in made and made[name] is item for name, item in value.items())
             return value if same else made
         if isinstance(value, list | tuple):
@@ -173,7 +184,7 @@ class Redactor:
             return value if all(one is other for one, other in zip(items, value, strict=True)) else items
         return value
 
-    def paths_out(self, text: str, before: str = "") -> str:
+    def redact_paths(self, text: str, before: str = "") -> str:
         """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""
         if not self._paths:
             return text
@@ -192,9 +203,9 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """The same value without what must not be shown; the same object if there was nothing."""
-        return value if self._harmless(value, _QUICK_DEPTH) else self._any(value, ())
+        return value if self._is_clean(value, _QUICK_DEPTH) else self._redact_any(value, ())
 
-    def _harmless(self, value: Any, depth: int) -> bool:
+    def _is_clean(self, value: Any, depth: int) -> bool:
         """The quick way through for most values: plain types, plainly named, nothing to take out.
 
         False means only: look closer.
@@ -209,18 +220,18 @@ class Redactor:
         if kind is dict:
             shortest = self._shortest
             for key, item in value.items():
-                if type(key) is not str or (KNOWN_NAMES.get(key, 1) and credential(key)):
+                if type(key) is not str or (CLASSIFIED_NAMES.get(key, 1) and classify_name(key)):
                     return False
                 if shortest and len(key) >= shortest and self.text(key) is not key:
                     return False
-                if type(item) not in _SCALARS and not self._harmless(item, depth - 1):
+                if type(item) not in _SCALARS and not self._is_clean(item, depth - 1):
                     return False
             return True
         if kind is list or kind is tuple:
-            return all(self._harmless(item, depth - 1) for item in value)
+            return all(self._is_clean(item, depth - 1) for item in value)
         return False
 
-    def _any(self, value: Any, above: tuple[int, ...]) -> Any:
+    def _redact_any(self, value: Any, above: tuple[int, ...]) -> Any:
         kind = type(value)
         if kind is str:
             return self.text(value)
@@ -241,19 +252,19 @@ class Redactor:
         return value
 
     def _mapping(self, value: Mapping[Any, Any], above: tuple[int, ...]) -> Any:
-        above = _descend(value, above)
+        above = _with_ancestor(value, above)
         if not above:
             return "[nested too deep]"
         changed: dict[Any, Any] | None = None
         for key, item in value.items():
             new_key = key
             if type(key) is str:
-                named = credential(key)
-                new = self._any(item, above) if named == NOT else self._credential(item, named)
+                named = classify_name(key)
+                new = self._redact_any(item, above) if named == NO_CREDENTIAL else self._credential(item, named)
                 if self._shortest:
                     new_key = self.text(key)
             else:
-                new = self._any(item, above)
+                new = self._redact_any(item, above)
             if new is not item or new_key is not key:
                 if changed is None:
                     changed = dict(value)
@@ -263,10 +274,10 @@ class Redactor:
         return value if changed is None else changed
 
     def _sequence(self, value: list[Any] | tuple[Any, ...], above: tuple[int, ...]) -> Any:
-        above = _descend(value, above)
+        above = _with_ancestor(value, above)
         if not above:
             return "[nested too deep]"
-        new = [self._any(item, above) for item in value]
+        new = [self._redact_any(item, above) for item in value]
         if all(one is other for one, other in zip(new, value, strict=True)):
             return value
         return new if type(value) is list else tuple(new)
@@ -276,14 +287,14 @@ class Redactor:
             return item
         if isinstance(item, str):
             shown = self.text(item)
-            return shown if _ALREADY.fullmatch(shown) else redacted(item)
+            return shown if _MARKER.fullmatch(shown) else redaction_marker(item)
         if isinstance(item, int | float):
             # `token_count: 5` counts; `password: 1234` is one.
-            return item if named == INSIDE else redacted(str(item))
-        return redacted(encode(item).decode())
+            return item if named == MENTIONS_CREDENTIAL else redaction_marker(str(item))
+        return redaction_marker(encode_json(item).decode())
 
     def _learn(self) -> None:
-        self._long = _LONG if len(self._secrets) + len(self._paths) <= _MANY else _LONG_FOR_MANY
+        self._long = _LONG_TEXT if len(self._secrets) + len(self._paths) <= _MANY_SPELLINGS else _LONG_TEXT_FOR_MANY
         self._shortest = min(map(len, (*self._secrets, *self._paths)))
         self._learned += 1
         self._clean.clear()
@@ -297,7 +308,7 @@ class Redactor:
         self._compiled = learned
 
 
-def redacted(text: str) -> str:
+def redaction_marker(text: str) -> str:
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"[redacted {len(text)} chars sha256:{digest[:8]}]"
 
@@ -326,7 +337,7 @@ def _end_of(text: str, names: re.Pattern[str]) -> str:
     return text[len(text) - found.end() :] if found else ""
 
 
-def _descend(value: object, above: tuple[int, ...]) -> tuple[int, ...]:
+def _with_ancestor(value: object, above: tuple[int, ...]) -> tuple[int, ...]:
     """The containers above, with this one; empty when it is one of them or too deep."""
     if len(above) >= _MAX_DEPTH or id(value) in above:
         return ()
@@ -339,3 +350,254 @@ def _alternatives(spellings: Mapping[str, str], after: str = "") -> re.Pattern[s
         return None
     longest_first = sorted(spellings, key=len, reverse=True)
     return re.compile(f"(?:{'|'.join(map(re.escape, longest_first))}){after}")
+
+
+class StreamRedactor:
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+        self._before = ""
+        """The end of what was shown, with its paths as they came: it decides whether a path begins after it."""
+
+    def feed(self, chunk: str) -> str:
+        text = self._held + chunk
+        cut = self._safe_end(text)
+        self._held = text[cut:]
+        return self._shown(text[:cut])
+
+    def finish(self) -> str:
+        text, self._held = self._held, ""
+        return self._shown(text)
+
+    def _shown(self, text: str) -> str:
+        text = self._redactor.redact_secrets(text)
+        shown = self._redactor.redact_paths(text, self._before)
+        self._before = (self._before + text[-PATH_CONTEXT:])[-PATH_CONTEXT:]
+        return shown
+
+    def _safe_end(self, text: str) -> int:
+        """The first place from which on the text could still become something to take out."""
+        secrets = self._redactor.secret_spans(text)
+        paths = self._redactor.path_spans(text)
+        secret_places = {place for one in self._redactor.secrets for place in _prefix_positions(text, one)}
+        # What follows a path decides whether it is one, and a `.` needs one character more.
+        path_places = {
+            place
+            for one in self._redactor.paths
+            for ending in ("\0", ".\0")
+            for place in _prefix_positions(text, one + ending)
+        }
+        cut = min(
+            min((place for place in secret_places if not _enclosing_span_start(place, secrets)), default=len(text)),
+            min(
+                (place for place in path_places if not _enclosing_span_start(place, secrets + paths)), default=len(text)
+            ),
+        )
+        while (divided := _enclosing_span_start(cut, secrets + paths)) is not None:
+            cut = divided
+        return cut
+
+
+def redact_truncated(text: str, redactor: Redactor) -> str:
+    """A text that was cut at its end, without its secrets and without an end that may be the beginning of one."""
+    secrets = redactor.secret_spans(text)
+    begun = (place for one in redactor.secrets for place in _prefix_positions(text, one))
+    cut = min((place for place in begun if _enclosing_span_start(place, secrets) is None), default=len(text))
+    return redactor.redact_secrets(text[:cut])
+
+
+def _enclosing_span_start(place: int, spans: list[tuple[int, int]]) -> int | None:
+    """The beginning of the span that this place would divide."""
+    return next((start for start, end in spans if start < place < end), None)
+
+
+def _prefix_positions(text: str, spelling: str) -> Iterator[int]:
+    """Every place from which the rest of `text` is a beginning (not the whole) of `spelling`."""
+    first = spelling[0]
+    place = text.find(first, max(0, len(text) - len(spelling) + 1))
+    while place >= 0:
+        if spelling.startswith(text[place:]):
+            yield place
+        place = text.find(first, place + 1)
+
+
+_MAX_JOINED_CHARS: Final = 4096
+_CONTAINER_COST: Final = 64
+"""What a container weighs: so little holds no nesting that matters, and no value that contains itself."""
+_SAFE_INTEGER: Final = 1 << 63
+_TEXT_TYPES: Final = {str}
+
+
+def joined_texts(*values: Any) -> str | None:
+    room = _MAX_JOINED_CHARS
+    texts: list[str] = []
+    found = list(values)
+    for value in found:  # it grows meanwhile: a loop costs a fraction of a call for each part
+        kind = type(value)
+        if kind is str:
+            room -= len(value)
+            texts.append(value)
+        elif kind is dict or kind is list:
+            room -= _CONTAINER_COST + len(value)
+            if room < 0:
+                return None
+            if kind is dict:
+                texts += value
+                found += value.values()
+            else:
+                found += value
+        elif kind is int:
+            if not -_SAFE_INTEGER < value < _SAFE_INTEGER:
+                return None
+        elif kind is float:
+            if value - value != 0.0:
+                return None
+        elif value is not None and kind is not bool:
+            return None
+    if room < 0 or not _TEXT_TYPES.issuperset(map(type, texts)):  # a name may be anything in a tool's own value
+        return None
+    whole = "\n".join(texts)
+    return whole if len(whole) <= _MAX_JOINED_CHARS else None
+
+
+_MIN_BASE64_CHARS = 8
+"""Shorter pieces of base64 would also be found in ordinary words."""
+_MIN_LINE_CHARS = 16
+"""Shorter lines of a value turn up elsewhere too."""
+_WRAPPED_AT = (64, 76)
+"""Where PEM and MIME (also the `base64` command) break their lines."""
+_LINE_BREAK = re.compile(r"[\r\n]+|(?:\\r)?\\n")
+_PEM_MARKER = "-----"
+
+
+def secret_spellings(value: str) -> set[str]:
+    found = {value}
+    stripped = value.strip()
+    for text in {value, stripped} - {""}:
+        found |= {
+            json.dumps(text)[1:-1],
+            json.dumps(text, ensure_ascii=False)[1:-1],
+            json.dumps(text)[1:-1].replace("/", "\\/"),
+        }
+        raw = text.encode("utf-8", "surrogatepass")
+        for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+            found |= {quoted, _lower_escapes(quoted)}
+        found |= _base64_spellings(raw)
+    if stripped:
+        found.add(stripped)
+    return found
+
+
+def line_spellings(value: str) -> set[str]:
+    """The pieces of a long secret that are shown alone where a text is shown line by line (`L7: …`)."""
+    found = set()
+    pieces = [piece.strip() for piece in _LINE_BREAK.split(value)]
+    if len(pieces) > 1:
+        for line in pieces:
+            if len(line) >= _MIN_LINE_CHARS and not line.startswith(
+                _PEM_MARKER
+            ):  # `-----BEGIN …` is in every such file
+                found |= {line, json.dumps(line)[1:-1], line.replace("/", "\\/")}
+    for text in {value, value.strip(), value.strip() + "\n"}:
+        encoded = base64.standard_b64encode(text.encode("utf-8", "surrogatepass")).decode()
+        for width in _WRAPPED_AT:
+            if len(encoded) > width:
+                lines = [encoded[place : place + width] for place in range(0, len(encoded), width)]
+                found |= {line for line in lines if len(line) >= _MIN_LINE_CHARS}
+                # A last line too short to be known alone is known by the one before it.
+                found |= {newline.join(lines[-2:]) for newline in ("\n", "\r\n", "\\n", "\\r\\n")}
+    return found
+
+
+def _lower_escapes(quoted: str) -> str:
+    head, *rest = quoted.split("%")
+    return head + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
+
+
+def _base64_spellings(raw: bytes) -> set[str]:
+    found = set()
+    for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
+        whole = encode(raw).decode()
+        found |= {text for text in (whole, whole.rstrip("=")) if len(text) >= _MIN_BASE64_CHARS}
+        for before in range(3):
+            encoded = encode(bytes(before) + raw).decode().rstrip("=")
+            first = (before * 8 + 5) // 6  # characters that also hold bits of what stands before
+            whole_chars = (before + len(raw)) * 8 // 6  # the last one may also hold bits of what follows
+            core = encoded[first:whole_chars]
+            if len(core) >= _MIN_BASE64_CHARS:
+                found.add(core)
+    return found
+
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_CREDENTIAL_WORDS: Final = frozenset(
+    {
+        "apikey",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "passcode",
+        "pwd",
+        "authorization",
+        "credential",
+        "credentials",
+        "cookie",
+        "cookies",
+        "jwt",
+        "bearer",
+        "authtoken",
+        "accesstoken",
+        "refreshtoken",
+        "privatekey",
+        "clientsecret",
+        "secretkey",
+        "accesskey",
+        "signingkey",
+        "sessionkey",
+    }
+)
+_CREDENTIAL_PAIRS: Final = frozenset(
+    {
+        ("api", "key"),
+        ("private", "key"),
+        ("secret", "key"),
+        ("access", "key"),
+        ("signing", "key"),
+        ("session", "key"),
+        ("encryption", "key"),
+        ("auth", "key"),
+        ("pass", "word"),
+        ("pass", "phrase"),
+    }
+)
+_MAX_CLASSIFIED = 4096
+CLASSIFIED_NAMES: Final[dict[str, int]] = {}
+"""Answers given before; `credential` fills it."""
+
+NO_CREDENTIAL: Final = 0
+MENTIONS_CREDENTIAL: Final = 1
+"""The name speaks of a credential but goes on: `token_count`, `password_policy`."""
+IS_CREDENTIAL: Final = 2
+
+
+def classify_name(name: str) -> int:
+    """NOT, INSIDE or IS. Names repeat, so the answer is kept."""
+    known = CLASSIFIED_NAMES.get(name)
+    if known is None:
+        if len(CLASSIFIED_NAMES) >= _MAX_CLASSIFIED:
+            CLASSIFIED_NAMES.clear()
+        known = CLASSIFIED_NAMES[name] = _classify(name)
+    return known
+
+
+def _classify(name: str) -> int:
+    words = [word.lower() for word in _WORD.findall(name[:256])]
+    last = -1
+    for place, word in enumerate(words):
+        if word in _CREDENTIAL_WORDS or (place and (words[place - 1], word) in _CREDENTIAL_PAIRS):
+            last = place
+    if last < 0:
+        return NO_CREDENTIAL
+    return IS_CREDENTIAL if last == len(words) - 1 else MENTIONS_CREDENTIAL

@@ -11,26 +11,23 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, cast
 
-from golem_forge.config.modes import ApprovalMode
-from golem_forge.core.copying import own_copy, same_json, with_hidden_restored
-from golem_forge.core.decision import AnsweredBy
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict, is_riskier
 from golem_forge.core.errors import ForgeError, error_name
-from golem_forge.core.verdict import Risk, Status, Verdict, is_riskier
-from golem_forge.events.clock import iso_now
+from golem_forge.core.json import copy_json, restore_hidden_values, same_json
 from golem_forge.events.redaction import Redactor
-from golem_forge.orchestrator.travel import Travel, changes
-from golem_forge.orchestrator.validate import validate
-from golem_forge.policy.answers import Answer
+from golem_forge.events.serialization import iso_now
+from golem_forge.orchestrator.call_state import CallState, describe_changes
+from golem_forge.orchestrator.resolve import validate
+from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, PendingApproval
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.desk import MAX_EDITS, Waiting
-from golem_forge.policy.effects import grant_of
-from golem_forge.policy.judge import Judge
-from golem_forge.policy.judged import Judged
-from golem_forge.policy.offers import Offer, offers_from
-from golem_forge.policy.request import build_request
-from golem_forge.policy.rules import Rule, choices, remember
-from golem_forge.policy.sources import refusal
-from golem_forge.tools.prefill import with_secrets_kept
+from golem_forge.policy.evaluate import Evaluation, Judge, refusal_message
+from golem_forge.policy.facts import grant_of
+from golem_forge.policy.request import ApprovalOffer, build_request, offers_from
+from golem_forge.policy.rules.candidates import choices
+from golem_forge.policy.rules.files import remember
+from golem_forge.policy.rules.model import Rule
+from golem_forge.tools.forms import restore_secrets
 from golem_forge.tools.validation import InputInvalid
 
 Replan = Callable[[], Awaitable[None]]
@@ -41,7 +38,7 @@ OnKept = Callable[[str, dict[str, Any]], None]
 """(`exact`, `rule` or `grant`; what it is): something was kept for this session, for whoever must know it later."""
 
 
-class Approval:
+class ApprovalStage:
     """The stage with what it needs; one per session."""
 
     def __init__(
@@ -58,132 +55,132 @@ class Approval:
         self._describe_path = describe_path
         self._on_kept = on_kept
 
-    async def approve(self, travel: Travel, replan: Replan) -> None:
-        answer: Answer | None = None
+    async def approve(self, state: CallState, replan: Replan) -> None:
+        answer: ApprovalResult | None = None
         shown = Risk.LOW
         for _ in range(MAX_EDITS):
-            decision = _judged(travel).decision
+            decision = _judged(state).decision
             if decision.verdict is Verdict.BLOCKED:
-                raise _blocked(travel)
+                raise _blocked(state)
             if decision.verdict is Verdict.PRE_APPROVED and answer is None:
                 return
-            if travel.approved_as and travel.approved_as == decision.fingerprint:
+            if state.approved_as and state.approved_as == decision.fingerprint:
                 return  # planned anew after a wait, and still the call that was approved
             if answer is None or is_riskier(decision.risk, shown):
                 shown = decision.risk
-                answer = await self._ask(travel)
+                answer = await self._ask(state)
                 if answer.args is not None:
-                    await self._edit(travel, answer.args, replan)
+                    await self._edit(state, answer.args, replan)
                     continue
-            self._settle(travel, answer)
+            self._settle(state, answer)
             return
         raise ForgeError("The arguments were edited too often; the call was not run.", status=Status.APPROVAL_DENIED)
 
-    async def _ask(self, travel: Travel) -> Answer:
-        decision = _judged(travel).decision
+    async def _ask(self, state: CallState) -> ApprovalResult:
+        decision = _judged(state).decision
         decision.asked_at = iso_now()
-        answer = await self._controller.approve(decision, travel.tool.name, lambda: self._waiting(travel))
+        answer = await self._controller.approve(decision, state.tool.name, lambda: self._waiting(state))
         decision.answered_at = iso_now()
-        travel.asked = travel.asked or answer.by is AnsweredBy.PERSON
+        state.asked = state.asked or answer.by is AnsweredBy.PERSON
         if not answer.approved:
             text = answer.message
-            if answer.by is AnsweredBy.MODE and travel.plan is not None and travel.plan.unasked:
-                text = travel.plan.unasked
+            if answer.by is AnsweredBy.MODE and state.plan is not None and state.plan.unasked:
+                text = state.plan.unasked
             decision.answered_by, decision.message = answer.by, text
-            travel.stop_turn = answer.stop
+            state.stop_turn = answer.stop
             raise ForgeError(text, status=answer.status, code="DENIED")
         if answer.by is AnsweredBy.PERSON:  # the others answer at once
-            self._refuse_what_is_blocked_by_now(travel)
+            self._refuse_what_is_blocked_by_now(state)
         return answer
 
-    def _refuse_what_is_blocked_by_now(self, travel: Travel) -> None:
+    def _refuse_what_is_blocked_by_now(self, state: CallState) -> None:
         """Threat: a rule that blocks was written while a person looked at the card; nobody's yes is above it."""
-        judged = _judged(travel)
-        now = self._judge.weigh(travel.tool, judged.facts, judged.base, judged.decision.keys)
+        judged = _judged(state)
+        now = self._judge.evaluate(state.tool, judged.facts, judged.base, judged.decision.keys)
         if now.decision.verdict is Verdict.BLOCKED:
-            travel.judged, travel.decision = now, now.decision
-            raise _blocked(travel)
+            state.judged, state.decision = now, now.decision
+            raise _blocked(state)
 
-    async def _edit(self, travel: Travel, args: dict[str, Any], replan: Replan) -> None:
-        before, asked = travel.arguments.plain, _judged(travel).decision
-        travel.arguments, travel.edited = validate(travel.tool, args), True
-        shown, of_others = self._redactor.value, travel.tool.without_secrets
-        if note := changes(shown(of_others(before)), shown(of_others(travel.arguments.plain))):
-            travel.notes = (*travel.notes, note)
+    async def _edit(self, state: CallState, args: dict[str, Any], replan: Replan) -> None:
+        before, asked = state.arguments.plain, _judged(state).decision
+        state.arguments, state.edited = validate(state.tool, args), True
+        shown, of_others = self._redactor.value, state.tool.without_secrets
+        if note := describe_changes(shown(of_others(before)), shown(of_others(state.arguments.plain))):
+            state.notes = (*state.notes, note)
         await replan()
-        decision = _judged(travel).decision
+        decision = _judged(state).decision
         decision.edited, decision.asked_at, decision.answered_at = True, asked.asked_at, asked.answered_at
 
-    def _settle(self, travel: Travel, answer: Answer) -> None:
-        decision = _judged(travel).decision
+    def _settle(self, state: CallState, answer: ApprovalResult) -> None:
+        decision = _judged(state).decision
         decision.answered_by = answer.by
         decision.cached = answer.cached
         decision.answered_at = decision.answered_at or iso_now()
-        travel.approved_as = decision.fingerprint
+        state.approved_as = decision.fingerprint
         if answer.choice is not None:
-            self._keep(travel, self._for_edited(travel, answer.choice) if decision.edited else answer.choice)
-        if travel.tool.pin is not None and not travel.tool.definition_approved and answer.by is AnsweredBy.PERSON:
-            travel.tool.pin()
+            self._keep(state, self._for_edited(state, answer.choice) if decision.edited else answer.choice)
+        if state.tool.pin is not None and not state.tool.definition_approved and answer.by is AnsweredBy.PERSON:
+            state.tool.pin()
 
-    def _for_edited(self, travel: Travel, chosen: Offer) -> Offer:
+    def _for_edited(self, state: CallState, chosen: ApprovalOffer) -> ApprovalOffer:
         """The same choice, made from the edited call: what is kept must be what was approved."""
-        offers = self._offers(travel)
+        offers = self._offers(state)
         same = next((offer for offer in offers if offer.label == chosen.label and offer.scope == chosen.scope), None)
-        return same or Offer(id="exact", label="this exact call", scope="session", exact=True)
+        return same or ApprovalOffer(id="exact", label="this exact call", scope="session", exact=True)
 
-    def _keep(self, travel: Travel, offer: Offer) -> None:
-        decision, rules = _judged(travel).decision, self._judge.rules
+    def _keep(self, state: CallState, offer: ApprovalOffer) -> None:
+        decision, rules = _judged(state).decision, self._judge.rules
         if offer.grant:
-            self._judge.grant(_judged(travel).facts.worker, offer.grant)
-            self._tell(travel, "grant", {"grant": offer.grant})
+            self._judge.grant(_judged(state).facts.worker, offer.grant)
+            self._report_kept(state, "grant", {"grant": offer.grant})
         elif offer.exact or rules is None:
-            what = f"{travel.tool.name} {decision.args_key}"
+            what = f"{state.tool.name} {decision.args_key}"
             self._controller.keep(decision.fingerprint, what)
-            self._tell(travel, "exact", {"fingerprint": decision.fingerprint, "what": what})
+            self._report_kept(state, "exact", {"fingerprint": decision.fingerprint, "what": what})
         elif offer.scope == "always":
             remember(rules.home, offer.rules)
-            rules.reread()
+            rules.expire()
         else:
             for rule in offer.rules:
                 rules.add_session_rule(rule)
-                self._tell(travel, "rule", {"rule": rule.to_yaml()})
+                self._report_kept(state, "rule", {"rule": rule.to_yaml()})
         decision.remembered = offer.scope
         self._controller.judge_again()
 
-    def _tell(self, travel: Travel, kind: str, what: dict[str, Any]) -> None:
+    def _report_kept(self, state: CallState, kind: str, what: dict[str, Any]) -> None:
         if self._on_kept is not None:
-            tool = travel.tool
-            who = {"worker": _judged(travel).facts.worker, "tool": tool.name, "definition": tool.definition_digest}
+            tool = state.tool
+            who = {"worker": _judged(state).facts.worker, "tool": tool.name, "definition": tool.definition_digest}
             self._on_kept(kind, who | what)
 
-    def _waiting(self, travel: Travel) -> Waiting:
+    def _waiting(self, state: CallState) -> PendingApproval:
         request = build_request(
-            tool=travel.tool,
-            args=travel.arguments.plain,
-            plan=travel.plan,
-            decision=_judged(travel).decision,
-            effects=_judged(travel).facts.effects,
-            call_id=travel.call.id,
-            caller=travel.call.caller,
-            worker=_judged(travel).facts.worker,
+            tool=state.tool,
+            args=state.arguments.plain,
+            plan=state.plan,
+            decision=_judged(state).decision,
+            effects=_judged(state).facts.effects,
+            call_id=state.call.id,
+            caller=state.call.caller,
+            worker=_judged(state).facts.worker,
             redactor=self._redactor,
-            choices=self._offers(travel),
-            previously_denied=self._controller.memory.denials(_judged(travel).decision.fingerprint),
-            describe_path=lambda worker: (*self._describe_path(worker), *_calling_tools(travel)),
+            choices=self._offers(state),
+            previously_denied=self._controller.memory.denials(_judged(state).decision.fingerprint),
+            describe_path=lambda worker: (*self._describe_path(worker), *_calling_tools(state)),
         )
-        return Waiting(
+        return PendingApproval(
             request=request,
-            check_edit=lambda args: _problems(travel, args),
+            check_edit=lambda args: _edit_problems(state, args),
             restore=partial(
-                _restored, request.fields, own_copy(request.args), travel.arguments.given or travel.arguments.plain
+                _restore_edit, request.fields, copy_json(request.args), state.arguments.given or state.arguments.plain
             ),
-            clean=lambda problems: tuple((field, self._redactor.text(words)[:500]) for field, words in problems),
-            covered=lambda: self._covered(travel),
-            signal=travel.waiting,
+            redact=lambda problems: tuple((field, self._redactor.text(words)[:500]) for field, words in problems),
+            reevaluate=lambda: self._covered(state),
+            signal=state.waiting,
         )
 
-    def _offers(self, travel: Travel) -> tuple[Offer, ...]:
-        judged = _judged(travel)
+    def _offers(self, state: CallState) -> tuple[ApprovalOffer, ...]:
+        judged = _judged(state)
         by = judged.decision.decided_by
         rules = self._judge.rules
         offers = offers_from(
@@ -192,8 +189,8 @@ class Approval:
                 judged.bases,
                 critical=judged.decision.risk is Risk.CRITICAL,
                 explicit_ask=by is not None and by.source in ("rules", "config"),
-                grant=self._possible_grant(travel),
-                would_lift=lambda extra: self._would_lift(travel, extra),
+                grant=self._possible_grant(state),
+                would_lift=lambda extra: self._would_lift(state, extra),
                 remembered_file=rules.home.shown(rules.home.remembered) if rules else "",
             )
         )
@@ -202,67 +199,67 @@ class Approval:
             return tuple(offer for offer in offers if offer.scope == "session")
         return offers
 
-    def _without_secrets(self, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+    def _without_secrets(self, offers: tuple[ApprovalOffer, ...]) -> tuple[ApprovalOffer, ...]:
         """A rule is written to a file and shown in lists: where words of the call hold a secret, only the call itself
         can be kept."""
         texts = [text for offer in offers for text in (offer.label, offer.rule)]
-        if all(self._redactor.secrets_out(text) == text for text in texts):
+        if all(self._redactor.redact_secrets(text) == text for text in texts):
             return offers
-        return (Offer(id="exact:session", label="this exact call, this session", scope="session", exact=True),)
+        return (ApprovalOffer(id="exact:session", label="this exact call, this session", scope="session", exact=True),)
 
-    def _possible_grant(self, travel: Travel) -> str:
+    def _possible_grant(self, state: CallState) -> str:
         """The one session grant that, given, would let this call through."""
-        judged = _judged(travel)
+        judged = _judged(state)
         asking = (said.effect for said in judged.bases if said.base is not Verdict.PRE_APPROVED)
         grants = {grant_of(effect) for effect in asking}
         if len(grants) != 1 or not (grant := grants.pop()):
             return ""
-        tried = self._judge.weigh(travel.tool, judged.facts, judged.base, judged.decision.keys, extra_grant=grant)
+        tried = self._judge.evaluate(state.tool, judged.facts, judged.base, judged.decision.keys, extra_grant=grant)
         return grant if tried.decision.verdict is Verdict.PRE_APPROVED else ""
 
-    def _would_lift(self, travel: Travel, extra: tuple[Rule, ...]) -> bool:
-        tried = self._judge.weigh(
-            travel.tool, _judged(travel).facts, _judged(travel).base, _judged(travel).decision.keys, extra=extra
+    def _would_lift(self, state: CallState, extra: tuple[Rule, ...]) -> bool:
+        tried = self._judge.evaluate(
+            state.tool, _judged(state).facts, _judged(state).base, _judged(state).decision.keys, extra=extra
         )
         return tried.decision.verdict is Verdict.PRE_APPROVED
 
-    def _covered(self, travel: Travel) -> Answer | None:
-        decision = _judged(travel).decision
+    def _covered(self, state: CallState) -> ApprovalResult | None:
+        decision = _judged(state).decision
         if self._controller.memory.granted(decision.fingerprint):
-            return Answer(approved=True, by=AnsweredBy.MEMORY, cached=True)
-        if self._would_lift(travel, ()):
-            return Answer(approved=True, by=AnsweredBy.RULE)
+            return ApprovalResult(approved=True, by=AnsweredBy.MEMORY, cached=True)
+        if self._would_lift(state, ()):
+            return ApprovalResult(approved=True, by=AnsweredBy.RULE)
         return None
 
 
-def _blocked(travel: Travel) -> ForgeError:
-    words = refusal(travel.tool.name, _judged(travel).decision)
+def _blocked(state: CallState) -> ForgeError:
+    words = refusal_message(state.tool.name, _judged(state).decision)
     return ForgeError(words, status=Status.POLICY_DENIED, code="BLOCKED")
 
 
-def _judged(travel: Travel) -> Judged:
-    assert travel.judged is not None  # only calls that were judged at length come to this stage
-    return travel.judged
+def _judged(state: CallState) -> Evaluation:
+    assert state.judged is not None  # only calls that were judged at length come to this stage
+    return state.judged
 
 
-def _calling_tools(travel: Travel) -> Iterator[dict[str, Any]]:
+def _calling_tools(state: CallState) -> Iterator[dict[str, Any]]:
     """The tools between the worker and this call, for `worker › a › b`."""
-    for depth, (call_id, name) in enumerate(travel.callers):
+    for depth, (call_id, name) in enumerate(state.callers):
         yield {"id": call_id, "name": name, "depth": depth, "task": "", "tool": True}
 
 
-def _restored(
+def _restore_edit(
     fields: tuple[dict[str, Any], ...], shown: dict[str, Any], original: dict[str, Any], edited: dict[str, Any]
 ) -> dict[str, Any]:
-    edited = with_secrets_kept(fields, edited, original)
+    edited = restore_secrets(fields, edited, original)
     left_alone = {key for key in edited if key not in original and key in shown and same_json(edited[key], shown[key])}
     changed = {key: value for key, value in edited.items() if key not in left_alone}  # what was a default still is one
-    return cast(dict[str, Any], own_copy(with_hidden_restored(changed, shown, original)))
+    return cast(dict[str, Any], copy_json(restore_hidden_values(changed, shown, original)))
 
 
-def _problems(travel: Travel, args: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _edit_problems(state: CallState, args: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     try:
-        validate(travel.tool, args)
+        validate(state.tool, args)
     except InputInvalid as error:
         return error.fields or (("", error.message),)
     except Exception as error:  # a validator of the tool's own

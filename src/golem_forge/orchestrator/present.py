@@ -1,6 +1,12 @@
-"""present: from what a tool gave to what its caller gets. Checked, redacted, bounded; refuses with `execution_failed`.
+"""present: from what a tool returned to what its caller gets. Checked, redacted, bounded; refuses with
+`execution_failed`.
 
-Takes the raw value of a run (or how it was ended from outside), gives the Outcome. No secret and no host path is in it.
+Takes the raw value of a run (or how it was aborted), gives the Outcome. It contains no secret and no host path.
+
+Only known secrets are removed from a result: a result that happens to have a member named `token` belongs to its
+caller, and the content of a file keeps its paths, or it could not be written back. (Events and the journal also redact
+by name.) Secrets that a user types are learned here. `failure_text` is what a caller reads when a tool's own code
+raised.
 """
 
 from __future__ import annotations
@@ -8,22 +14,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from golem_forge.core.call import Outcome
-from golem_forge.core.finished import Finished
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
-from golem_forge.events.redaction import Redactor
-from golem_forge.orchestrator.bound import SHORT, bound_result
-from golem_forge.orchestrator.driver import Ended
-from golem_forge.orchestrator.failure import shortened
-from golem_forge.orchestrator.outputs import OutputStore
-from golem_forge.orchestrator.redact import is_plain, redact_result
-from golem_forge.orchestrator.run import ended_text, refuse_unfinished
-from golem_forge.orchestrator.travel import Travel
+from golem_forge.core.calls import Outcome, ToolCompletion
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import error_name
+from golem_forge.core.json import safe_json
+from golem_forge.core.results import ToolResult
+from golem_forge.events.redaction import Redactor, joined_texts
+from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.outputs import SHORT_TEXT_CHARS, OutputStore, bound_result
+from golem_forge.orchestrator.run import CallAborted, aborted_text, refuse_unfinished
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.tools.results import says_all, to_result
+from golem_forge.tools.results import text_is_complete, to_result
+from golem_forge.tools.tool import Tool
 
-_MOST_ERROR_READ: Final = 1 << 20
+_MAX_ERROR_CHARS: Final = 1 << 20
 
 
 class Presenter:
@@ -35,36 +39,36 @@ class Presenter:
         self._worker = worker
         self._sandbox = sandbox
 
-    def ran(self, travel: Travel, value: Any) -> Outcome:
-        tool = travel.tool
-        if isinstance(value, Finished):
-            return self._finished(travel, value)
+    def ran(self, state: CallState, value: Any) -> Outcome:
+        tool = state.tool
+        if isinstance(value, ToolCompletion):
+            return self._finished(state, value)
         refuse_unfinished(tool.name, value)
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
         result, handle = self._presentable(to_result(value))
-        outcome = travel.outcome(Status.SUCCESS, result=result)
+        outcome = state.outcome(Status.SUCCESS, result=result)
         if result.is_error:
             outcome.status, outcome.error = Status.EXECUTION_FAILED, result.text or "the tool reported an error"
         if handle:
             outcome.truncated, outcome.output_handle = True, handle
         return outcome
 
-    def ended(self, travel: Travel, ended: Ended) -> Outcome:
+    def ended(self, state: CallState, ended: CallAborted) -> Outcome:
         """Ended from outside; what the tool still had to say is kept."""
-        text = ended_text(travel, ended)
+        text = aborted_text(state, ended)
         if ended.finished is None:
-            return travel.outcome(ended.status, error=text)
-        outcome = self._finished(travel, ended.finished)
+            return state.outcome(ended.status, error=text)
+        outcome = self._finished(state, ended.finished)
         outcome.status, outcome.error = ended.status, text
         return outcome
 
     def safe(self, text: str) -> str:
         """No secret and no host path in what a caller reads, and no end of it: redacted first, then cut."""
-        text = self._redactor.text(text[:_MOST_ERROR_READ])
-        return shortened(self._sandbox.virtualise(text) if self._sandbox else text)
+        text = self._redactor.text(text[:_MAX_ERROR_CHARS])
+        return shorten_middle(self._sandbox.virtualise(text) if self._sandbox else text)
 
-    def _finished(self, travel: Travel, finished: Finished) -> Outcome:
+    def _finished(self, state: CallState, finished: ToolCompletion) -> Outcome:
         """A tool that knows how its call ended; an output it already kept is not bounded again."""
         handle = finished.output_handle
         if handle or finished.bounded:
@@ -74,7 +78,7 @@ class Presenter:
         error = self.safe(finished.error) if finished.error else ""
         if not error and finished.status is not Status.SUCCESS:
             error = result.text
-        outcome = travel.outcome(finished.status, result=result, error=error, code=finished.code)
+        outcome = state.outcome(finished.status, result=result, error=error, code=finished.code)
         outcome.denials = finished.denials
         outcome.protected_created = tuple(map(self.safe, finished.protected_created))
         outcome.leftovers = tuple(
@@ -88,9 +92,94 @@ class Presenter:
     def _presentable(self, result: ToolResult) -> tuple[ToolResult, str]:
         """Redacted and bounded. Most results are short, say all in their text, and hold nothing to take out."""
         text = result.text
-        if len(text) <= SHORT:
-            if says_all(result) and result.meta is None and self._redactor.secrets_out(text) is text:
+        if len(text) <= SHORT_TEXT_CHARS:
+            if text_is_complete(result) and result.meta is None and self._redactor.redact_secrets(text) is text:
                 return result, ""
-            if is_plain(result, self._redactor):
+            if is_clean(result, self._redactor):
                 return result, ""
         return bound_result(redact_result(result, self._redactor), self._outputs, self._worker)
+
+
+_MIN_TYPED_SECRET_CHARS: Final = 6
+
+
+def learn_typed_secrets(tool: Tool, args: dict[str, Any], redactor: Redactor) -> None:
+    """What a person typed into a secret field is known from now on. Threat: a tool that repeats it, in its result, its
+    error or its progress. What is shorter than a password would be found in ordinary words."""
+    from golem_forge.tools.forms import secret_texts
+
+    for text in secret_texts(tool.secret_fields, args):
+        if len(text) >= _MIN_TYPED_SECRET_CHARS and text not in redactor.secrets:
+            redactor.add_secret(tool.name, text)
+
+
+def redact_result(result: ToolResult, redactor: Redactor) -> ToolResult:
+    plain = replace(
+        result,
+        text=str(result.text),
+        value=_safe_json(result.value),
+        content=tuple(_safe_json(block) for block in result.content),
+        structured=_safe_json(result.structured),
+        meta=_safe_json(result.meta),
+    )
+    if not redactor.secrets:
+        return plain
+    return replace(
+        plain,
+        text=redactor.redact_secrets(plain.text),
+        value=_redact_value(plain.value, redactor),
+        content=tuple(_redact_value(block, redactor) for block in plain.content),
+        structured=_redact_value(plain.structured, redactor),
+        meta=_redact_value(plain.meta, redactor),
+    )
+
+
+def is_clean(result: ToolResult, redactor: Redactor) -> bool:
+    """Whether it is little, pure JSON in plain ASCII, and holds no secret: it is given as it is, as most are.
+
+    False means only: look closer.
+    """
+    clean = redactor.redact_secrets
+    if type(result.text) is not str or clean(result.text) is not result.text:
+        return False
+    value, structured = result.value, result.structured
+    if structured is not None and value.get("data") is structured:
+        structured = None  # the value holds it
+    said = joined_texts(value, structured, result.meta, *result.content)
+    return said is not None and said.isascii() and clean(said) is said
+
+
+def _safe_json(value: Any) -> Any:
+    """A tool's own ToolResult may hold anything; what is not JSON could not be looked through."""
+    return safe_json(value)[0]
+
+
+def _redact_value(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redactor.redact_secrets(value)
+    if isinstance(value, dict):
+        return {redactor.redact_secrets(key): _redact_value(item, redactor) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_redact_value(item, redactor) for item in value]
+    return value
+
+
+_MAX_READ_CHARS: Final = 1 << 20
+_MAX_SHOWN_CHARS: Final = 2000
+
+
+def failure_text(error: BaseException) -> str:
+    """Not yet cut: what must be taken out has to be found whole first."""
+    kind = error_name(error)[:200]
+    try:
+        words = str(error)[:_MAX_READ_CHARS]
+    except BaseException:  # an exception that cannot be read is still only one failed call
+        words = "(its words cannot be read)"
+    return f"{kind}: {words}" if words else kind
+
+
+def shorten_middle(text: str) -> str:
+    """The beginning and the end of a long text."""
+    if len(text) <= _MAX_SHOWN_CHARS:
+        return text
+    return f"{text[: _MAX_SHOWN_CHARS // 2]} … {text[-_MAX_SHOWN_CHARS // 2 :]}"

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from golem_forge.core.call import Outcome
-from golem_forge.core.copying import own_copy
-from golem_forge.core.result import ToolResult
+from golem_forge.core.calls import Outcome
+from golem_forge.core.json import copy_json
+from golem_forge.core.results import ToolResult
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_errors import JournalError
-from golem_forge.events.raw_args import readable_args
+from golem_forge.events.journal_files import JournalError
 from golem_forge.events.redaction import Redactor
-from golem_forge.orchestrator.travel import Travel
-from golem_forge.tools.results import says_all
+from golem_forge.events.serialization import parse_raw_args
+from golem_forge.orchestrator.call_state import CallState
+from golem_forge.tools.results import text_is_complete
 
 _log = logging.getLogger(__name__)
 
@@ -37,35 +37,35 @@ class Recorder:
         self._run = "" if worker_id == worker else worker_id  # written only where it says more
         self._shown_as = worker_id or worker
 
-    def proposed(self, travel: Travel) -> None:
+    def proposed(self, state: CallState) -> None:
         """The call is on record (not yet on disk); done once."""
-        if self._journal is not None and not travel.proposed:
-            call = travel.call
-            args = _for_others(travel, readable_args(call.args))
+        if self._journal is not None and not state.proposed:
+            call = state.call
+            args = _without_secrets(state, parse_raw_args(call.args))
             self._journal.propose(
                 call.id, str(call.name)[:200], args, call.recorded_caller, self._worker, call.parent_id, self._run
             )
-            travel.proposed = True
+            state.proposed = True
 
-    def before_waiting(self, travel: Travel) -> None:
+    def before_waiting(self, state: CallState) -> None:
         """What was proposed must survive a crash while nobody has answered yet."""
         if self._journal is not None:
-            self.proposed(travel)
+            self.proposed(state)
             self._journal.flush()
 
-    def started(self, travel: Travel) -> None:
+    def started(self, state: CallState) -> None:
         """About to run: on disk when this returns. A call that never waited is written as one record."""
-        call, tool, journal, seq = travel.call, travel.tool, self._journal, 0
+        call, tool, journal, seq = state.call, state.tool, self._journal, 0
         if journal is not None:
-            args, decision = travel.arguments.plain, travel.decision
+            args, decision = state.arguments.plain, state.decision
             if tool.secret_fields:
                 args = tool.without_secrets(args)
             assert decision is not None
-            if travel.proposed:
+            if state.proposed:
                 journal.decide(call.id, decision)
-                seq = journal.start(call.id, tool.name, args, travel.approved_as)
+                seq = journal.start(call.id, tool.name, args, state.approved_as)
             else:
-                begin = journal.begin_harmless if tool.effects == () else journal.begin
+                begin = journal.begin_without_effects if tool.effects == () else journal.begin
                 caller = call.caller._value_ if not call.caller_name else call.recorded_caller
                 seq = begin(
                     call.id,
@@ -78,9 +78,9 @@ class Recorder:
                     str(call.name),
                     worker_id=self._run,
                 )
-                travel.proposed = True
+                state.proposed = True
         if self._bus is not None:
-            self._bus.show("toolStarted", partial(self._started_data, travel), self._shown_as, seq)
+            self._bus.show("toolStarted", partial(self._started_data, state), self._shown_as, seq)
 
     def progress(self, call_id: str, progress: float, total: float | None, message: str) -> None:
         if self._bus is not None:
@@ -96,17 +96,17 @@ class Recorder:
         if self._bus is not None:
             self._bus.emit(event, cast(dict[str, Any], self._redactor.value(data)), self._shown_as)
 
-    def finished(self, travel: Travel, outcome: Outcome) -> Outcome:
+    def finished(self, state: CallState, outcome: Outcome) -> Outcome:
         seq = 0
         if self._journal is not None:
             try:
-                seq = self._write_end(self._journal, travel, outcome)
+                seq = self._write_end(self._journal, state, outcome)
             except JournalError as error:
                 _log.error("the end of call %s could not be recorded: %s", outcome.call.id, error.message)
                 outcome.notes = (*outcome.notes, f"This result was not recorded: {error.message}")
         if self._bus is not None:
-            self._bus.show("toolResult", partial(self._result_data, travel, outcome), self._shown_as, seq)
-        tool = travel.tool
+            self._bus.show("toolResult", partial(self._result_data, state, outcome), self._shown_as, seq)
+        tool = state.tool
         if tool is not None and tool.on_outcome is not None:
             try:
                 tool.on_outcome(outcome)
@@ -114,8 +114,8 @@ class Recorder:
                 _log.warning("the outcome of '%s' was not noted: %s", tool.name, type(error).__name__)
         return outcome
 
-    def _write_end(self, journal: Journal, travel: Travel, outcome: Outcome) -> int:
-        self.proposed(travel)
+    def _write_end(self, journal: Journal, state: CallState, outcome: Outcome) -> int:
+        self.proposed(state)
         if outcome.decision is not None and not outcome.executed:
             journal.decide(outcome.call.id, outcome.decision)
         return journal.finish(
@@ -124,74 +124,78 @@ class Recorder:
             outcome.duration_ms,
             outcome.error,
             outcome.output_handle,
-            self._shown_value(travel, outcome.result),
-            _rarer(outcome),
+            self._shown_value(state, outcome.result),
+            _optional_members(outcome),
         )
 
-    def _shown_value(self, travel: Travel, result: ToolResult | None) -> dict[str, Any] | None:
+    def _shown_value(self, state: CallState, result: ToolResult | None) -> dict[str, Any] | None:
         """The value without credentials by name; known secrets were taken out when the tool returned.
 
         What was read from a secret file is for the caller it was approved for, not for a log.
         """
         if result is None:
             return None
-        if travel.reads_secret:
+        if state.reads_secret:
             return {"kind": "text", "content": "[the content of a secret file is not recorded]"}
-        if says_all(result):
+        if text_is_complete(result):
             return result.value
         return cast(dict[str, Any], self._redactor.value(result.value))
 
-    def _started_data(self, travel: Travel) -> dict[str, Any]:
-        call = travel.call
+    def _started_data(self, state: CallState) -> dict[str, Any]:
+        call = state.call
         data = {
             "toolCallId": call.id,
-            "toolName": travel.tool.name,
+            "toolName": state.tool.name,
             # a copy: whoever hears of it before it runs must not be able to change it
-            "args": own_copy(self._redactor.value(travel.tool.without_secrets(travel.arguments.plain))),
+            "args": copy_json(self._redactor.value(state.tool.without_secrets(state.arguments.plain))),
             "caller": call.caller.value,
             "workerId": self._shown_as,
         }
-        if travel.tool.label:
-            data["label"] = travel.tool.label
+        if state.tool.label:
+            data["label"] = state.tool.label
         if call.parent_id:
             data["parentCallId"] = call.parent_id
         return data
 
-    def _result_data(self, travel: Travel, outcome: Outcome) -> dict[str, Any]:
+    def _result_data(self, state: CallState, outcome: Outcome) -> dict[str, Any]:
         shown = self._redactor.value
         result = outcome.result
-        args = outcome.args if outcome.args is not None else readable_args(outcome.call.args)
+        args = outcome.args if outcome.args is not None else parse_raw_args(outcome.call.args)
         data: dict[str, Any] = {
             "toolCallId": outcome.call.id,
             "toolName": outcome.tool,
-            "args": own_copy(shown(_for_others(travel, args))),  # copies: a listener must not change the Outcome
+            "args": copy_json(shown(_without_secrets(state, args))),  # copies: a listener must not change the Outcome
             "status": outcome.status.value,
             "durationMs": round(outcome.duration_ms, 3),
-            "decision": _said(travel, shown),
+            "decision": _decision_data(state, shown),
             "truncated": False,
         }
         optional = {
-            "value": own_copy(self._shown_value(travel, result)),
+            "value": copy_json(self._shown_value(state, result)),
             "error": outcome.error,
             "outputHandle": outcome.output_handle,
         }
-        return {**data, **{name: value for name, value in optional.items() if value}, **(_rarer(outcome) or {})}
+        return {
+            **data,
+            **{name: value for name, value in optional.items() if value},
+            **(_optional_members(outcome) or {}),
+        }
 
 
-def _for_others(travel: Travel, args: Any) -> Any:
+def _without_secrets(state: CallState, args: Any) -> Any:
     """Also of a call that came to nothing: `args` may be anything then."""
-    tool = travel.tool
+    tool = state.tool
     return args if tool is None or not tool.secret_fields else tool.without_secrets(args)
 
 
-def _said(travel: Travel, shown: Callable[[Any], Any]) -> dict[str, Any] | None:
-    decision = travel.decision
+def _decision_data(state: CallState, shown: Callable[[Any], Any]) -> dict[str, Any] | None:
+    decision = state.decision
     if decision is None:
         return None
-    return decision.without_keys() if travel.judged is None else cast(dict[str, Any], shown(decision.to_json()))
+    return decision.without_keys() if state.judged is None else cast(dict[str, Any], shown(decision.to_json()))
 
 
-def _rarer(outcome: Outcome) -> dict[str, Any] | None:
+def _optional_members(outcome: Outcome) -> dict[str, Any] | None:
     """The members of a `toolResult` that most results do not have."""
     if not (outcome.truncated or outcome.denials or outcome.protected_created or outcome.leftovers):
         return None

@@ -1,58 +1,66 @@
 """run: enters the tool's code, once. Takes the approved call, gives its raw value.
 
 Async tools run on the loop and are cancelled; sync ones run in a thread, which is abandoned when the call ends
-(`driver.py`, `tools/threads.py`); `inline` ones run right here. Raises what the tool raised, or Ended.
+(`tools/threads.py`); `inline` ones run directly. Raises what the tool raised, or CallAborted.
+
+`run_with_limits` runs a coroutine in the current task under a deadline and an interrupt signal. Starting a task for
+every call would cost more than most calls do, so the coroutine is stepped here. Timers and the interrupt signal are
+armed only when it first has to wait. When the time is up the coroutine is cancelled; one that ignores that for GRACE
+seconds is abandoned in a task of its own, and its caller continues.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+import inspect
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any, Final
 
-from golem_forge.core.coroutine_functions import is_coroutine_function
+from golem_forge.core.calls import ToolCompletion
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
-from golem_forge.orchestrator.driver import Ended, Watch, drive, drive_within
-from golem_forge.orchestrator.travel import Travel
+from golem_forge.core.results import ToolResult
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.orchestrator.call_state import CallState
 from golem_forge.tools.threads import run_in_thread
 
-_FINISHED: Final = frozenset({str, int, float, bool, dict, list, tuple, type(None), ToolResult})
+_FINISHED_TYPES: Final = frozenset({str, int, float, bool, dict, list, tuple, type(None), ToolResult})
 """What nearly every tool returns."""
 
 
-def run(travel: Travel) -> Awaitable[Any]:
+def run(state: CallState) -> Awaitable[Any]:
     """The tool's work, ready to be awaited."""
-    tool = travel.tool
-    travel.executed = True
-    plan = travel.plan
+    tool = state.tool
+    state.executed = True
+    plan = state.plan
     if plan is None and tool.is_async and tool.idle_timeout is None:  # most calls need nothing of what follows
-        return drive_within(tool.invoke(travel.arguments.values, travel.ctx), travel.signal, tool.timeout)
-    work = partial(tool.invoke, travel.arguments.values, travel.ctx) if plan is None else plan.run
+        return run_with_timeout(tool.invoke(state.arguments.values, state.ctx), state.signal, tool.timeout)
+    work = partial(tool.invoke, state.arguments.values, state.ctx) if plan is None else plan.run
     is_async = tool.is_async if plan is None else is_coroutine_function(plan.run)
     if is_async and tool.idle_timeout is None:
-        return drive_within(work(), travel.signal, tool.timeout)
-    watch = Watch(travel.signal, tool.timeout, tool.idle_timeout)
-    if tool.idle_timeout is not None and travel.ctx is not None:
-        travel.ctx.progress = _touching(travel.ctx.progress, watch)
+        return run_with_timeout(work(), state.signal, tool.timeout)
+    limits = CallLimits(state.signal, tool.timeout, tool.idle_timeout)
+    if tool.idle_timeout is not None and state.ctx is not None:
+        state.ctx.progress = _with_idle_reset(state.ctx.progress, limits)
     if is_async:
-        return drive(work(), watch)
-    return _run_sync(work, watch, inline=plan is None and tool.inline)
+        return run_with_limits(work(), limits)
+    return _run_sync(work, limits, inline=plan is None and tool.inline)
 
 
-async def _run_sync(function: Callable[[], Any], watch: Watch, *, inline: bool) -> Any:
-    value = function() if inline else await _off_the_loop(function, watch)
+async def _run_sync(function: Callable[[], Any], limits: CallLimits, *, inline: bool) -> Any:
+    value = function() if inline else await _run_in_thread(function, limits)
     if type(value) is CoroutineType:  # a sync function that hands back a coroutine
-        return await drive(value, watch)
+        return await run_with_limits(value, limits)
     return value
 
 
 def refuse_unfinished(name: str, value: Any) -> None:
     """Nothing these would do has happened yet, and nobody will ever run them."""
-    if type(value) in _FINISHED:
+    if type(value) in _FINISHED_TYPES:
         return
     if isinstance(value, (GeneratorType, AsyncGeneratorType)):
         raise ToolFailed(f"tool '{name}' returned a generator; return its items as a list")
@@ -63,38 +71,222 @@ def refuse_unfinished(name: str, value: Any) -> None:
         raise ToolFailed(f"tool '{name}' returned a future; await it and return its value")
 
 
-async def _off_the_loop(function: Callable[[], Any], watch: Watch) -> Any:
+async def _run_in_thread(function: Callable[[], Any], limits: CallLimits) -> Any:
     future = run_in_thread(function)
-    return await drive(_wait(future), watch)
+    return await run_with_limits(_wait(future), limits)
 
 
 async def _wait(future: asyncio.Future[Any]) -> Any:
     return await future
 
 
-def _touching(report: Callable[[float, float | None, str], None], watch: Watch) -> Any:
+def _with_idle_reset(report: Callable[[float, float | None, str], None], limits: CallLimits) -> Any:
     def progress(done: float, total: float | None, message: str) -> None:
-        watch.touch()
+        limits.reset_idle()
         report(done, total, message)
 
     return progress
 
 
-def ended_text(travel: Travel, ended: Ended) -> str:
+def aborted_text(state: CallState, ended: CallAborted) -> str:
     """What the caller reads when a call was ended from outside."""
-    tool = travel.tool
+    tool = state.tool
     if ended.status is Status.TIMEOUT:
         if ended.idle and tool.idle_timeout is not None:
             text = f"'{tool.name}' reported no progress for {tool.idle_timeout:g} s and was ended."
         else:
             text = f"'{tool.name}' timed out after {tool.timeout:g} s."
-    elif travel.executed:
+    elif state.executed:
         text = f"'{tool.name}' was interrupted while it ran."
     else:
-        name = tool.name if tool else str(travel.call.name)[:200]  # it may wait before there is a tool of that name
+        name = tool.name if tool else str(state.call.name)[:200]  # it may wait before there is a tool of that name
         return f"'{name}' was interrupted before it ran."
     if ended.abandoned:
         return f"{text} It ignored being cancelled and was left behind."
-    if travel.executed and travel.plan is None and not tool.is_async:
+    if state.executed and state.plan is None and not tool.is_async:
         return f"{text} Its thread cannot be stopped and was left to finish alone."
     return text
+
+
+GRACE: Final = 0.7
+"""Ending a process tree takes 300 ms and a little; the caller has its answer within a second."""
+_abandoned_tasks: set[asyncio.Task[Any]] = set()
+
+
+class CallAborted(Exception):
+    """The call was ended from outside, before its code finished by itself."""
+
+    def __init__(self, limits: CallLimits, finished: ToolCompletion | None = None) -> None:
+        assert limits.aborted_by is not None
+        super().__init__(limits.aborted_by)
+        self.finished = finished
+        """What the code had to say when it was told to end, e.g. the output up to then."""
+        self.status = limits.aborted_by
+        self.idle = limits.idle
+        self.abandoned = limits.abandoned
+
+
+class CallLimits:
+    """What may end one running call: its total time, its idle time, the interrupt signal."""
+
+    aborted_by: Status | None = None
+    """Set once something ended the call."""
+    idle = False
+    only_waits = False
+    """The work is a wait for a turn: one that came in the very tick of an interrupt was still taken."""
+    abandoned = False
+    _task: asyncio.Task[Any] | None = None
+
+    def __init__(self, signal: InterruptSignal, total: float | None, idle: float | None) -> None:
+        self._signal = signal
+        self._total = total
+        self._idle = idle
+
+    @classmethod
+    def for_wait(cls, signal: InterruptSignal) -> CallLimits:
+        limits = cls(signal, None, None)
+        limits.only_waits = True
+        return limits
+
+    @property
+    def armed(self) -> bool:
+        return self._task is not None
+
+    def reset_idle(self) -> None:
+        """Progress was reported: the idle clock starts anew. Safe from any thread."""
+        if self._task is not None:
+            self._touched = self._loop.time()
+
+    def arm(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._release: list[Any] = []
+        self._cancels = 0
+        if self._total is not None:
+            self._release.append(self._loop.call_later(self._total, self._end, Status.TIMEOUT).cancel)
+        if self._idle is not None:
+            self._touched = self._loop.time()
+            self._loop.call_later(self._idle, self._check_idle)
+        self._release.append(self._signal.listen(lambda _: self._end(Status.INTERRUPTED)))
+
+    def disarm(self) -> None:
+        assert self._task is not None
+        for release in self._release:
+            release()
+        self._release.clear()
+        for _ in range(self._cancels):
+            self._task.uncancel()
+        self._task = None
+
+    def _check_idle(self) -> None:
+        if self._task is None or self._idle is None:
+            return
+        rest = self._touched + self._idle - self._loop.time()
+        if rest > 0:
+            self._loop.call_later(rest, self._check_idle)
+        else:
+            self.idle = self.aborted_by is None
+            self._end(Status.TIMEOUT)
+
+    def _end(self, why: Status) -> None:
+        if self.aborted_by is None:
+            self.aborted_by = why
+            # via the loop: cancelling the task that is running this very line would hit the wrong await
+            self._loop.call_soon_threadsafe(self._cancel)
+            self._loop.call_soon_threadsafe(self._start_grace)
+
+    def _start_grace(self) -> None:
+        if self._task is not None:
+            self._release.append(self._loop.call_later(GRACE, self._abandon).cancel)
+
+    def _abandon(self) -> None:
+        self.abandoned = True
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._cancels += 1
+            self._task.cancel()
+
+
+@types.coroutine
+def run_with_limits(work: Coroutine[Any, Any, Any], limits: CallLimits) -> Generator[Any, Any, Any]:
+    """Runs `work` to its end; raises Ended if the watch ended it first."""
+    try:
+        waits_for = work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    return (yield from _run_limited(work, waits_for, limits))
+
+
+@types.coroutine
+def run_with_timeout(
+    work: Coroutine[Any, Any, Any], signal: InterruptSignal, total: float | None
+) -> Generator[Any, Any, Any]:
+    """The same with a watch that is only made if `work` has to wait; most calls never do."""
+    try:
+        waits_for = work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    return (yield from _run_limited(work, waits_for, CallLimits(signal, total, None)))
+
+
+def _run_limited(work: Coroutine[Any, Any, Any], waits_for: Any, limits: CallLimits) -> Generator[Any, Any, Any]:
+    """From the first wait on, under the watch."""
+    limits.arm()
+    try:
+        while True:
+            thrown: BaseException | None = None
+            try:
+                yield waits_for
+            except BaseException as error:
+                if limits.abandoned:
+                    _abandon_work(work, error)
+                    raise CallAborted(limits) from None
+                thrown = error
+            try:
+                waits_for = work.send(None) if thrown is None else work.throw(thrown)
+            except StopIteration as stop:
+                if limits.aborted_by is None or limits.only_waits:
+                    return stop.value
+                raise CallAborted(limits, stop.value if isinstance(stop.value, ToolCompletion) else None) from None
+    except CallAborted:
+        raise
+    except BaseException as error:
+        if limits.aborted_by is None:
+            raise  # the tool's own error, or the caller itself was cancelled
+        raise CallAborted(limits) from error
+    finally:
+        limits.disarm()
+
+
+def _abandon_work(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
+    task = asyncio.get_running_loop().create_task(_finish_abandoned(work, thrown))
+    _abandoned_tasks.add(task)
+    task.add_done_callback(_abandoned_tasks.discard)
+
+
+async def _finish_abandoned(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
+    with contextlib.suppress(BaseException):  # its call already has an Outcome; nobody is left to tell
+        await _resume(work, thrown)
+
+
+@types.coroutine
+def _resume(work: Coroutine[Any, Any, Any], error: BaseException | None) -> Generator[Any, Any, None]:
+    while True:
+        try:
+            waits_for = work.send(None) if error is None else work.throw(error)
+        except StopIteration:
+            return
+        error = None
+        try:
+            yield waits_for
+        except BaseException as thrown:
+            error = thrown
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    plain = function.__func__ if type(function) is MethodType else function
+    if type(plain) is FunctionType and plain.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
+    return inspect.iscoroutinefunction(function)

@@ -1,6 +1,10 @@
 """The base verdict: what a tool itself says, else what the configuration says, else `ask`.
 
-A predicate that raises, hangs or answers anything but a verdict refuses the call: a broken check is not a consent.
+Takes a tool, its validated arguments and the `approval:` blocks; gives a Source. A predicate (`needs_approval`) that
+raises, times out or returns anything but a verdict refuses the call: a failed check is not consent. `who_decides` says
+in one sentence where the verdict of a tool comes from.
+
+Threat: a predicate that changes its arguments would change what is shown, recorded and run. It gets a copy.
 """
 
 from __future__ import annotations
@@ -15,11 +19,10 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from golem_forge.config.modes import Setting
-from golem_forge.core.decision import Source
+from golem_forge.config.approval_modes import Setting
+from golem_forge.core.decisions import Status, Verdict, VerdictSource
 from golem_forge.core.errors import BlockedError, ForgeError, error_name
-from golem_forge.core.nearest import nearest
-from golem_forge.core.verdict import Status, Verdict
+from golem_forge.core.text import closest_match
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
@@ -28,9 +31,9 @@ from golem_forge.tools.tool import SourceKind, Tool
 PREDICATE_SECONDS: Final = 5.0
 _VERDICTS: Final[dict[Any, Verdict]] = {True: Verdict.ASK, False: Verdict.PRE_APPROVED} | {v.value: v for v in Verdict}
 _log = logging.getLogger("golem_forge.policy.base")  # docs/python.md names it
-_asking: set[asyncio.Future[Any]] = set()
+_running_checks: set[asyncio.Future[Any]] = set()
 """Checks that have not ended: the loop itself would not keep them."""
-DEFAULT_ASK: Final = Source(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")
+DEFAULT_ASK: Final = VerdictSource(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +51,28 @@ class ApprovalBlocks:
     program: ApprovalBlock = field(default_factory=ApprovalBlock)
     blocks: dict[str, ApprovalBlock] = field(default_factory=dict)
 
-    def named(self, tool: str) -> list[Source]:
+    def named(self, tool: str) -> list[VerdictSource]:
         """What `approval.tools[name]` says, toolset first."""
         return [
-            Source(source="config", verdict=said.value, id=f"approval.tools.{tool}", file=said.origin)
-            for block in self._for(tool)
+            VerdictSource(source="config", verdict=said.value, id=f"approval.tools.{tool}", file=said.origin)
+            for block in self._blocks_of(tool)
             if (said := block.tools.get(tool))
         ]
 
-    def default(self, tool: str) -> list[Source]:
+    def default(self, tool: str) -> list[VerdictSource]:
         return [
-            Source(source="config", verdict=said.value, id="approval.default", file=said.origin)
-            for block in self._for(tool)
+            VerdictSource(source="config", verdict=said.value, id="approval.default", file=said.origin)
+            for block in self._blocks_of(tool)
             if (said := block.default)
         ]
 
-    def spoken(self, tool: str) -> list[Source]:
+    def for_tool(self, tool: str) -> list[VerdictSource]:
         """What is said of a tool by name, or by the default of the very block that exposes it."""
         block = self.blocks.get(tool)
         unnamed = block is not None and block.default is not None and tool not in block.tools
         return [*self.named(tool), *(self.default(tool)[:1] if unnamed else ())]
 
-    def _for(self, tool: str) -> tuple[ApprovalBlock, ...]:
+    def _blocks_of(self, tool: str) -> tuple[ApprovalBlock, ...]:
         block = self.blocks.get(tool)
         return (block, self.program) if block else (self.program,)
 
@@ -79,7 +82,7 @@ def decides_for_itself(tool: Tool) -> bool:
     return tool.needs_approval is not None or tool.source is SourceKind.NATIVE
 
 
-def configured_base(tool: str, settings: ApprovalBlocks) -> Source:
+def configured_base(tool: str, settings: ApprovalBlocks) -> VerdictSource:
     """Tier 2: `approval.tools[name]`, then `approval.default`, then `ask`; `blocked` at either step blocks."""
     for step in (settings.named(tool), settings.default(tool)):
         if step:
@@ -87,23 +90,23 @@ def configured_base(tool: str, settings: ApprovalBlocks) -> Source:
     return DEFAULT_ASK
 
 
-async def own_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Source:
+async def predicate_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -> VerdictSource:
     """Tier 1: the tool's `needs_approval`, evaluated on the validated arguments."""
     answer: Any = tool.needs_approval
     if callable(answer):
         try:
-            answer, failure = await _evaluate(answer, values, ctx)
+            answer, failure = await _run_with_timeout(answer, values, ctx)
         except Exception as error:  # arguments that cannot be copied, a signature that cannot be read, no thread left
             answer, failure = None, error
         if isinstance(failure, (BlockedError, SandboxError)):  # what Forge itself refuses on the way says so itself
             raise failure
         if failure is not None:
-            _note(tool, failure, ctx)
+            _log_failure(tool, failure, ctx)
             raise _check_failed(tool, error_name(failure)) from None
     return _read_verdict(tool, answer)
 
 
-def _note(tool: Tool, failure: BaseException, ctx: ToolContext) -> None:
+def _log_failure(tool: Tool, failure: BaseException, ctx: ToolContext) -> None:
     """For whoever wrote the check: the caller reads the type of the exception only."""
     try:
         told = "".join(traceback.format_exception(failure))
@@ -112,19 +115,21 @@ def _note(tool: Tool, failure: BaseException, ctx: ToolContext) -> None:
     _log.warning("approval check of '%s': %s", tool.name, ctx.redactor.text(told) if ctx.redactor else told)
 
 
-def constant_base(tool: Tool) -> Source:
+def constant_base(tool: Tool) -> VerdictSource:
     """Tier 1 for a `needs_approval` that is no function."""
     return _read_verdict(tool, tool.needs_approval)
 
 
-def _read_verdict(tool: Tool, answer: Any) -> Source:
+def _read_verdict(tool: Tool, answer: Any) -> VerdictSource:
     verdict = _VERDICTS.get(answer) if isinstance(answer, (bool, str)) else None
     if verdict is None:
         raise _check_failed(tool, f"answered {type(answer).__name__}")
-    return Source(source="base", verdict=verdict, id=tool.name, reason=f"the tool says {verdict.value}")
+    return VerdictSource(source="base", verdict=verdict, id=tool.name, reason=f"the tool says {verdict.value}")
 
 
-async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) -> tuple[Any, BaseException | None]:
+async def _run_with_timeout(
+    predicate: Any, values: dict[str, Any], ctx: ToolContext
+) -> tuple[Any, BaseException | None]:
     """The answer, or what it raised. One that does not answer in time is left behind, even if it ignores being
     cancelled; so it is when the call itself is.
 
@@ -132,10 +137,10 @@ async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) ->
     """
     own = deepcopy(values)
     asking = asyncio.ensure_future(
-        _asked(predicate, (own, ctx.without_calls()) if _wants_context(predicate) else (own,))
+        _run_predicate(predicate, (own, ctx.without_calls()) if _wants_context(predicate) else (own,))
     )
-    _asking.add(asking)
-    asking.add_done_callback(_asking.discard)
+    _running_checks.add(asking)
+    asking.add_done_callback(_running_checks.discard)
     try:
         done, _ = await asyncio.wait((asking,), timeout=PREDICATE_SECONDS)
     except asyncio.CancelledError:
@@ -147,7 +152,7 @@ async def _evaluate(predicate: Any, values: dict[str, Any], ctx: ToolContext) ->
     return None, TimeoutError()
 
 
-async def _asked(predicate: Any, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
+async def _run_predicate(predicate: Any, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
     """Threat: a check that blocks the loop blocks the clock that would end it too. So its time is taken here."""
     started = monotonic()
     try:
@@ -191,7 +196,7 @@ def check_block(block: ApprovalBlock, tools: Mapping[str, Tool]) -> tuple[list[s
     for name, said in block.tools.items():
         tool = tools.get(name)
         if tool is None:
-            close = nearest(name, tools)
+            close = closest_match(name, tools)
             hint = f"; did you mean {close!r}?" if close else ""
             unknown.append(f"{said.origin}: approval.tools.{name}: no such tool{hint}")
         elif said.value is Verdict.PRE_APPROVED and decides_for_itself(tool) and tool.needs_approval is not False:
@@ -199,3 +204,27 @@ def check_block(block: ApprovalBlock, tools: Mapping[str, Tool]) -> tuple[list[s
                 f"{said.origin}: approval.tools.{name}: preApproved has no effect, '{name}' decides for itself"
             )
     return errors, unknown
+
+
+def who_decides(tool: Tool, blocks: ApprovalBlocks) -> str:
+    if not decides_for_itself(tool):
+        said = configured_base(tool.name, blocks)
+        return f"{said.verdict.value} ({said.describe()})"
+    stricter = [source for source in blocks.named(tool.name) if source.verdict is not Verdict.PRE_APPROVED]
+    return "; ".join(
+        [_describe_own_verdict(tool), *(f"{source.verdict.value} by {source.describe()}" for source in stricter)]
+    )
+
+
+def _describe_own_verdict(tool: Tool) -> str:
+    own = tool.needs_approval
+    if callable(own):
+        return "the tool decides for each call"
+    if isinstance(own, bool):
+        return "ask (the tool always asks)" if own else "preApproved (the tool never asks)"
+    if own is not None:
+        return f"{Verdict(own).value} (the tool says so)"
+    assert tool.source is SourceKind.NATIVE
+    if tool.effects == ():
+        return "preApproved (it touches nothing)"
+    return "by what each call touches: reads inside zones run, the rest as zones and rules say"

@@ -1,7 +1,14 @@
-"""From a command's text to facts and effects: what policy judges, before anything runs.
+"""From the text of a command to facts and effects: what policy evaluates before anything runs.
 
-Gives one `exec` effect per parsed segment, in order, then one `read` effect per operand inside a zone. A text the
-strict parser cannot read is one opaque `exec` effect without words. Dangers come from the lenient detector alone.
+`command_facts` gives one `exec` effect per parsed segment, in order, then one `read` effect per operand inside a zone.
+A text the strict parser cannot read is one opaque `exec` effect without words. Dangers come from the lenient detector
+alone.
+
+`SandboxWorld` implements `CommandWorld`: `program` finds what a command name would start, `operand` where a path
+leads. Both resolve links, because what is evaluated must be what is run or read.
+
+Threat: a writable directory on PATH would let anything pose as `ls`. Only directories that root owns and others cannot
+write count as the system's, and a program inside a zone never does.
 """
 
 from __future__ import annotations
@@ -9,25 +16,22 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.text import process_link
 from golem_forge.policy.facts import CommandFacts
-from golem_forge.policy.shell import (
-    CommandWorld,
-    Operand,
-    Parsed,
-    Segment,
-    SegmentProof,
-    find_dangers,
-    parse_strict,
-    prove,
-    segment_places,
-)
-from golem_forge.policy.shell.strict import render
+from golem_forge.policy.shell.dangers import find_dangers
+from golem_forge.policy.shell.prover import SegmentProof, prove, segment_places
+from golem_forge.policy.shell.strict import CommandWorld, Operand, Parsed, ProgramFile, Segment, parse_strict, render
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.git.formats import is_repository_root, keeps_its_work_tree
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import FileKind
+from golem_forge.sandbox.walls.model import PathRule
 
 IsSecret = Callable[[str], bool]
 _MAX_HASHED: Final = 64 << 20
@@ -46,7 +50,7 @@ def command_facts(
         return CommandFacts(text=text, parsed=None, world=world, cwd=cwd), (opaque,)
     proof = prove(parsed, world, cwd)
     places = segment_places(parsed, world, cwd)
-    shares = _shared_out(parsed, dangers, is_secret)
+    shares = _dangers_by_segment(parsed, dangers, is_secret)
     reads_only = proof.proven and not dangers
     execs = [
         _exec_effect(
@@ -73,7 +77,7 @@ def _danger_ids(text: str, is_secret: IsSecret) -> tuple[str, ...]:
     return tuple(dict.fromkeys(danger.id for danger in find_dangers(text, is_secret=is_secret)))
 
 
-def _shared_out(parsed: Parsed, dangers: tuple[str, ...], is_secret: IsSecret) -> Iterator[tuple[str, ...]]:
+def _dangers_by_segment(parsed: Parsed, dangers: tuple[str, ...], is_secret: IsSecret) -> Iterator[tuple[str, ...]]:
     """The dangers of each segment. One that only the whole has (`curl u | sh`) belongs to every segment of it."""
     if not dangers:
         yield from (() for _ in parsed.segments)
@@ -131,14 +135,14 @@ def _real_program(segment: Segment, places: tuple[str, ...], world: CommandWorld
         program = world.program(word)
         if program is None:
             return ""
-        return _with_content(program.path) if program.zone else program.path
+        return _path_with_digest(program.path) if program.zone else program.path
     operands = [world.operand(word, place) for place in places]
     if len(operands) != 1 or operands[0].kind != "inside":
         return ""
-    return _with_content(operands[0].real)
+    return _path_with_digest(operands[0].real)
 
 
-def _with_content(path: str) -> str:
+def _path_with_digest(path: str) -> str:
     """Unreadable or huge: a random mark, so that the approval of this call is never the approval of another."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -151,3 +155,147 @@ def _with_content(path: str) -> str:
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_HASHED:
             return f"{path} {os.urandom(16).hex()}"
         return f"{path} sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_OTHERS_MAY_WRITE: Final = stat.S_IWOTH
+_BINARIES: Final = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How programs for Linux and for macOS begin."""
+
+
+def is_system_directory(directory: str) -> bool:
+    """One of the usual program directories, owned by root and closed to others."""
+    try:
+        status = os.stat(directory)
+    except OSError:
+        return False
+    safe = status.st_uid == 0 and not status.st_mode & _OTHERS_MAY_WRITE
+    return directory in SYSTEM_PATH and stat.S_ISDIR(status.st_mode) and safe
+
+
+class SandboxWorld:
+    """Implements `CommandWorld`. `path` is the walls' PATH, in order; `shipped_rg` the ripgrep that Forge brings;
+    `complete` tells of a virtual directory whether the walls know all that lies below it (None: they do not); `rules`
+    are those that hold inside the walls."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        path: Sequence[str] = SYSTEM_PATH,
+        *,
+        shipped_rg: str = "",
+        complete: Callable[[str, bool], bool] | None = None,
+        rules: Callable[[], Sequence[PathRule]] = tuple,
+    ) -> None:
+        self._rules = rules
+        self._complete = complete
+        self._sandbox = sandbox
+        self._path = tuple(path)
+        self._shipped_rg = shipped_rg
+
+    def program(self, name: str) -> ProgramFile | None:
+        if "/" in name:
+            return self._program_at(name)
+        for directory in self._path:
+            found = os.path.join(directory, name)
+            if _is_program(found):
+                return self._described(found, system=is_system_directory(directory))
+        if name == "rg" and _is_program(self._shipped_rg):
+            return ProgramFile(os.path.realpath(self._shipped_rg), system=False, zone=False, shipped=True)
+        return None
+
+    def scan_complete(self, virtual: str, *, hidden: bool = True) -> bool:
+        return self._complete is not None and self._complete(virtual, hidden)
+
+    def work_tree(self, place: str) -> str | None:
+        here = self.operand(place, "/")
+        if here.kind != "inside":
+            return place
+        parts = here.virtual.strip("/").split("/")
+        while parts:
+            virtual = f"/{'/'.join(parts)}"
+            real = self.operand(virtual, "/").real
+            if is_repository_root(real):
+                return virtual if keeps_its_work_tree(real, self._host_path) else None
+            parts.pop()
+        return f"/{here.virtual.split('/')[1]}"
+
+    def _host_path(self, path: str) -> str:
+        try:
+            place = self._sandbox.locate(path)
+        except SandboxError:
+            return path
+        return place.zone.real(place.parts) if place.zone else path
+
+    def has_read_rules(self) -> bool:
+        return any(
+            Verb.READ in rule.access and rule.verdict is not Verdict.PRE_APPROVED and self._touches(rule)
+            for rule in self._rules()
+        )
+
+    def _touches(self, rule: PathRule) -> bool:
+        roots = (self.operand(zone.virtual(()), "/") for zone in self._sandbox.zones.values())
+        places = [name for root in roots for name in (root.virtual, root.outer) if name]
+        near = any(_is_below(rule.literal, place) or _is_below(place, rule.literal) for place in places)
+        return near or not rule.literal
+
+    def operand(self, path: str, cwd: str) -> Operand:
+        link = process_link(path)
+        if link is not None and link.name == "cwd" and link.own and ".." not in path.split("/"):
+            given = f"{cwd.rstrip('/')}/{link.rest}"
+        else:
+            given = path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
+        try:
+            with self._sandbox.target(given, Verb.READ) as target:
+                if target.zone is None:
+                    return Operand("outside", target.virtual)
+                return Operand(
+                    "inside",
+                    target.virtual,
+                    real=target.real,
+                    secret=Mark.SECRET_PATH in target.marks,
+                    directory=target.kind is FileKind.DIRECTORY,
+                    outer=target.effect().outer,
+                    exists=target.exists,
+                )
+        except SandboxError as error:
+            shown = self._sandbox.virtualise(path)
+            escapes = ".." in path.split("/")  # above the root of zones there is still something in the walls
+            return Operand("bad", shown) if error.code == "INVALID_PATH" and not escapes else Operand("outside", shown)
+
+    def _program_at(self, path: str) -> ProgramFile | None:
+        """An absolute path: of a zone if one addresses it, else of the host. A relative one is never found here."""
+        if not path.startswith("/"):
+            return None
+        try:
+            with self._sandbox.target(path, Verb.READ) as target:
+                runs = target.zone is not None and target.kind is FileKind.FILE
+                return ProgramFile(target.real, system=False, zone=True) if runs else None
+        except SandboxError as error:
+            if error.code not in ("ZONE_ACCESS_DENIED", "NO_SANDBOX"):
+                return None
+        if not _is_program(path):
+            return None
+        return self._described(path, system=is_system_directory(os.path.dirname(path)))
+
+    def _described(self, found: str, *, system: bool) -> ProgramFile:
+        real = os.path.realpath(found)
+        zone = any(_is_below(real, zone.host) for zone in self._sandbox.zones.values())
+        return ProgramFile(real, system=system and not zone, zone=zone, script=_is_script(real))
+
+
+def _is_program(path: str) -> bool:
+    return bool(path) and os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _is_script(path: str) -> bool:
+    """Whatever is no binary, with or without `#!`; also what cannot be read, for nobody knows what it is then."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) not in _BINARIES
+    except OSError:
+        return True
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -1,33 +1,39 @@
 """ApprovalController: turns an `ask` into an answer, by mode, by memory, or by a person.
 
 One controller serves a whole tree of workers. `blocked` never comes here: nobody can approve it. `request_approval`
-asks about something that is no tool call, by the same mode and memory and of the same person.
+asks about something that is no tool call, with the same mode and memory and of the same person.
+
+The memory keeps approvals of this session by fingerprint. A denial is counted, never used as an answer: the next
+request asks again and says so.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
-from golem_forge.config.modes import ApprovalMode
-from golem_forge.core.decision import AnsweredBy, Decision
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Verdict
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.nearest import nearest
-from golem_forge.core.options import must_be, options_from, takes_options
-from golem_forge.core.signal import InterruptSignal
-from golem_forge.core.verdict import Risk, Verdict
-from golem_forge.events.answers import ApprovalAnswer
-from golem_forge.policy.answers import Answer, denied
-from golem_forge.policy.asking import ApprovalCallback, callback_asker
-from golem_forge.policy.desk import ApprovalDesk, Asker, Waiting
+from golem_forge.core.options import options_from, require, takes_options
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.core.text import closest_match
+from golem_forge.events.open_questions import ApprovalAnswer
+from golem_forge.policy.approval_queue import (
+    ApprovalCallback,
+    ApprovalQueue,
+    ApprovalResult,
+    Asker,
+    PendingApproval,
+    callback_asker,
+    denied_result,
+)
 from golem_forge.policy.fingerprint import both_keys
-from golem_forge.policy.memory import ApprovalMemory
-from golem_forge.policy.offers import Offer
-from golem_forge.policy.request import ApprovalRequest
+from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
 
 _NEEDS_A_PERSON = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT})
-__all__ = ["ApprovalCallback", "ApprovalController"]
 
 
 class ApprovalController:
@@ -42,9 +48,9 @@ class ApprovalController:
     ) -> None:
         """`approval_callback(request)` answers `{approved, remember?, choice?, args?, reason?}` within `timeout`
         seconds; `ask` is a UI's (`ui_asker`) and knows its own timeout. `mode` may be a mapping of all options."""
-        self.mode = _mode(mode)
+        self.mode = _parse_mode(mode)
         fits = approval_callback is None or callable(approval_callback)
-        must_be(fits, "approval_callback", "a function that takes the request", approval_callback)
+        require(fits, "approval_callback", "a function that takes the request", approval_callback)
         self.approval_callback = approval_callback
         self.memory = ApprovalMemory()
         asker = ask or (callback_asker(approval_callback, timeout) if approval_callback is not None else None)
@@ -53,14 +59,14 @@ class ApprovalController:
                 f"mode {self.mode.value!r} needs somebody to ask: give approval_callback=…, "
                 "or choose 'approve_all' or 'auto_deny'"
             )
-        self._desk = ApprovalDesk(asker) if asker else None
+        self._queue = ApprovalQueue(asker) if asker else None
 
     def switch(self, mode: ApprovalMode) -> None:
         """A person chose another mode for the rest of the session; what waits for an answer goes on waiting.
 
         No worker comes here. Raises ForgeError where the mode would ask and nobody can be asked.
         """
-        if self._desk is None and mode in _NEEDS_A_PERSON:
+        if self._queue is None and mode in _NEEDS_A_PERSON:
             raise ForgeError(
                 f"Nobody can be asked in this session, so it cannot be {mode.value}; start it without "
                 "`--approval auto_deny` where somebody can answer.",
@@ -70,17 +76,17 @@ class ApprovalController:
 
     @property
     def pending(self) -> int:
-        return self._desk.pending if self._desk else 0
+        return self._queue.pending if self._queue else 0
 
-    async def approve(self, decision: Decision, tool: str, wait: Callable[[], Waiting]) -> Answer:
+    async def approve(self, decision: Decision, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
         """Answers one `ask`. `wait` builds the request; it is only called when a person must see it."""
         if self.mode is ApprovalMode.APPROVE_ALL:
-            return Answer(approved=True, by=AnsweredBy.MODE)
+            return ApprovalResult(approved=True, by=AnsweredBy.MODE)
         if self.memory.granted(decision.fingerprint):
-            return Answer(approved=True, by=AnsweredBy.MEMORY, cached=True)
-        if self.mode is ApprovalMode.AUTO_DENY or self._desk is None:
-            return denied(f"Auto-deny mode: {tool} requires approval", by=AnsweredBy.MODE)
-        answer = await self._desk.wait(wait())
+            return ApprovalResult(approved=True, by=AnsweredBy.MEMORY, cached=True)
+        if self.mode is ApprovalMode.AUTO_DENY or self._queue is None:
+            return denied_result(f"Auto-deny mode: {tool} requires approval", by=AnsweredBy.MODE)
+        answer = await self._queue.wait(wait())
         if not answer.approved and answer.by is AnsweredBy.PERSON:
             self.memory.deny(decision.fingerprint)
         return answer
@@ -93,22 +99,22 @@ class ApprovalController:
 
         What is remembered for the session answers the same request, and no other, from then on.
         """
-        asked = request if isinstance(request, ApprovalRequest) and not options else _request(request, options)
+        asked = request if isinstance(request, ApprovalRequest) and not options else _complete_request(request, options)
         decision = Decision(Verdict.ASK, compute_keys=lambda: (asked.fingerprint, asked.args_key))
         asked.previously_denied = self.memory.denials(asked.fingerprint)
 
-        def remembered() -> Answer | None:
+        def remembered() -> ApprovalResult | None:
             if not self.memory.granted(asked.fingerprint):
                 return None
-            return Answer(approved=True, by=AnsweredBy.MEMORY, cached=True)
+            return ApprovalResult(approved=True, by=AnsweredBy.MEMORY, cached=True)
 
-        def waiting() -> Waiting:
-            return Waiting(
+        def waiting() -> PendingApproval:
+            return PendingApproval(
                 request=asked,
                 check_edit=lambda args: () if args == asked.args else (("", "this request cannot be edited"),),
                 restore=dict,
-                clean=lambda problems: problems,
-                covered=remembered,
+                redact=lambda problems: problems,
+                reevaluate=remembered,
                 signal=InterruptSignal(),
             )
 
@@ -129,28 +135,32 @@ class ApprovalController:
         self.memory.grant(fingerprint, what)
 
     def judge_again(self) -> None:
-        if self._desk:
-            self._desk.judge_again()
+        if self._queue:
+            self._queue.judge_again()
 
 
-def _mode(named: Any) -> ApprovalMode:
+def _parse_mode(named: Any) -> ApprovalMode:
     try:
         return ApprovalMode(named)
     except ValueError:
-        close = nearest(str(named), list(ApprovalMode))
+        close = closest_match(str(named), list(ApprovalMode))
         hint = f"; did you mean '{close}'?" if close else ""
         raise ValueError(f"mode {named!r} is none of {', '.join(ApprovalMode)}{hint}") from None
 
 
-_SESSION = Offer(id="request:session", label="this exact request, for the session", scope="session", exact=True)
-_MEMBERS = frozenset(member.name for member in fields(ApprovalRequest)) | {"tool_name"}
+_SESSION_OFFER = ApprovalOffer(
+    id="request:session", label="this exact request, for the session", scope="session", exact=True
+)
+_REQUEST_FIELDS = frozenset(member.name for member in fields(ApprovalRequest)) | {"tool_name"}
 
 
-def _request(given: ApprovalRequest | Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ApprovalRequest:
+def _complete_request(
+    given: ApprovalRequest | Mapping[str, Any] | None, keywords: Mapping[str, Any]
+) -> ApprovalRequest:
     """A whole request of what is known of it. TypeError: an unknown member; ValueError: nothing to decide on."""
     if isinstance(given, ApprovalRequest):
         given = {member.name: getattr(given, member.name) for member in fields(given)}
-    members = options_from(given, keywords, known=_MEMBERS, where="request_approval")
+    members = options_from(given, keywords, known=_REQUEST_FIELDS, where="request_approval")
     tool = str(members.pop("tool_name", "") or members.get("tool", ""))
     description = str(members.get("description") or tool)
     if not description:
@@ -159,5 +169,47 @@ def _request(given: ApprovalRequest | Mapping[str, Any] | None, keywords: Mappin
     risk = Risk(members.get("risk", Risk.HIGH)).value
     kind = str(members.get("type", "tool_call"))
     keys = both_keys(tool=tool, definition=kind, args=args, worker="", targets=() if tool else (description,))
-    made = {"fingerprint": keys[0], "args_key": keys[1], "why": "", "payload": description, "choices": (_SESSION,)}
+    made = {
+        "fingerprint": keys[0],
+        "args_key": keys[1],
+        "why": "",
+        "payload": description,
+        "choices": (_SESSION_OFFER,),
+    }
     return ApprovalRequest(**{**made, **members, "tool": tool, "args": args, "description": description, "risk": risk})
+
+
+_MAX_GRANTS: Final = 10_000
+
+
+class ApprovalMemory:
+    def __init__(self) -> None:
+        self._granted: dict[str, str] = {}
+        self._denied: Counter[str] = Counter()
+
+    def grant(self, fingerprint: str, what: str) -> None:
+        self._granted[fingerprint] = what
+        if len(self._granted) > _MAX_GRANTS:  # the oldest approval is the one to ask again
+            del self._granted[next(iter(self._granted))]
+
+    def granted(self, fingerprint: str) -> bool:
+        return fingerprint in self._granted
+
+    def grants(self) -> dict[str, str]:
+        """Fingerprint → what was approved, oldest first."""
+        return dict(self._granted)
+
+    def revoke(self, fingerprint: str) -> bool:
+        return self._granted.pop(fingerprint, None) is not None
+
+    def deny(self, fingerprint: str) -> None:
+        self._denied[fingerprint] += 1
+        if len(self._denied) > _MAX_GRANTS:
+            del self._denied[next(iter(self._denied))]
+
+    def denials(self, fingerprint: str) -> int:
+        return self._denied[fingerprint]
+
+    def clear(self) -> None:
+        self._granted.clear()
+        self._denied.clear()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from golem_forge.core.canonical import canonical, quoted, sha256_hex
 from golem_forge.core.effects import Effect
+from golem_forge.core.json import canonical, quoted, sha256_hex
 
 
 def args_key(tool: str, args: dict[str, Any]) -> str:

@@ -1,27 +1,28 @@
-"""ApprovalRequest: everything a person needs to answer, taken from the values and bytes that will be used.
+"""ApprovalRequest: everything a person needs to answer, taken from the values and bytes that will be used; and the
+offers on it: what a person may choose to have remembered, one line each: this rule, for this long, in this file.
 
-Threat: whoever wrote the arguments wants a yes. Nothing is cut at the end, nothing can steer the terminal, secrets
-and host paths are replaced before the request exists.
+Threat: whoever wrote the arguments wants a yes. Nothing is cut at the end, nothing can steer the terminal, secrets and
+host paths are replaced before the request exists.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
-from golem_forge.core.call import Caller
-from golem_forge.core.copying import own_copy
-from golem_forge.core.decision import Decision
+from golem_forge.core.calls import Caller
+from golem_forge.core.decisions import Decision
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.ids import new_id
-from golem_forge.core.visible import count_hidden, visible
+from golem_forge.core.json import copy_json
+from golem_forge.core.text import count_control_chars, escape_control_chars
 from golem_forge.events.redaction import Redactor
-from golem_forge.policy.offers import Offer
-from golem_forge.tools.fields import derive_fields
-from golem_forge.tools.plan import Plan
-from golem_forge.tools.prefill import masked, prefilled
+from golem_forge.policy.rules.candidates import Choice, RememberKind
+from golem_forge.policy.rules.model import Rule
+from golem_forge.tools.context import Plan
+from golem_forge.tools.forms import derive_fields, mask_secrets, prefill_fields
 from golem_forge.tools.tool import Definition, Tool
 
 _TYPES = {Verb.WRITE: "file_write", Verb.DELETE: "file_write", Verb.EXEC: "command", Verb.SPAWN: "worker"}
@@ -46,7 +47,7 @@ class ApprovalRequest:
     effects: tuple[str, ...] = ()
     segments: tuple[dict[str, Any], ...] = ()
     risk_reasons: tuple[str, ...] = ()
-    choices: tuple[Offer, ...] = ()
+    choices: tuple[ApprovalOffer, ...] = ()
     previously_denied: int = 0
     waiting: int = 1
     changed: str = ""
@@ -105,21 +106,21 @@ def build_request(
     caller: Caller,
     worker: str,
     redactor: Redactor,
-    choices: tuple[Offer, ...],
+    choices: tuple[ApprovalOffer, ...],
     previously_denied: int,
     describe_path: Callable[[str], tuple[dict[str, Any], ...]],
 ) -> ApprovalRequest:
     fields = derive_fields(tool.input_schema)
-    shown = own_copy(redactor.value(masked(fields, args)))  # a callback may do what it likes with its copy
-    payload = redactor.text(plan.payload) if plan and plan.payload else _literal(shown)
+    shown = copy_json(redactor.value(mask_secrets(fields, args)))  # a callback may do what it likes with its copy
+    payload = redactor.text(plan.payload) if plan and plan.payload else _format_args(shown)
     diff = redactor.text(plan.diff) if plan else ""
     fingerprint, key = decision.keys()
 
     def clean(text: str) -> str:
-        return visible(redactor.text(text))
+        return escape_control_chars(redactor.text(text))
 
     # each of them repeats what the others hold, and JSON has its own escapes
-    hidden = max(count_hidden(payload), count_hidden(diff), sum(map(count_hidden, _texts(shown))))
+    hidden = max(count_control_chars(payload), count_control_chars(diff), sum(map(count_control_chars, _texts(shown))))
     warnings = list(plan.warnings) if plan else []
     if hidden:
         characters = "character is shown as an escape" if hidden == 1 else "characters are shown as escapes"
@@ -128,7 +129,7 @@ def build_request(
     definition = tool.definition
     return ApprovalRequest(
         type=_type_of(effects, definition),
-        description=visible(f"{tool.label or tool.name}: {tool.description.splitlines()[0][:200]}"),
+        description=escape_control_chars(f"{tool.label or tool.name}: {tool.description.splitlines()[0][:200]}"),
         tool=tool.name,
         label=tool.label,
         args=shown,
@@ -139,8 +140,8 @@ def build_request(
         risk=decision.risk.value,
         risk_reasons=tuple(clean(reason) for reason in decision.risk_reasons),
         why=clean(by.describe()) if by else "",
-        payload=visible(payload),
-        diff=visible(diff),
+        payload=escape_control_chars(payload),
+        diff=escape_control_chars(diff),
         effects=tuple(clean(effect.describe()) for effect in effects or ()),
         segments=tuple(
             {"words": [clean(word) for word in effect.words], "proven": effect.proven, "dangers": list(effect.dangers)}
@@ -152,7 +153,7 @@ def build_request(
         changed="" if definition.approved else clean(definition.diff),
         model_note=clean(plan.model_note) if plan else "",
         warnings=tuple(warnings),
-        fields=tuple(prefilled(fields, own_copy(shown))),
+        fields=tuple(prefill_fields(fields, copy_json(shown))),
         worker_path=describe_path(worker),
     )
 
@@ -163,7 +164,7 @@ def _type_of(effects: tuple[Effect, ...] | None, definition: Definition) -> str:
     return next((_TYPES[e.verb] for e in effects or () if e.verb in _TYPES), "tool_call")
 
 
-def _literal(args: dict[str, Any]) -> str:
+def _format_args(args: dict[str, Any]) -> str:
     return json.dumps(args, indent=2, ensure_ascii=False, default=str)
 
 
@@ -178,3 +179,60 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _texts(item)
+
+
+MAX_OFFERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalOffer:
+    id: str
+    label: str
+    scope: str
+    """`session` or `always`."""
+    exact: bool
+    """True: this exact call is kept by its fingerprint, no rule is made."""
+    rules: tuple[Rule, ...] = ()
+    grant: str = ""
+    """What the worker may do from now on in this session; no rule is made."""
+    file: str = ""
+    rule: str = ""
+    """The rules in words, for people."""
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"id": self.id, "label": self.label, "scope": self.scope}
+        if self.rule:
+            wire["rule"] = self.rule
+        if self.file:
+            wire["file"] = self.file
+        return wire
+
+
+def offers_from(choices: Iterable[Choice]) -> tuple[ApprovalOffer, ...]:
+    """Narrow to wide; a choice that can be kept for the session or for good becomes two offers, if there is room.
+
+    Every choice is offered once before one is offered twice. For good, a rule comes before an exact command, which is
+    seldom given again word for word.
+    """
+    wanted = [(choice, lifetime) for choice in choices for lifetime in choice.lifetimes]
+    by_worth = sorted(wanted, key=lambda each: _priority(*each))[:MAX_OFFERS]
+    return tuple(_make_offer(choice, lifetime) for choice, lifetime in wanted if (choice, lifetime) in by_worth)
+
+
+def _priority(choice: Choice, lifetime: str) -> tuple[bool, bool]:
+    second = lifetime != choice.lifetimes[0]
+    return second, second and choice.keeps is RememberKind.FINGERPRINT
+
+
+def _make_offer(choice: Choice, lifetime: str) -> ApprovalOffer:
+    rules = choice.rules_for(lifetime)
+    return ApprovalOffer(
+        id=f"{choice.id}:{lifetime}",
+        label=choice.label,
+        scope=lifetime,
+        exact=choice.keeps is RememberKind.FINGERPRINT and lifetime == "session",
+        rules=rules,
+        grant=choice.grant,
+        file=choice.file if lifetime == "always" else "",
+        rule="; ".join(rule.describe() for rule in rules),
+    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import errno
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status
-from golem_forge.core.visible import visible
+from golem_forge.core.text import escape_control_chars
 
 _LONGEST_SHOWN = 512
 
@@ -27,7 +27,7 @@ class SandboxError(ForgeError):
 
 def _shown(path: str) -> str:
     """A path on one line, without characters that could forge a second message."""
-    return visible(path).replace("\n", "\\x0a").replace("\t", "\\x09")
+    return escape_control_chars(path).replace("\n", "\\x0a").replace("\t", "\\x09")
 
 
 def _denied(code: str, text: str, path: str) -> SandboxError:

@@ -1,17 +1,34 @@
-"""From the text of a path to a place: which zone, and which components below it. Text only; the disk is not asked.
+"""From the text of a path to what is on disk: which zone, which components, and where symbolic links lead.
 
-Takes what a tool was given, gives a Place, refuses INVALID_PATH and whatever `refuse` says of a path in no zone.
-The order of the checks is the order in which a path can lie: as text, then as an address, then as a host path.
+`locate` works on text alone: it returns a ZonePath and refuses INVALID_PATH and paths in no zone. `resolve_links`
+walks the zone: links are read and resolved here, never followed by the kernel; it returns a ResolvedPath with
+handles on the entry and its directory, and refuses links that leave the zone or form a loop. Threat: names change
+while they are walked. Every step starts from a handle already held, `..` inside a link goes back along our own
+handles, and the result is opened again from the zone's root with links forbidden: a link that appears in between is
+an error, not a detour.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from golem_forge.core.root_links import process_link
-from golem_forge.sandbox.errors import SandboxError, invalid_path
+from golem_forge.core.text import process_link
+from golem_forge.sandbox.errors import (
+    SandboxError,
+    from_os_error,
+    invalid_path,
+    not_a_directory,
+    not_found,
+    path_changed,
+    symlink_escape,
+    too_large,
+)
+from golem_forge.sandbox.handles import DIRECTORY, ENTRY, Handle
 from golem_forge.sandbox.zones import Zone
 
 MAX_PATH_BYTES: Final = 4096
@@ -25,7 +42,7 @@ _TOOLS_FOLDERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ZonePath:
     """An address before links are looked at. Without a zone it is `/`, the list of zones."""
 
     zone: Zone | None
@@ -38,7 +55,7 @@ class Place:
 
 def locate(
     path: object, zones: Mapping[str, Zone], default_zone: str | None, refuse: Callable[[str], SandboxError]
-) -> Place:
+) -> ZonePath:
     text = checked_text(path)
     if link := process_link(text):
         # `/proc/self/root/x` is `/x` for whoever reads it. The root of another process may be another one, and where
@@ -49,16 +66,16 @@ def locate(
     if not text.startswith("/") and default_zone is None:
         raise refuse(text)
     base = () if text.startswith("/") or default_zone is None else (default_zone,)
-    parts = fold(text, base)
+    parts = normalize_parts(text, base)
     if not parts:
-        return Place(None, ())
+        return ZonePath(None, ())
     if zone := zones.get(parts[0]):
-        return Place(zone, parts[1:])
+        return ZonePath(zone, parts[1:])
     hits = [(len(rest), zone, rest) for zone in zones.values() if (rest := zone.inside(parts)) is not None]
     if not hits:
         raise refuse("/" + "/".join(parts))
     _, zone, rest = min(hits, key=lambda hit: hit[0])
-    return Place(zone, rest)
+    return ZonePath(zone, rest)
 
 
 def checked_text(path: object) -> str:
@@ -85,7 +102,7 @@ def _must_fit(path: str) -> None:
         raise invalid_path(path, "too long")
 
 
-def fold(path: str, base: Sequence[str] = ()) -> tuple[str, ...]:
+def normalize_parts(path: str, base: Sequence[str] = ()) -> tuple[str, ...]:
     """Components of the path below `base`, with `.`, `..` and `//` folded as text."""
     if "/." not in path and "//" not in path and not path.startswith("."):
         inner = path.strip("/")
@@ -109,7 +126,7 @@ def below_tools_folder(path: str, folders: Sequence[str]) -> tuple[str, ...] | N
     if "tools" not in path or path[:1] not in ("~", "$", "/"):
         return None
     try:
-        parts = fold(path)
+        parts = normalize_parts(path)
     except SandboxError:
         return None
     for folder in (*_TOOLS_FOLDERS, *(tuple(filter(None, folder.split("/"))) for folder in folders)):
@@ -121,3 +138,180 @@ def below_tools_folder(path: str, folders: Sequence[str]) -> tuple[str, ...] | N
 def has_control_character(name: str) -> bool:
     """C0, DEL and C1: such names can be listed, but tools neither make nor open them."""
     return not name.isprintable() and any(char < " " or "\x7f" <= char <= "\x9f" for char in name)
+
+
+MAX_LINKS: Final = 40
+MAX_DEPTH: Final = 64
+
+
+@dataclass(slots=True, kw_only=True)
+class ResolvedPath:
+    """What a walk met. `parent` is the deepest existing directory before the entry (the zone's root for itself)."""
+
+    parts: tuple[str, ...]
+    parent: Handle
+    entry: Handle | None = None
+    stat: os.stat_result | None = None
+    missing: int = 0
+    """How many of the last components do not exist."""
+    obstacle: SandboxError | None = None
+    """Why nothing can be made at a missing path: it goes through a file, or back up out of a missing directory."""
+
+
+@dataclass(slots=True)
+class _LinkRoute:
+    parts: tuple[str, ...]
+    missing: int = 0
+    obstacle: SandboxError | None = None
+
+
+def resolve_links(zone: Zone, parts: tuple[str, ...], *, follow_last: bool, only_entry: bool = False) -> ResolvedPath:
+    """Resolve an address. With `follow_last` off a last component that is a link is itself what is found.
+
+    `only_entry`: the caller has no use for the directory it is in; where that is quicker, `parent` is the zone's root.
+    """
+    if len(parts) > MAX_DEPTH:
+        raise _too_deep(zone.virtual(parts), len(parts))
+    found = _entry_alone(zone, parts) if only_entry else None
+    if found is None:
+        found = _without_links(zone, parts)
+    if found is None or _is_link(found):
+        route = _follow(zone, parts, follow_last=True)  # a link that leaves is refused even where only it is meant
+        if not follow_last:
+            route = _follow(zone, parts, follow_last=False)
+        found = _open_route(zone, route, zone.virtual(parts), follow_last=follow_last)
+    if (
+        found.entry is not None
+        and not "".join(found.parts).isprintable()
+        and any(map(has_control_character, found.parts))
+    ):
+        raise invalid_path(zone.virtual(found.parts), "control character in the name")
+    return found
+
+
+def _entry_alone(zone: Zone, parts: tuple[str, ...]) -> ResolvedPath | None:
+    """Something that exists and is reached without links, by one call of the kernel; None: look properly."""
+    try:
+        entry = zone.open(parts, ENTRY)
+    except OSError:
+        return None
+    return ResolvedPath(parts=parts, parent=zone.root, entry=entry, stat=os.fstat(entry.fd))
+
+
+def _without_links(zone: Zone, parts: tuple[str, ...]) -> ResolvedPath | None:
+    """The common case, nothing but directories on the way; None when something else is there and must be looked at."""
+    if not parts:
+        return ResolvedPath(parts=(), parent=zone.root, entry=zone.root, stat=os.fstat(zone.root.fd))
+    try:
+        parent = zone.open(parts[:-1], DIRECTORY)
+    except OSError:
+        return None
+    try:
+        entry = Handle(os.open(parts[-1], ENTRY, dir_fd=parent.fd))
+    except FileNotFoundError:
+        return ResolvedPath(parts=parts, parent=parent, missing=1)
+    except OSError:
+        return None
+    return ResolvedPath(parts=parts, parent=parent, entry=entry, stat=os.fstat(entry.fd))
+
+
+def _open_route(zone: Zone, route: _LinkRoute, shown: str, *, follow_last: bool) -> ResolvedPath:
+    parts = route.parts
+    if route.obstacle:
+        return ResolvedPath(parts=parts, parent=zone.root, missing=1, obstacle=route.obstacle)
+    if not parts:
+        return ResolvedPath(parts=(), parent=zone.root, entry=zone.root, stat=os.fstat(zone.root.fd))
+    try:
+        parent = zone.open(parts[: len(parts) - (route.missing or 1)], DIRECTORY)
+        if route.missing:
+            return ResolvedPath(parts=parts, parent=parent, missing=route.missing)
+        entry = Handle(os.open(parts[-1], ENTRY, dir_fd=parent.fd))
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # it was otherwise a moment ago
+            raise path_changed(shown) from None
+        raise from_os_error(error, shown) from None
+    found = ResolvedPath(parts=parts, parent=parent, entry=entry, stat=os.fstat(entry.fd))
+    if follow_last and _is_link(found):
+        raise path_changed(shown)
+    return found
+
+
+def _follow(zone: Zone, parts: tuple[str, ...], *, follow_last: bool) -> _LinkRoute:
+    """The real components of an address, by reading each link relative to the handle of the directory it is in."""
+    shown = zone.virtual(parts)
+    trail: list[Handle] = [zone.root]
+    names: list[str] = []
+    todo = list(reversed(parts))
+    links = 0
+    while todo:
+        name = todo.pop()
+        if name == "..":
+            if not names:
+                raise symlink_escape(shown)
+            names.pop()
+            trail.pop()
+            continue
+        try:
+            here = Handle(os.open(name, ENTRY, dir_fd=trail[-1].fd))
+            kind = os.fstat(here.fd).st_mode
+            target = os.readlink("", dir_fd=here.fd) if stat.S_ISLNK(kind) else ""
+        except FileNotFoundError:
+            return _missing_route(parts, names, [name, *reversed(todo)], shown)
+        except OSError as error:
+            raise from_os_error(error, shown) from None
+        if stat.S_ISLNK(kind) and (todo or follow_last):
+            links += 1
+            if links > MAX_LINKS:
+                raise invalid_path(shown, "too many links")
+            steps = _link_steps(zone, target, shown)
+            if target.startswith("/"):
+                del trail[1:], names[:]
+            todo.extend(reversed(steps))
+            continue
+        names.append(name)
+        if len(names) > MAX_DEPTH:
+            raise _too_deep(shown, len(names))
+        if stat.S_ISDIR(kind):
+            trail.append(here)
+        elif todo:
+            return _LinkRoute(parts, obstacle=not_a_directory(zone.virtual(names)))
+        else:
+            break
+    return _LinkRoute(tuple(names))
+
+
+def _link_steps(zone: Zone, target: str, shown: str) -> Sequence[str]:
+    """What a link's text asks for: steps from the link's directory or, absolute, from the zone's root."""
+    try:
+        target.encode()
+    except UnicodeEncodeError:
+        raise invalid_path(shown, "not UTF-8") from None
+    steps = [step for step in target.split("/") if step not in ("", ".")]
+    if not target.startswith("/"):
+        return steps
+    inside = zone.inside(steps)
+    if inside is None:
+        raise symlink_escape(shown)
+    return inside
+
+
+def _missing_route(asked: tuple[str, ...], names: list[str], rest: list[str], shown: str) -> _LinkRoute:
+    if ".." in rest:  # only a link's text has it; no directory is made in order to leave it again
+        depth = len(names)
+        for step in rest:
+            depth += -1 if step == ".." else 1
+            if depth < 0:
+                raise symlink_escape(shown)
+        return _LinkRoute(asked, obstacle=not_found(shown))
+    parts = (*names, *rest)
+    if len(parts) > MAX_DEPTH:
+        raise _too_deep(shown, len(parts))
+    return _LinkRoute(parts, missing=len(rest))
+
+
+def _is_link(found: ResolvedPath) -> bool:
+    return found.stat is not None and stat.S_ISLNK(found.stat.st_mode)
+
+
+def _too_deep(shown: str, depth: int) -> SandboxError:
+    return too_large(shown, depth, MAX_DEPTH, "Use a path with fewer directories.", unit="levels deep")

@@ -1,24 +1,27 @@
 """Sandbox: the zones one worker has, and the only way from the text of a path to something that can be opened.
 
-Made by `open_sandbox` (a root worker) or `Sandbox.restricted` (a sub-worker, never wider). Gives Targets, refuses
+Made by `open_sandbox` (a root worker) or `Sandbox.restricted` (a sub-worker, never wider). Returns Targets, refuses
 whatever lies in no zone. Nothing here is process-global: two sandboxes in one process know nothing of each other.
+`HostPaths` keeps host paths out of messages: a zone's directory is written as its address, other known directories
+as `<outside>`; only whole path components count.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from golem_forge.config.home import forge_home as default_forge_home
+from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.options import takes_options
-from golem_forge.core.verdict import Verdict, strictest
-from golem_forge.sandbox.access import DIRECTORY, Opener, best_opener
+from golem_forge.core.text import leads_to_root
 from golem_forge.sandbox.errors import (
     SandboxError,
     from_os_error,
@@ -29,14 +32,13 @@ from golem_forge.sandbox.errors import (
     permission_escalation,
     zone_access_denied,
 )
-from golem_forge.sandbox.hiding import HostPaths
-from golem_forge.sandbox.links import find
-from golem_forge.sandbox.paths import Place, below_tools_folder, fold, locate
-from golem_forge.sandbox.placeholder_notes import PlaceholderNotes
-from golem_forge.sandbox.target import Kind, Target, judge, kind_of
+from golem_forge.sandbox.handles import DIRECTORY, Opener, best_opener
+from golem_forge.sandbox.paths import ZonePath, below_tools_folder, locate, normalize_parts, resolve_links
+from golem_forge.sandbox.target import FileKind, Target, kind_of, open_target
 from golem_forge.sandbox.zones import (
     USER_TOOLS,
-    Mode,
+    AccessMode,
+    PlaceholderNotes,
     Zone,
     ZoneRequest,
     ZoneSpec,
@@ -45,6 +47,7 @@ from golem_forge.sandbox.zones import (
     open_zone,
     zone_specs,
 )
+from golem_forge.storage.home import forge_home as default_forge_home
 
 
 class Sandbox:
@@ -70,9 +73,9 @@ class Sandbox:
 
     def target(self, path: object, access: Verb, *, follow_last: bool = True) -> Target:
         """Judge a path and hold what is there. For DELETE a link at the end is always the target itself."""
-        return judge(self.locate(path), access, self.zones, follow_last=follow_last)
+        return open_target(self.locate(path), access, self.zones, follow_last=follow_last)
 
-    def locate(self, path: object) -> Place:
+    def locate(self, path: object) -> ZonePath:
         """The address a text means, without asking the disk. A refusal of the folder of user tools, spelt as people
         know it (`~/.forge/tools/x`), names its address."""
         below = below_tools_folder(path, self._tools_folders) if isinstance(path, str) else None
@@ -102,7 +105,7 @@ class Sandbox:
 
     def virtualise(self, text: str) -> str:
         """The text with host directories replaced: a zone's by its address, others that are known by `<outside>`."""
-        return self._host_paths.replaced(text)
+        return self._host_paths.replace_in(text)
 
     def restricted(
         self, worker: str, parent: str, requests: Sequence[ZoneRequest], *, default_zone: str | None = None
@@ -169,7 +172,7 @@ class Sandbox:
         zone = self.zones.get(request.name)
         if zone is None or zone.name == USER_TOOLS:
             raise zone_access_denied(f"/{request.name}", self.describe_zones())
-        if request.mode is Mode.RW and zone.mode is Mode.RO:
+        if request.mode is AccessMode.RW and zone.mode is AccessMode.RO:
             raise permission_escalation(worker, parent, zone.name, "rw")
         narrowed = replace(
             zone,
@@ -180,20 +183,20 @@ class Sandbox:
         if not request.subpath:
             return narrowed
         try:
-            return below(narrowed, request.subpath)
+            return subzone(narrowed, request.subpath)
         except SandboxError as error:
             if error.code in ("SYMLINK_ESCAPE", "INVALID_PATH"):
                 raise permission_escalation(worker, parent, zone.name, f"subpath '{request.subpath}'") from None
             raise
 
 
-def below(zone: Zone, subpath: str) -> Zone:
+def subzone(zone: Zone, subpath: str) -> Zone:
     """The zone that begins at a directory inside another one."""
-    asked = fold(subpath)
-    found = find(zone, asked, follow_last=True)
+    asked = normalize_parts(subpath)
+    found = resolve_links(zone, asked, follow_last=True)
     if found.entry is None:
         raise found.obstacle or not_found(zone.virtual(asked))
-    if kind_of(found.stat) is not Kind.DIRECTORY:
+    if kind_of(found.stat) is not FileKind.DIRECTORY:
         raise not_a_directory(zone.virtual(asked))
     try:
         root = zone.open(found.parts, DIRECTORY)
@@ -235,7 +238,7 @@ def open_sandbox(
     for spec in specs:
         try:
             zone = open_zone(spec, opener or best_opener(), PlaceholderNotes(forge_home))
-            opened.append(below(zone, spec.subpath) if spec.subpath else zone)
+            opened.append(subzone(zone, spec.subpath) if spec.subpath else zone)
         except OSError:
             problems.append(f"Zone '{spec.name}': the system refused access to its directory.")
         except SandboxError as error:
@@ -253,3 +256,47 @@ def open_sandbox(
         hidden=hidden,
         tools_folders=[os.path.join(each, "tools") for each in homes],
     )
+
+
+OUTSIDE = "<outside>"
+_ENDS_A_WORD = r"\s'\"`=:,;()<>|&\[\]{}"
+_REST = rf"(?P<rest>/[^{_ENDS_A_WORD}]*)?"
+_BOUNDARY = r"(?![\w+@~-])(?!\.\w)"
+"""What follows does not make it a longer name; punctuation does not, so that no path slips through before a `!`."""
+
+
+class HostPaths:
+    """The directories one sandbox knows and what to write instead."""
+
+    def __init__(self, zones: Sequence[Zone], hidden: Sequence[str]) -> None:
+        self._names = {directory: OUTSIDE for directory in hidden if directory != "/"}
+        for zone in zones:
+            self._names |= dict.fromkeys(
+                (spelling for spelling in (zone.host, *zone.aliases) if spelling != "/"), zone.virtual(())
+            )
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self._names, key=len, reverse=True)
+        return re.compile(rf"(?P<host>{'|'.join(map(re.escape, longest_first))}){_BOUNDARY}{_REST}")
+
+    def replace_in(self, text: str) -> str:
+        if not any(directory in text for directory in self._names):
+            return text
+        return self._pattern.sub(self._replacement, text)
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        if not _starts_a_path(match.string, match.start()):
+            return match.group()
+        name = self._names[match["host"]]
+        return name if name == OUTSIDE else name + (match["rest"] or "")
+
+
+def _starts_a_path(text: str, start: int) -> bool:
+    """Whether the path really begins here. `-I/srv/app`, `file:///srv/app` and `/proc/self/root/srv/app` do,
+    `/data/srv/app` goes on."""
+    before = re.search(rf"[^{_ENDS_A_WORD}]*\Z", text[max(0, start - 4096) : start])
+    word = before.group() if before else ""
+    if "/" not in word or (word == "//" and text[: start - 2].endswith(":")):
+        return True
+    return leads_to_root(word[word.index("/") :])

@@ -1,8 +1,9 @@
-"""Target: one judged path, kept open from plan to run, so that what was judged is what is used.
+"""Target: one checked path, kept open from plan to run, so that what policy judged is what is used.
 
-Made by `Sandbox.target`. Gives the facts policy needs (`effect`), the handles the file operations use, and `recheck`
-for the time after a wait. Refuses what can never work before anyone is asked: writing to an ro zone, over a directory
-or a device, or to a new name with control characters. One target serves one operation; a write makes it stale.
+Made by `Sandbox.target`. Provides the facts policy needs (`effect`), the handles the file operations use, and
+`recheck` for the time after a wait. Refuses what can never work before a user is asked: writing to a read-only
+zone, over a directory or a device, or to a new name with control characters. One target serves one operation; a
+write makes it stale.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
-from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox import protected
-from golem_forge.sandbox.access import CONTENT, DIRECTORY, ENTRY, Handle, Identity, content_of, identity_of
 from golem_forge.sandbox.errors import (
     SandboxError,
     from_os_error,
@@ -30,16 +30,16 @@ from golem_forge.sandbox.errors import (
     path_changed,
     read_only_zone,
 )
-from golem_forge.sandbox.links import Found, find
-from golem_forge.sandbox.own_code import is_own
-from golem_forge.sandbox.paths import Place, has_control_character
-from golem_forge.sandbox.zones import Mode, Zone
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, ENTRY, Handle, Identity, identity_of, reopen_entry
+from golem_forge.sandbox.paths import ResolvedPath, ZonePath, has_control_character, resolve_links
+from golem_forge.sandbox.protected import is_own_code
+from golem_forge.sandbox.zones import AccessMode, Zone
 
 _WHEN_READ: Final = frozenset({Mark.SECRET_PATH})
 _WHEN_CHANGED: Final = frozenset({Mark.PROTECTED_PATH, Mark.OBEYED_PATH})
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
@@ -56,7 +56,7 @@ class Target:
     real: str = field(default="", repr=False)
     """The host path, for the fingerprint only."""
     parts: tuple[str, ...] = ()
-    kind: Kind | None = None
+    kind: FileKind | None = None
     """None: nothing is there."""
     stat: os.stat_result | None = field(default=None, repr=False)
     """As judged."""
@@ -112,12 +112,12 @@ class Target:
     def must_be_file(self) -> None:
         """Refuses directories and everything whose content is not just bytes on disk."""
         self.must_exist()
-        if self.kind is Kind.DIRECTORY:
+        if self.kind is FileKind.DIRECTORY:
             if self.zone is not None and self.zone.is_placeholder(self.name, self.stat):
                 raise held_by_walls(self.virtual) if self.access is Verb.WRITE else not_found(self.virtual)
             raise is_a_directory(self.virtual)
-        if self.kind is not Kind.FILE:
-            raise not_a_file(self.virtual, special_kind(self.stat))
+        if self.kind is not FileKind.FILE:
+            raise not_a_file(self.virtual, special_file_kind(self.stat))
 
     def recheck(self) -> None:
         """Walk the name again after a wait. PATH_CHANGED unless it leads to the same real path and the same thing."""
@@ -125,7 +125,7 @@ class Target:
             return
         self.zone.must_be_in_place(self.virtual)
         try:
-            found = find(self.zone, self.requested, follow_last=self.follow_last)
+            found = resolve_links(self.zone, self.requested, follow_last=self.follow_last)
         except SandboxError as error:
             if error.code in ("PERMISSION_DENIED", "IO_ERROR"):
                 raise
@@ -160,7 +160,7 @@ class Target:
             raise _changed_or(error, self.virtual) from None
         self._must_be_as_judged(now)
 
-    def set_down(self) -> None:
+    def release_content(self) -> None:
         """Let go of the content alone: one call may plan hundreds of files, and descriptors are few."""
         self.entry = None
 
@@ -199,7 +199,7 @@ class Target:
             raise path_changed(self.virtual)
 
 
-def judge(place: Place, access: Verb, zones: Mapping[str, Zone], *, follow_last: bool) -> Target:
+def open_target(place: ZonePath, access: Verb, zones: Mapping[str, Zone], *, follow_last: bool) -> Target:
     """Resolve a place and hold what is there, or refuse."""
     if access not in (Verb.READ, Verb.WRITE, Verb.DELETE):
         raise ValueError(f"a path is read, written or deleted, not {access}")
@@ -207,12 +207,12 @@ def judge(place: Place, access: Verb, zones: Mapping[str, Zone], *, follow_last:
     if zone is None:
         if access is not Verb.READ:
             raise is_a_directory("/")
-        return Target(access=access, zone=None, virtual="/", kind=Kind.DIRECTORY, zones=zones)
-    if access is not Verb.READ and zone.mode is Mode.RO:
+        return Target(access=access, zone=None, virtual="/", kind=FileKind.DIRECTORY, zones=zones)
+    if access is not Verb.READ and zone.mode is AccessMode.RO:
         raise read_only_zone(zone.name, place.virtual)
     zone.must_be_in_place(place.virtual)
     follow_last = follow_last and access is not Verb.DELETE  # a link is deleted itself, not what it leads to
-    found = find(zone, place.parts, follow_last=follow_last, only_entry=access is Verb.READ)
+    found = resolve_links(zone, place.parts, follow_last=follow_last, only_entry=access is Verb.READ)
     kind = kind_of(found.stat)
     target = Target(
         access=access,
@@ -236,18 +236,18 @@ def judge(place: Place, access: Verb, zones: Mapping[str, Zone], *, follow_last:
     return target
 
 
-def kind_of(info: os.stat_result | None) -> Kind | None:
+def kind_of(info: os.stat_result | None) -> FileKind | None:
     if info is None:
         return None
     mode = info.st_mode
     if stat.S_ISREG(mode):
-        return Kind.FILE
+        return FileKind.FILE
     if stat.S_ISDIR(mode):
-        return Kind.DIRECTORY
-    return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+        return FileKind.DIRECTORY
+    return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
 
 
-def special_kind(info: os.stat_result | None) -> str:
+def special_file_kind(info: os.stat_result | None) -> str:
     """In words, what something is that is neither file nor directory."""
     mode = info.st_mode if info else 0
     for test, word in ((stat.S_ISLNK, "link"), (stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket")):
@@ -258,7 +258,7 @@ def special_kind(info: os.stat_result | None) -> str:
 
 def _must_be_changeable(target: Target) -> None:
     if target.access is Verb.DELETE:
-        if target.kind is not Kind.LINK:
+        if target.kind is not FileKind.LINK:
             target.must_be_file()
         return
     if target.exists or target.obstacle:
@@ -267,13 +267,13 @@ def _must_be_changeable(target: Target) -> None:
         raise invalid_path(target.virtual, "control character in a new name")
 
 
-def _open_content(target: Target, found: Found) -> None:
+def _open_content(target: Target, found: ResolvedPath) -> None:
     """Replace the bare handle by a readable one on the same inode, while the directory is still at hand."""
-    if found.entry is None or target.kind not in (Kind.FILE, Kind.DIRECTORY):
+    if found.entry is None or target.kind not in (FileKind.FILE, FileKind.DIRECTORY):
         return
-    flags = CONTENT | (os.O_DIRECTORY if target.kind is Kind.DIRECTORY else 0)
+    flags = CONTENT | (os.O_DIRECTORY if target.kind is FileKind.DIRECTORY else 0)
     try:
-        if (same := content_of(found.entry, flags)) is not None:
+        if (same := reopen_entry(found.entry, flags)) is not None:
             target.entry = Handle(same)
             return
         content = target.zone.open(target.parts, flags) if target.zone else found.entry
@@ -288,14 +288,14 @@ def _open_content(target: Target, found: Found) -> None:
 
 
 def _marks(
-    zone: Zone, real: tuple[str, ...], requested: tuple[str, ...], kind: Kind | None, access: Verb
+    zone: Zone, real: tuple[str, ...], requested: tuple[str, ...], kind: FileKind | None, access: Verb
 ) -> tuple[Mark, ...]:
     """Both names count: a link does not make `.git/hooks` harmless, nor an innocent name the hooks behind it.
 
     So do the directories above: a zone that begins inside `.git` or `.ssh` is still inside it. Forge's own code is
     protected by its place, whatever it is called.
     """
-    only_read = access is Verb.READ and kind is not Kind.DIRECTORY
+    only_read = access is Verb.READ and kind is not FileKind.DIRECTORY
     plain = real == requested and protected.is_plain(zone.real(real))
     if plain and only_read:
         return ()
@@ -304,22 +304,24 @@ def _marks(
     found: dict[Mark, None] = {}
     if not plain:
         for parts in names:
-            marks = protected.marks((*above, *parts), git_is_file=kind is not Kind.DIRECTORY, unprotect=zone.unprotect)
+            marks = protected.marks(
+                (*above, *parts), git_is_file=kind is not FileKind.DIRECTORY, unprotect=zone.unprotect
+            )
             found |= dict.fromkeys(marks)
     if only_read:
         return tuple(found)
-    if any(is_own(zone.host, parts) for parts in names):
+    if any(is_own_code(zone.host, parts) for parts in names):
         found[Mark.PROTECTED_PATH] = None
     if Mark.PROTECTED_PATH not in found and any(
-        protected.obeyed(parts, above) or takes_the_place_of_another(zone, parts) for parts in names
+        protected.is_obeyed(parts, above) or shadows_another(zone, parts) for parts in names
     ):
         found[Mark.OBEYED_PATH] = None
     return tuple(found)
 
 
-def takes_the_place_of_another(zone: Zone, parts: tuple[str, ...]) -> bool:
+def shadows_another(zone: Zone, parts: tuple[str, ...]) -> bool:
     """Whether programs read this file instead of one that is there: a GNUmakefile beside a Makefile."""
-    others = protected.shadows(parts[-1]) if parts else ()
+    others = protected.shadowed_names(parts[-1]) if parts else ()
     if not others:
         return False
     try:

@@ -1,26 +1,36 @@
-"""Zones: named directories a worker may reach, each opened once and kept by handle.
+"""Zones: named directories that a worker may reach, each opened once and kept by handle.
 
-Takes ZoneSpecs (from `forge.yaml` and the worker file), gives open Zones, refuses a set that cannot be meant: every
-load problem names the parties. Threat: a zone that overlaps another, FORGE_HOME or the home directory would grant
-what nobody wrote down. Directories are compared by identity, so a bind mount or another spelling hides nothing.
+Takes ZoneSpecs (from `forge.yaml` and the worker file), returns open Zones, refuses an inconsistent set: every load
+problem names the zones involved. Threat: a zone that overlaps another one, FORGE_HOME or the home directory would
+grant access that nobody wrote down. Directories are compared by identity, so a bind mount or another spelling hides
+nothing.
+
+`PlaceholderNotes` records the empty directories that Forge makes in zones as mount points for walls: one file per
+zone in FORGE_HOME/placeholders, written before a directory is made, so that a killed Forge leaves a record. Write
+while the zone's lock is shared, remove while it is exclusive. Threat: removing or hiding something the user made
+since; so a directory is ours only while its inode and time of change are the recorded ones, and only empty ones are
+removed. A FORGE_HOME that cannot be written costs the note, never the walls.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from golem_forge.core.decisions import ChoiceEnum, Verdict, strictest
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.options import must_be, options_from, takes_options
-from golem_forge.core.verdict import Verdict, Word, strictest
-from golem_forge.sandbox.access import DIRECTORY, Handle, Identity, Opener, identity_of
+from golem_forge.core.options import options_from, require, takes_options
 from golem_forge.sandbox.errors import zone_gone, zone_replaced
-from golem_forge.sandbox.placeholder_notes import NAMES, PlaceholderNotes
+from golem_forge.sandbox.handles import DIRECTORY, Handle, Identity, Opener, best_opener, identity_of
 from golem_forge.sandbox.protected import PROTECTED_NAMES, normal_name
 
 USER_TOOLS: Final = "user_tools"
@@ -34,7 +44,7 @@ _SYSTEM_NAMES: Final = frozenset(
 """Zones stand at `/<name>` inside walls, where these are taken."""
 
 
-class Mode(Word, noun="mode"):
+class AccessMode(ChoiceEnum, noun="mode"):
     """What is possible in a zone, whoever agrees to it."""
 
     RO = "ro"
@@ -51,7 +61,7 @@ class ZoneSpec:
 
     name: str
     path: Path
-    mode: Mode = Mode.RW
+    mode: AccessMode = AccessMode.RW
     write: Verdict | None = None
     delete: Verdict | None = None
     subpath: str = ""
@@ -65,7 +75,7 @@ class ZoneSpec:
                 raise TypeError(f"ZoneSpec: {verb} and approval[{verb!r}] are the same option; give one of them")
             object.__setattr__(self, verb, said)
         object.__setattr__(self, "path", Path(self.path))
-        object.__setattr__(self, "mode", Mode(self.mode))
+        object.__setattr__(self, "mode", AccessMode(self.mode))
         for verb in ("write", "delete"):
             said = getattr(self, verb)
             object.__setattr__(self, verb, None if said is None else Verdict(said))
@@ -80,11 +90,11 @@ def zone_specs(zones: object) -> list[ZoneSpec]:
     if isinstance(zones, Mapping):
         zones = [{**said, "name": name} if isinstance(said, Mapping) else said for name, said in zones.items()]
     like = "a list of zones, like [ZoneSpec(name='workspace', path='.')]"
-    must_be(isinstance(zones, (list, tuple)), "open_sandbox: zones", like, zones)
+    require(isinstance(zones, (list, tuple)), "open_sandbox: zones", like, zones)
     assert isinstance(zones, (list, tuple))
     for each in zones:
         one = "a ZoneSpec or a mapping {'name': …, 'path': …, 'mode': …}"
-        must_be(isinstance(each, (ZoneSpec, Mapping)), "open_sandbox: a zone", one, each)
+        require(isinstance(each, (ZoneSpec, Mapping)), "open_sandbox: a zone", one, each)
     return [each if isinstance(each, ZoneSpec) else ZoneSpec(**each) for each in zones]
 
 
@@ -93,7 +103,7 @@ class ZoneRequest:
     """A zone as a worker file names it. Mode None: the mode it has where it comes from."""
 
     name: str
-    mode: Mode | None = None
+    mode: AccessMode | None = None
     write: Verdict | None = None
     delete: Verdict | None = None
     subpath: str = ""
@@ -104,7 +114,7 @@ class Zone:
     """An open zone. The handle, not the path, is the zone: a directory put in its place on disk is not entered."""
 
     name: str
-    mode: Mode
+    mode: AccessMode
     write: Verdict
     delete: Verdict
     root: Handle = field(repr=False)
@@ -154,7 +164,7 @@ class Zone:
 
     def hides(self, entry: os.DirEntry[str]) -> bool:
         """Whether an entry of a directory in here is nothing of the person's: only walls need it, while they stand."""
-        if entry.name not in NAMES:
+        if entry.name not in PLACEHOLDER_NAMES:
             return False
         try:
             return self.is_placeholder(entry.name, entry.stat(follow_symlinks=False))
@@ -164,7 +174,12 @@ class Zone:
             return False
 
     def is_placeholder(self, name: str, info: os.stat_result | None) -> bool:
-        return name in NAMES and self.placeholders is not None and info is not None and self.placeholders.include(info)
+        return (
+            name in PLACEHOLDER_NAMES
+            and self.placeholders is not None
+            and info is not None
+            and self.placeholders.include(info)
+        )
 
     def inside(self, host_parts: Sequence[str]) -> tuple[str, ...] | None:
         """The part of an absolute host path (as components) that lies in this zone, or None."""
@@ -238,7 +253,7 @@ def worker_zones(worker: str, program: Sequence[ZoneSpec], requests: Sequence[Zo
         if spec is None:
             problems.append(_missing_zone(worker, request))
             continue
-        if request.mode is Mode.RW and spec.mode is Mode.RO:
+        if request.mode is AccessMode.RW and spec.mode is AccessMode.RO:
             problems.append(f"Worker '{worker}' asks for zone '{request.name}' rw; forge.yaml has it ro.")
         if request.name in chosen:
             problems.append(f"Worker '{worker}' names zone '{request.name}' twice.")
@@ -249,7 +264,9 @@ def worker_zones(worker: str, program: Sequence[ZoneSpec], requests: Sequence[Zo
             delete=_stricter_written(spec.delete, request.delete),
             subpath=request.subpath,
         )
-        if request.mode is Mode.RO:  # the program's verdicts are for its rw; only the worker's own would be a mistake
+        if (
+            request.mode is AccessMode.RO
+        ):  # the program's verdicts are for its rw; only the worker's own would be a mistake
             merged = replace(merged, write=request.write, delete=request.delete)
         chosen[request.name] = merged
     if problems:
@@ -273,7 +290,7 @@ def _stricter_written(floor: Verdict | None, written: Verdict | None) -> Verdict
 def _missing_zone(worker: str, request: ZoneRequest) -> str:
     return (
         f"Worker '{worker}' names zone '{request.name}', which forge.yaml does not have. Add to forge.yaml:\n"
-        f"sandbox:\n  zones:\n    {request.name}: {{path: ./{request.name}, mode: {request.mode or Mode.RW}}}"
+        f"sandbox:\n  zones:\n    {request.name}: {{path: ./{request.name}, mode: {request.mode or AccessMode.RW}}}"
     )
 
 
@@ -290,7 +307,7 @@ def _own_problems(spec: ZoneSpec) -> Iterator[str]:
         yield f"Zone '{name}' has the name of the system directory /{name}; choose another name."
     elif not _NAME.fullmatch(name):
         yield f"Zone '{name}': a name is a small letter, then up to 31 of a-z, 0-9, _ and -."
-    if spec.mode is Mode.RO:
+    if spec.mode is AccessMode.RO:
         for key, verdict in (("write", spec.write), ("delete", spec.delete)):
             if verdict is not None:
                 yield f"Zone '{name}' is mode: ro, so approval.{key} has no effect; remove one of the two."
@@ -303,7 +320,7 @@ def _place_problems(spec: ZoneSpec, forge_home: Path, home: Path) -> Iterator[st
     relation = _relation(spec.path, _identities(spec.path), forge_home, _identities(forge_home))
     if relation:
         yield f"Zone '{spec.name}' {relation} FORGE_HOME, which no zone may reach; choose another directory."
-    if spec.mode is Mode.RW and _identity(spec.path) in _identities(home):
+    if spec.mode is AccessMode.RW and _identity(spec.path) in _identities(home):
         what = "is" if _identity(spec.path) == _identity(home) else "contains"
         yield f"Zone '{spec.name}' {what} the home directory and is rw; name a project directory, or use mode: ro."
 
@@ -329,3 +346,171 @@ def _identities(path: Path) -> set[Identity]:
     """The real directory and all that contain it; of a path that does not exist yet, those that do."""
     real = Path(os.path.realpath(path))
     return {found for step in (real, *real.parents) if (found := _identity(step)) is not None}
+
+
+GIT: Final = ".git"
+HOOKS: Final = "hooks"
+HEAD: Final = "HEAD"
+PLACEHOLDER_NAMES: Final = frozenset({GIT, HOOKS, HEAD})
+"""What placeholders are called, but for those at paths that git's settings name."""
+_NOTES_FOLDER: Final = "placeholders"
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LARGEST_NOTES_FILE: Final = 1 << 16
+_NOT_MADE_YET: Final = 0
+_BEFORE_NS: Final = 50_000_000
+"""So far the clock of files may be behind the one that is read."""
+_AFTER_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceholderNote:
+    zone: str
+    """Its host directory."""
+    parts: tuple[str, ...]
+    inode: int = _NOT_MADE_YET
+    """Without one it says what was about to be made, and when."""
+    changed: int
+    """Nanoseconds since the epoch."""
+    file: bool = False
+    """An empty file, where git would stumble over a directory."""
+
+    def is_about(self, info: os.stat_result) -> bool:
+        if not (stat.S_ISREG(info.st_mode) and info.st_size == 0 if self.file else stat.S_ISDIR(info.st_mode)):
+            return False
+        if self.inode == _NOT_MADE_YET:
+            return -_BEFORE_NS <= info.st_ctime_ns - self.changed <= _AFTER_NS
+        return (info.st_ino, info.st_ctime_ns) == (self.inode, self.changed)
+
+
+class PlaceholderNotes:
+    def __init__(self, forge_home: Path) -> None:
+        self._folder = os.path.join(forge_home, _NOTES_FOLDER)
+        self._names: dict[str, str] = {}
+
+    def make(self, zone: str, parts: tuple[str, ...], parent: int, *, file: bool = False) -> None:
+        """Make the directory (or empty file) `parts[-1]` in `parent` unless something stands there. Raises OSError for
+        its sake, not for the note's."""
+        name = parts[-1]
+        with contextlib.suppress(FileNotFoundError):
+            os.stat(name, dir_fd=parent, follow_symlinks=False)
+            return
+        with self._opened(zone) as note:
+            _append_note(note, PlaceholderNote(zone=zone, parts=parts, changed=time.time_ns(), file=file))
+            if file:
+                os.close(os.open(name, _NEW_FILE, 0o644, dir_fd=parent))
+            else:
+                os.mkdir(name, 0o755, dir_fd=parent)
+            info = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            _append_note(
+                note, PlaceholderNote(zone=zone, parts=parts, inode=info.st_ino, changed=info.st_ctime_ns, file=file)
+            )
+
+    def include(self, info: os.stat_result) -> bool:
+        """Whether this directory is a placeholder that nobody touched since, of whichever Forge with this home."""
+        return any(
+            note.inode == info.st_ino and note.is_about(info) for file in self._files() for note in _read_notes(file)
+        )
+
+    def know(self, zone: str) -> bool:
+        return os.path.exists(self._file(zone))
+
+    def zones(self) -> Iterator[str]:
+        """Host directories of zones with notes."""
+        for file in self._files():
+            yield from {note.zone for note in _read_notes(file)}
+
+    def remove(self, zone: str, root: int, removed: Collection[tuple[str, ...]] = ()) -> None:
+        """Remove the noted directories of a zone that are still ours, and the note. `root`: the zone's directory;
+        `removed`: places where nothing is left to do."""
+        file = self._file(zone)
+        for note in _latest_notes(_read_notes(file)):
+            if note.parts in removed:
+                continue
+            with contextlib.suppress(OSError):
+                parent = best_opener()(root, note.parts[:-1], DIRECTORY)
+                try:
+                    if note.is_about(os.stat(note.parts[-1], dir_fd=parent, follow_symlinks=False)):
+                        (os.unlink if note.file else os.rmdir)(note.parts[-1], dir_fd=parent)
+                finally:
+                    os.close(parent)
+        _unlink(file)
+
+    def forget(self, zone: str) -> None:
+        """Its directory is gone, and what was in it."""
+        _unlink(self._file(zone))
+
+    @contextlib.contextmanager
+    def _opened(self, zone: str) -> Iterator[int | None]:
+        path = self._file(zone)
+        try:
+            try:
+                file = os.open(path, _APPEND, 0o600)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(self._folder), mode=0o700, exist_ok=True)
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)
+                file = os.open(path, _APPEND, 0o600)
+        except OSError:
+            yield None
+            return
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _file(self, zone: str) -> str:
+        name = self._names.get(zone)
+        if name is None:
+            from hashlib import sha256  # slow to load, and few processes come here
+
+            name = self._names[zone] = os.path.join(self._folder, sha256(os.fsencode(zone)).hexdigest()[:32])
+        return name
+
+    def _files(self) -> list[str]:
+        try:
+            return [os.path.join(self._folder, name) for name in os.listdir(self._folder)]
+        except OSError:
+            return []
+
+
+def _append_note(file: int | None, note: PlaceholderNote) -> None:
+    """One write per line: several Forges may have the same file open."""
+    if file is not None:
+        said = {"zone": note.zone, "parts": note.parts, "inode": note.inode, "changed": note.changed, "file": note.file}
+        with contextlib.suppress(OSError):
+            os.write(file, json.dumps(said).encode() + b"\n")
+
+
+def _read_notes(file: str) -> list[PlaceholderNote]:
+    try:
+        descriptor = os.open(file, _LOOK)
+        try:
+            lines = os.read(descriptor, _LARGEST_NOTES_FILE).splitlines()
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            said = json.loads(line)
+            parts = tuple(map(str, said["parts"]))
+            is_file = said.get("file") is True
+            if parts:
+                inode, changed = int(said["inode"]), int(said["changed"])
+                found.append(
+                    PlaceholderNote(zone=str(said["zone"]), parts=parts, inode=inode, changed=changed, file=is_file)
+                )
+    return found
+
+
+def _latest_notes(notes: Iterable[PlaceholderNote]) -> list[PlaceholderNote]:
+    """Of each place, the deepest first: what was made there counts instead of what was about to be."""
+    known = {note.parts: note for note in notes}
+    return sorted(known.values(), key=lambda note: len(note.parts), reverse=True)
+
+
+def _unlink(file: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(file)

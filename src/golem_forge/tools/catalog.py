@@ -1,23 +1,30 @@
 """Catalog: every Tool a session can see, by unique name, from three sources in a stable order.
 
 `resolve` is on the path of every call: one dict lookup. Schemas are built when tools are offered to a model, not when
-they are added; a tool whose definition turns out to be unusable is quarantined with the reason and the rest works.
+they are added; a tool whose definition turns out to be unusable is quarantined with the reason and the rest works. The
+catalog refuses two tools of one name (CatalogError) and a name that does not exist for this caller (ToolNotFound).
+
+`tool_definitions` writes definitions the way models and clients read them: Anthropic, OpenAI and MCP formats. Keys come
+in one fixed order and schemas as the tool declares them, so that equal tools give equal bytes: a changed byte costs a
+model's prompt cache. Raises ToolDefinitionError for a tool that cannot be offered; `definition_problem` and
+`schema_problem` test that before a model or a client sees the tool.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
-from golem_forge.core.call import Caller
-from golem_forge.tools.catalog_errors import CatalogError, ToolNotFound
-from golem_forge.tools.definition_check import definition_problem, schema_problem
-from golem_forge.tools.definitions import Shape, definitions
-from golem_forge.tools.modes import may_call
-from golem_forge.tools.search import Found, SearchIndex
-from golem_forge.tools.tool import Mode, SourceKind, Tool
-
-__all__ = ["Catalog", "CatalogError", "Found", "Quarantined", "ToolNotFound"]
+from golem_forge.core.calls import Caller
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.tools.schema import resolve_schema
+from golem_forge.tools.search import SearchIndex, SearchResult
+from golem_forge.tools.tool import Mode, SourceKind, Tool, may_call
+from golem_forge.tools.validation import ToolDefinitionError
 
 _SOURCE_ORDER: Final = {SourceKind.NATIVE: 0, SourceKind.CUSTOM: 1, SourceKind.MCP: 2}
 _HUMAN: Final = Caller.HUMAN
@@ -31,11 +38,11 @@ class Quarantined(NamedTuple):
     reason: str
 
 
-class Aside(NamedTuple):
+class HiddenTool(NamedTuple):
     """A tool that is offered to nobody and can be called by its name all the same."""
 
     tool: Tool
-    by_models: bool
+    callable_by_models: bool
     """Whether a model that names it may call it; a person always may."""
 
 
@@ -54,7 +61,7 @@ class Catalog:
         self._for_models: dict[str, Tool] = {}
         self._aliases: dict[str, str] = {}
         self._quarantined: dict[str, Quarantined] = {}
-        self._aside: dict[str, Aside] = {}
+        self._hidden: dict[str, HiddenTool] = {}
         self._native_places: dict[str, int] = {}
         self._cached: dict[Any, Any] = {}
         self._index = SearchIndex()
@@ -133,7 +140,7 @@ class Catalog:
             self._changed()
         return entry
 
-    def quarantine_beside(self, name: str, source: SourceKind | str, reason: str) -> Quarantined:
+    def quarantine_duplicate(self, name: str, source: SourceKind | str, reason: str) -> Quarantined:
         """The same for a name that another tool of that source has: this one stays, the other is told of."""
         entry = Quarantined(name, SourceKind(source), reason)
         self._quarantined[name] = entry
@@ -144,17 +151,17 @@ class Catalog:
         if self._quarantined.pop(name, None) is not None:
             self._changed()
 
-    def set_aside(self, tool: Tool, *, by_models: bool) -> None:
+    def hide(self, tool: Tool, *, by_models: bool) -> None:
         """Never listed or searched; a tool in the catalog of that name comes first."""
-        self._aside[tool.name] = Aside(tool, by_models)
+        self._hidden[tool.name] = HiddenTool(tool, by_models)
 
-    def no_longer_aside(self, name: str) -> None:
-        self._aside.pop(name, None)
+    def unhide(self, name: str) -> None:
+        self._hidden.pop(name, None)
 
     # What can be asked of it
 
-    def aside(self) -> Tools:
-        return [one.tool for one in self._aside.values()]
+    def hidden_tools(self) -> Tools:
+        return [one.tool for one in self._hidden.values()]
 
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)
@@ -206,22 +213,22 @@ class Catalog:
             self._cached[key] = tuple(good)
         return self._cached[key]  # type: ignore[no-any-return]
 
-    def definitions(self, shape: Shape | str, caller: Caller = Caller.LLM) -> tuple[dict[str, Any], ...]:
+    def definitions(self, shape: DefinitionFormat | str, caller: Caller = Caller.LLM) -> tuple[dict[str, Any], ...]:
         """The offered tools in one shape: the very same objects until something changes. Not to be modified."""
         tools = self.offered(caller)
-        key = ("definitions", Shape(shape), caller == _HUMAN)
+        key = ("definitions", DefinitionFormat(shape), caller == _HUMAN)
         if key not in self._cached:
-            self._cached[key] = definitions(tools, shape)
+            self._cached[key] = tool_definitions(tools, shape)
         return self._cached[key]  # type: ignore[no-any-return]
 
     def search(self, query: str, limit: int = 10, caller: Caller | None = None) -> Tools:
         """The best matches, best first; only what `caller` may call when one is given."""
         return self.find(query, limit, caller).tools
 
-    def find(self, query: str, limit: int = 10, caller: Caller | None = None) -> Found:
+    def find(self, query: str, limit: int = 10, caller: Caller | None = None) -> SearchResult:
         return self.find_among(query, limit, self._tools if caller is None else self._names_for(caller))
 
-    def find_among(self, query: str, limit: int, tools: Mapping[str, Tool]) -> Found:
+    def find_among(self, query: str, limit: int, tools: Mapping[str, Tool]) -> SearchResult:
         """The same, in some of its tools only."""
         if self._indexed_version != self.version:
             self._index.update(self._tools)
@@ -245,8 +252,8 @@ class Catalog:
         raise ToolNotFound(name, names)
 
     def _set_aside_for(self, name: str, *, person: bool) -> Tool | None:
-        found = self._aside.get(name)
-        if found is None or not (person or found.by_models):
+        found = self._hidden.get(name)
+        if found is None or not (person or found.callable_by_models):
             return None
         return found.tool if may_call(Caller.HUMAN if person else Caller.LLM, found.tool.mode) else None
 
@@ -262,3 +269,136 @@ class Catalog:
     def _changed(self) -> None:
         self.version += 1
         self._cached.clear()
+
+
+_MAX_SUGGESTIONS: Final = 3
+_SIMILARITY_MARGIN: Final = 0.1
+_MAX_COMPARED: Final = 100
+_MAX_SHOWN: Final = 128
+
+
+class CatalogError(Exception):
+    """Two tools, or a tool and an alias, that cannot both have a name; the text says which and what to do."""
+
+    stated_name = "CatalogError"
+
+
+class ToolNotFound(ForgeError):
+    """There is no such tool for this caller; `suggestions` are names it may call."""
+
+    stated_name = "ToolNotFound"
+
+    def __init__(self, name: str, known: Iterable[str] = (), *, reason: str = "") -> None:
+        self.suggestions = () if reason else closest_names(name, known)
+        shown = name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "…"
+        if reason:
+            message = f"Tool {shown!r} is not available: {reason}"
+        elif self.suggestions:
+            message = f"Unknown tool {shown!r}. Did you mean {_either(self.suggestions)}?"
+        else:
+            message = f"Unknown tool {shown!r}."
+        super().__init__(message, status=Status.TOOL_NOT_FOUND, code="TOOL_NOT_FOUND")
+
+
+def closest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Up to three names that are about equally close to a misspelt one, best first."""
+    from difflib import SequenceMatcher, get_close_matches
+
+    spelled: dict[str, str] = {}
+    for one in sorted(known):
+        spelled.setdefault(one.lower().replace("-", "_"), one)
+    wanted = name.lower().replace("-", "_")[:100]
+    close = get_close_matches(wanted, _sharing_letters(wanted, spelled), n=_MAX_SUGGESTIONS, cutoff=0.6)
+    ranked = sorted((-SequenceMatcher(None, one, wanted).ratio(), spelled[one]) for one in close)
+    return tuple(known_name for distance, known_name in ranked if distance <= ranked[0][0] + _SIMILARITY_MARGIN)
+
+
+def _sharing_letters(wanted: str, names: Iterable[str]) -> list[str]:
+    """The few dozen names that share most three-letter pieces; comparing ten thousand in full takes half a second."""
+    known = list(names)
+    if len(known) <= _MAX_COMPARED:
+        return known
+    pieces = {wanted[place : place + 3] for place in range(max(len(wanted) - 2, 1))}
+    shared = [(sum(piece in name for piece in pieces), name) for name in known]
+    return [name for _, name in nlargest(_MAX_COMPARED, shared)]
+
+
+def _either(names: tuple[str, ...]) -> str:
+    quoted = [repr(name) for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+class DefinitionFormat(StrEnum):
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    MCP = "mcp"
+
+
+def tool_definition(tool: Tool, shape: DefinitionFormat | str) -> dict[str, Any]:
+    return _WRITERS[DefinitionFormat(shape)](tool)
+
+
+def tool_definitions(tools: Iterable[Tool], shape: DefinitionFormat | str) -> tuple[dict[str, Any], ...]:
+    write = _WRITERS[DefinitionFormat(shape)]
+    return tuple(write(tool) for tool in tools)
+
+
+def _anthropic(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+
+
+def _openai(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return {"type": "function", "function": function}
+
+
+def _mcp(tool: Tool) -> dict[str, Any]:
+    shaped: dict[str, Any] = {"name": tool.name}
+    if tool.label:
+        shaped["title"] = tool.label
+    shaped["description"] = tool.description
+    shaped["inputSchema"] = tool.input_schema
+    output = tool.output_schema
+    if output is not None and output.get("type") == "object":  # MCP knows structured content as objects only
+        shaped["outputSchema"] = output
+    if tool.annotations:
+        shaped["annotations"] = tool.annotations
+    return shaped
+
+
+_WRITERS: Final[dict[DefinitionFormat, Callable[[Tool], dict[str, Any]]]] = {
+    DefinitionFormat.ANTHROPIC: _anthropic,
+    DefinitionFormat.OPENAI: _openai,
+    DefinitionFormat.MCP: _mcp,
+}
+
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_SERVER_NAME: Final = re.compile(r"(?=.{1,128}\Z)[A-Za-z0-9_-]+?__[A-Za-z0-9_-]+")
+
+
+def definition_problem(tool: Tool) -> str:
+    """Why a tool cannot be in a catalog, or nothing: its name, then its schemas."""
+    if tool.source is SourceKind.MCP and _SERVER_NAME.fullmatch(tool.name):
+        return schema_problem(tool)
+    if not _NAME.fullmatch(tool.name) or "__" in tool.name:
+        return (
+            f"entry_invalid: invalid tool name {tool.name[:100]!r}: use letters, digits, '-' and '_', "
+            "starting with a letter, at most 64, no '__'"
+        )
+    return schema_problem(tool)
+
+
+def schema_problem(tool: Tool) -> str:
+    """Why a tool's schemas cannot be offered, or nothing. Builds them."""
+    try:
+        schema = tool.input_schema
+        tool.output  # noqa: B018 - building it is the test
+    except ToolDefinitionError as error:
+        return f"schema_invalid: {error}"
+    except Exception as error:  # a foreign annotation or model may raise anything when it is first read
+        return f"schema_invalid: {error_name(error)}: {str(error)[:300]}"
+    kind = (resolve_schema(schema, schema).schema if "$ref" in schema else schema).get("type")
+    if kind != "object":
+        return f"schema_invalid: the input schema must have type object, not {kind!r}"
+    return ""

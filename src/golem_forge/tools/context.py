@@ -1,18 +1,26 @@
-"""ToolContext: what a running tool is given. Everything it may reach is here; nothing is global."""
+"""ToolContext: what a running tool is given; Plan: what a tool is about to do. Nothing is global.
+
+A tool that touches files, programs or hosts plans first: it resolves its targets, states its effects, computes the
+diff, and returns a Plan whose `run` does exactly that and nothing else. Policy and approval come between the two.
+
+`SessionParts` holds what tools keep between the calls of one session (running processes, plans); it ends with the
+session. A tool object serves every session of a process, so nothing of one session may live in the tool itself.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
-from golem_forge.core.call import Caller, Outcome
+from golem_forge.core.calls import Caller, Outcome
+from golem_forge.core.effects import Effect
 from golem_forge.core.options import options_from
-from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.signals import InterruptSignal
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.settings import PathRule
-from golem_forge.tools.session_parts import SessionParts
+from golem_forge.sandbox.walls.model import PathRule
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -20,6 +28,28 @@ if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.tools.tool import Tool
+
+T = TypeVar("T")
+
+
+class SessionParts:
+    def __init__(self) -> None:
+        self._parts: dict[type, Any] = {}
+
+    def get(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
+        """The session's one object of this kind, made when first asked for."""
+        if kind not in self._parts:
+            self._parts[kind] = (make or kind)()
+        return cast(T, self._parts[kind])
+
+    async def close(self) -> None:
+        """Ends every part that has an `aclose`; one that fails does not keep the others alive."""
+        parts, self._parts = self._parts, {}
+        for part in parts.values():
+            if hasattr(part, "aclose"):
+                with contextlib.suppress(Exception):
+                    await part.aclose()
+
 
 Progress = Callable[[float, float | None, str], None]
 """(progress, total or None, message)"""
@@ -74,11 +104,11 @@ def _no_path_rules() -> tuple[PathRule, ...]:
     return ()
 
 
-def _unseen(event: str, data: dict[str, Any]) -> None:
+def _ignore_event(event: str, data: dict[str, Any]) -> None:
     return None
 
 
-def _nobody_listens(progress: float, total: float | None, message: str) -> None:
+def _ignore_progress(progress: float, total: float | None, message: str) -> None:
     return None
 
 
@@ -105,7 +135,7 @@ class ToolContext:
     outputs: OutputLookup | None = None
     """The whole of what was too long to be shown, by handle."""
     cancel: InterruptSignal = field(default_factory=InterruptSignal)
-    progress: Progress = _nobody_listens
+    progress: Progress = _ignore_progress
     call: NestedCall = _no_calls
     find: Callable[[str], Tool | None] = _no_tools
     """A tool that `call` would reach, to see what it takes; None: there is none for it."""
@@ -118,7 +148,7 @@ class ToolContext:
     """Knows the secrets that must reach nobody."""
     home: Path | None = None
     """FORGE_HOME, for what Forge itself keeps; no path a tool is given leads there."""
-    show: Callable[[str, dict[str, Any]], None] = _unseen
+    show: Callable[[str, dict[str, Any]], None] = _ignore_event
     """Tells the UIs: (type of a display event, its data)."""
     host_rule: HostRule = no_host_rule
     """What rules say of a normalised host and port."""
@@ -171,3 +201,36 @@ class ToolContext:
     def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:
         """Tells the UIs how far the tool is, and resets the call's idle timeout."""
         self.progress(progress, total, message)
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    run: Callable[[], Any]
+    """Does what was planned; sync (runs off the event loop) or returning an awaitable."""
+    effects: tuple[Effect, ...] | None = None
+    """None: this tool does not say what it touches. An empty tuple: nothing at all."""
+    diff: str = ""
+    """Unified diff over virtual paths, computed from the bytes that `run` will write."""
+    command: Any = None
+    """For tools that run shell text: its analysis (`policy.facts.CommandFacts`), for rules about commands."""
+    payload: str = ""
+    """The literal text that matters (a command); empty: the arguments are the payload."""
+    fingerprint_args: dict[str, Any] | None = None
+    """Arguments without presentation and in normal form, where they differ from the validated ones."""
+    targets: tuple[str, ...] = ()
+    """Further fingerprint targets beside the effects', e.g. `cwd /srv/app`."""
+    read_only: bool | None = None
+    """Overrides the tool's own place at the gate for this one call."""
+    recheck: Callable[[], None] | None = None
+    """After a wait: raises if a target is no longer the one that was judged."""
+    close: Callable[[], None] | None = None
+    """Releases held descriptors; called at least once, however the call ends."""
+    unasked: str = ""
+    """What to say where nobody can be asked: how a person may agree beforehand."""
+    model_note: str = ""
+    """What the model says about this call; shown as its words."""
+    warnings: tuple[str, ...] = field(default=())
+
+    def release(self) -> None:
+        if self.close is not None:
+            self.close()

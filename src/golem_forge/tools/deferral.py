@@ -13,20 +13,20 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final
 
-from golem_forge.config.mcp.spec import Deferral
-from golem_forge.tools.definition_check import schema_problem
-from golem_forge.tools.json_values import compact
+from golem_forge.config.mcp_spec import DeferralSettings
+from golem_forge.core.json import compact_json
+from golem_forge.tools.catalog import schema_problem
 from golem_forge.tools.tool import SourceKind, Tool
 
-MOST_LOADED: Final = 100
-MOST_LOADED_TOKENS: Final = 32_000
+MAX_LOADED: Final = 100
+MAX_LOADED_TOKENS: Final = 32_000
 """Threat: a server whose schemas are huge would fill the context with a few searches."""
 _BYTES_PER_TOKEN: Final = 4
-_USERS: Final = "user tools"
-_PROGRAMS: Final = "program tools"
+_USER_TOOLS: Final = "user tools"
+_PROGRAM_TOOLS: Final = "program tools"
 """In-process tools, and those of modules and packages."""
 
-IsUsers = Callable[[Tool], bool]
+IsUserTool = Callable[[Tool], bool]
 """Whether a custom tool is one of the person's own, not one that a worker's file or an embedder brings."""
 AlwaysLoaded = Callable[[str], tuple[str, ...]]
 """Server → globs of raw names that its config wants sent always."""
@@ -36,12 +36,12 @@ def definition_tokens(tool: Tool) -> float:
     """Bytes ÷ 4 of its definition as JSON; nothing for one that cannot be offered."""
     if schema_problem(tool):
         return 0
-    written = compact({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
+    written = compact_json({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
     return len(written.encode("utf-8", "replace")) / _BYTES_PER_TOKEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Divided:
+class ToolSplit:
     """What is sent always, and what may be deferred; both in catalog order."""
 
     always: tuple[Tool, ...]
@@ -53,18 +53,18 @@ class Divided:
         return tuple(self.waiting[name] for name in names if name in self.waiting)
 
 
-def divided(tools: Iterable[Tool], settings: Deferral, always_loaded: AlwaysLoaded) -> Divided:
+def split_tools(tools: Iterable[Tool], settings: DeferralSettings, always_loaded: AlwaysLoaded) -> ToolSplit:
     always: list[Tool] = []
     waiting: dict[str, Tool] = {}
     for tool in tools:
-        if _may_wait(tool) and not _is_wanted(tool, settings.always_load, always_loaded):
+        if _may_defer(tool) and not _is_wanted(tool, settings.always_load, always_loaded):
             waiting[tool.name] = tool
         else:
             always.append(tool)
-    return Divided(always=tuple(always), waiting=waiting)
+    return ToolSplit(always=tuple(always), waiting=waiting)
 
 
-def _may_wait(tool: Tool) -> bool:
+def _may_defer(tool: Tool) -> bool:
     """Whatever is not Forge's own; one that stands in the place of a native tool is as needed as that one."""
     return tool.source is not SourceKind.NATIVE and not tool.shadows and not tool.always_load
 
@@ -77,15 +77,15 @@ def _is_wanted(tool: Tool, globs: tuple[str, ...], always_loaded: AlwaysLoaded) 
     return remote is not None and any(fnmatchcase(remote.tool, glob) for glob in always_loaded(remote.server))
 
 
-class Threshold:
+class DeferralThreshold:
     """Whether definitions are too many. Once they are, they count as too many until they would fit into half of each
     limit: a catalog that moves around a limit must not change the bytes of every other request."""
 
     def __init__(self) -> None:
         self._passed = False
-        self._settings: Deferral | None = None
+        self._settings: DeferralSettings | None = None
 
-    def passed(self, tools: Sequence[Tool], settings: Deferral) -> bool:
+    def passed(self, tools: Sequence[Tool], settings: DeferralSettings) -> bool:
         if settings != self._settings:
             self._settings, self._passed = settings, False
         share = 0.5 if self._passed else 1.0
@@ -104,7 +104,7 @@ def _exceeds(tools: Sequence[Tool], most: float, most_tokens: float) -> bool:
     return False
 
 
-def loaded_with(before: Sequence[str], found: Iterable[Tool], waiting: Mapping[str, Tool]) -> tuple[str, ...]:
+def add_loaded(before: Sequence[str], found: Iterable[Tool], waiting: Mapping[str, Tool]) -> tuple[str, ...]:
     """The loaded names once `found` are loaded too, at the end. Where that would be too much, the oldest go, down to
     half of what may be loaded, so that it is long until they have to go again."""
     new: dict[str, Tool] = {}
@@ -112,30 +112,28 @@ def loaded_with(before: Sequence[str], found: Iterable[Tool], waiting: Mapping[s
     for tool in found:
         if tool.name in waiting and tool.name not in before and tool.name not in new:
             cost = definition_tokens(tool)
-            if len(new) < MOST_LOADED // 2 and tokens + cost <= MOST_LOADED_TOKENS:
+            if len(new) < MAX_LOADED // 2 and tokens + cost <= MAX_LOADED_TOKENS:
                 new[tool.name] = tool
                 tokens += cost
     kept = {name: definition_tokens(waiting[name]) if name in waiting else 0.0 for name in before}
-    if len(kept) + len(new) > MOST_LOADED or sum(kept.values()) + tokens > MOST_LOADED_TOKENS:
-        while kept and (
-            len(kept) + len(new) > MOST_LOADED // 2 or sum(kept.values()) + tokens > MOST_LOADED_TOKENS / 2
-        ):
+    if len(kept) + len(new) > MAX_LOADED or sum(kept.values()) + tokens > MAX_LOADED_TOKENS:
+        while kept and (len(kept) + len(new) > MAX_LOADED // 2 or sum(kept.values()) + tokens > MAX_LOADED_TOKENS / 2):
             del kept[next(iter(kept))]
     return tuple(chain(kept, new))
 
 
-def sources(tools: Iterable[Tool], is_users: IsUsers) -> dict[str, int]:
+def sources(tools: Iterable[Tool], is_users: IsUserTool) -> dict[str, int]:
     """Where tools come from (servers by name, `mcp github`; then the program's, the person's own last), and how many
     from each."""
     counted: dict[str, int] = {}
     for tool in tools:
         source = _source_of(tool, is_users)
         counted[source] = counted.get(source, 0) + 1
-    last = (_PROGRAMS, _USERS)
+    last = (_PROGRAM_TOOLS, _USER_TOOLS)
     return dict(sorted(counted.items(), key=lambda each: (last.index(each[0]) + 1 if each[0] in last else 0, each[0])))
 
 
-def _source_of(tool: Tool, is_users: IsUsers) -> str:
+def _source_of(tool: Tool, is_users: IsUserTool) -> str:
     if tool.source is not SourceKind.MCP:
-        return _USERS if is_users(tool) else _PROGRAMS
+        return _USER_TOOLS if is_users(tool) else _PROGRAM_TOOLS
     return f"mcp {tool.remote.server if tool.remote is not None else tool.name.partition('__')[0]}"

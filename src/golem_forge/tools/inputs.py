@@ -1,27 +1,30 @@
-"""What a tool accepts. Three ways to say it, one interface: a JSON Schema out, checked arguments in.
+"""What a tool accepts. Three ways to declare it, one interface: a JSON Schema out, checked arguments in.
 
-- SignatureInput: a function's parameters (built on first use; defining a tool costs next to nothing).
-- ModelInput: a pydantic model.
-- SchemaInput: a JSON Schema alone (MCP and user tools), checked by jsonschema-rs, never coerced.
+- `signature_input`: a function's parameters (built on first use; defining a tool costs next to nothing).
+- `ModelInput`: a pydantic model.
+- `SchemaInput`: a JSON Schema alone (MCP and user tools), checked by jsonschema-rs, never coerced.
+
+`describe` reads a docstring: the summary that describes a tool, and the text of each parameter. It understands the
+three common layouts (Google `Args:`, NumPy `Parameters` underlined, Sphinx `:param x:`).
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from inspect import cleandoc
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
-from golem_forge.core.canonical import digest
-from golem_forge.core.copying import own_copy
 from golem_forge.core.errors import error_name
-from golem_forge.tools.docstrings import describe
-from golem_forge.tools.schema_refs import with_defaults
+from golem_forge.core.json import copy_json, digest
+from golem_forge.tools.schema import with_defaults
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
 
 if TYPE_CHECKING:
@@ -121,7 +124,7 @@ class ModelInput:
             if kind is float and not isfinite(value):  # "nan" was text until it was coerced
                 raise InputInvalid(f"{name}: {value} is not JSON", fields=((name, "must be a finite number"),))
             if kind not in _SCALARS:
-                return Arguments(values, self._as_json(model, args), own_copy(args))
+                return Arguments(values, self._as_json(model, args), copy_json(args))
         return Arguments(values, values)
 
     def _as_json(self, model: BaseModel, given: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +143,7 @@ class ModelInput:
             key, value = field.alias or name, getattr(model, name)
             if key in given and (again is None or name not in plain or getattr(again, name) != value):
                 hidden = type(value).__name__.startswith("Secret")
-                plain[name] = f"[secret sha256:{digest(given[key])}]" if hidden else own_copy(given[key])
+                plain[name] = f"[secret sha256:{digest(given[key])}]" if hidden else copy_json(given[key])
         return {self._renamed.get(name, name): value for name, value in plain.items()}
 
 
@@ -157,10 +160,13 @@ def _refuse_infinite(value: Any, path: str) -> None:
 
 
 def _invalid(error: Any, args: dict[str, Any]) -> InputInvalid:
-    from golem_forge.tools.schema_paths import field_path, real_path
+    from golem_forge.tools.schema import field_path, instance_path
 
     problems = tuple(
-        (field_path(real_path(args, item["loc"], item["type"] == "missing")), item["msg"][:1].lower() + item["msg"][1:])
+        (
+            field_path(instance_path(args, item["loc"], item["type"] == "missing")),
+            item["msg"][:1].lower() + item["msg"][1:],
+        )
         for item in error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_PROBLEMS]
     )
     return InputInvalid("; ".join(f"{path}: {text}" if path else text for path, text in problems), fields=problems)
@@ -179,7 +185,7 @@ class Defaults(Enum):
 
 class SchemaInput:
     def __init__(self, schema: dict[str, Any], *, defaults: Defaults = Defaults.LEFT_OUT) -> None:
-        from golem_forge.tools.jsonschema import SchemaCheck
+        from golem_forge.tools.validation import SchemaCheck
 
         self._schema = schema
         self._check = SchemaCheck(schema)
@@ -197,12 +203,12 @@ class SchemaInput:
         if problems := self._check.errors(args, limit=_MAX_PROBLEMS):
             raise InputInvalid("; ".join(f"{p}: {t}" if p else t for p, t in problems), fields=problems)
         # the caller may change its own object, and a tool what it is given, but not what was judged and recorded
-        plain: dict[str, Any] = own_copy(args)
+        plain: dict[str, Any] = copy_json(args)
         if self.defaults is not Defaults.LEFT_OUT:
             filled = with_defaults(args, self._schema, self._schema)
             if filled != plain and not self._check.errors(filled, limit=1):  # a default need not fit its own schema
-                plain = own_copy(filled)
-        return Arguments(own_copy(plain if self.defaults is Defaults.FILLED else args), plain)
+                plain = copy_json(filled)
+        return Arguments(copy_json(plain if self.defaults is Defaults.FILLED else args), plain)
 
 
 def signature_input(function: Callable[..., Any], context_name: str | None) -> ModelInput:
@@ -291,3 +297,87 @@ def _annotated_text(annotation: Any) -> str | None:
     if isinstance(annotation, types.GenericAlias) or typing.get_origin(annotation) is not typing.Annotated:
         return None
     return next((item for item in annotation.__metadata__ if isinstance(item, str)), None)
+
+
+_SPHINX = re.compile(r"^:param(?:\s+[^:\s]+)?\s+(\w+):\s*(.*)$")
+_GOOGLE_ENTRY = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_NUMPY_ENTRY = re.compile(r"^(\w+)\s*(?::.*)?$")
+_PARAMETER_SECTIONS = frozenset({"args", "arguments", "parameters", "params"})
+_SECTIONS = _PARAMETER_SECTIONS | {"returns", "return", "yields", "raises", "examples", "example", "notes", "note"}
+
+
+def describe(docstring: str | None) -> tuple[str, dict[str, str]]:
+    """(description without its sections, parameter name → text)."""
+    if not docstring:
+        return "", {}
+    lines = cleandoc(docstring).splitlines()
+    described: list[str] = []
+    parameters: dict[str, str] = {}
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        section = line.strip().rstrip(":").lower()
+        underlined = position + 1 < len(lines) and set(lines[position + 1].strip()) == {"-"}
+        if sphinx := _SPHINX.match(line.strip()):
+            position = _sphinx_entry(lines, position, sphinx, parameters)
+        elif line.strip().startswith((":return", ":rtype", ":raises", ":type")):
+            position += 1
+        elif section in _SECTIONS and (underlined or line.rstrip().endswith(":")) and not line[:1].isspace():
+            body_start = position + (2 if underlined else 1)
+            position = _section_end(lines, body_start, indented=not underlined)
+            if section in _PARAMETER_SECTIONS:
+                read = _numpy_entries if underlined else _google_entries
+                parameters.update(read(lines[body_start:position]))
+        else:
+            described.append(line)
+            position += 1
+    return "\n".join(described).strip(), parameters
+
+
+def _sphinx_entry(lines: list[str], position: int, entry: re.Match[str], into: dict[str, str]) -> int:
+    words = [entry[2]]
+    position += 1
+    while position < len(lines) and lines[position][:1].isspace() and lines[position].strip():
+        words.append(lines[position].strip())
+        position += 1
+    into[entry[1]] = " ".join(words).strip()
+    return position
+
+
+def _section_end(lines: list[str], start: int, *, indented: bool) -> int:
+    position = start
+    while position < len(lines):
+        line = lines[position]
+        if indented and line.strip() and not line[:1].isspace():
+            break
+        if not indented and position + 1 < len(lines) and set(lines[position + 1].strip()) == {"-"}:
+            break
+        position += 1
+    return position
+
+
+def _google_entries(lines: list[str]) -> dict[str, str]:
+    return _entries(lines, _GOOGLE_ENTRY, with_text=True)
+
+
+def _numpy_entries(lines: list[str]) -> dict[str, str]:
+    return _entries(lines, _NUMPY_ENTRY, with_text=False)
+
+
+def _entries(lines: list[str], pattern: re.Pattern[str], *, with_text: bool) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    entry_indent: int | None = None
+    for line in lines:
+        if not line.strip():
+            continue
+        indent = len(line) - len(line.lstrip())
+        entry = pattern.match(line)
+        if entry and (entry_indent is None or indent <= entry_indent):
+            entry_indent = indent
+            current = found.setdefault(entry[1], [])
+            if with_text:
+                current.append(entry[2].strip())
+        elif current is not None:
+            current.append(line.strip())
+    return {name: " ".join(words).strip() for name, words in found.items()}

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.tools.context import ToolContext
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.processes.capture import Capture
+    from golem_forge.sandbox.process.output import Capture
 
-_QUICK_S: Final = 0.2
-_GATHER_S: Final = 0.05
-_MOST_AT_ONCE: Final = 16_384
-_LONG: Final = 3600.0
+_DELAY_S: Final = 0.2
+_INTERVAL_S: Final = 0.05
+_MAX_DELTA_BYTES: Final = 16_384
+_WAIT_S: Final = 3600.0
 
 
 @contextlib.asynccontextmanager
-async def shown_live(ctx: ToolContext, streams: Mapping[str, Capture], after: int = 0) -> AsyncIterator[None]:
+async def show_live_output(ctx: ToolContext, streams: Mapping[str, Capture], after: int = 0) -> AsyncIterator[None]:
     """`streams`: `stdout` and `stderr`, or `stdout` alone for both. `after`: bytes that were shown before."""
-    followed = [_Followed(ctx, name, capture, after) for name, capture in streams.items()]
+    followed = [_FollowedStream(ctx, name, capture, after) for name, capture in streams.items()]
     tasks = [asyncio.get_running_loop().create_task(each.follow()) for each in followed]
     try:
         yield
@@ -37,7 +37,7 @@ async def shown_live(ctx: ToolContext, streams: Mapping[str, Capture], after: in
             each.finish()
 
 
-class _Followed:
+class _FollowedStream:
     def __init__(self, ctx: ToolContext, stream: str, capture: Capture, at: int) -> None:
         self._ctx = ctx
         self._stream = stream
@@ -46,10 +46,10 @@ class _Followed:
         self._began = False
 
     async def follow(self) -> None:
-        await asyncio.sleep(_QUICK_S)
-        while await self._capture.more(self._at, _LONG) or not self._capture.complete:
+        await asyncio.sleep(_DELAY_S)
+        while await self._capture.more(self._at, _WAIT_S) or not self._capture.complete:
             self._show()
-            await asyncio.sleep(_GATHER_S)
+            await asyncio.sleep(_INTERVAL_S)
 
     def finish(self) -> None:
         if self._began:
@@ -59,7 +59,7 @@ class _Followed:
         end = self._capture.size
         if end <= self._at:
             return
-        start = max(self._at, end - _MOST_AT_ONCE)
+        start = max(self._at, end - _MAX_DELTA_BYTES)
         text = self._capture.read(start, end).decode("utf-8", "replace")
         if start > self._at:
             text = f"… {start - self._at} bytes …\n{text}"

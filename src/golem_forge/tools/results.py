@@ -1,41 +1,37 @@
-"""Whatever a tool returns becomes a ToolResult: a semantic value with a kind, and the text its caller reads.
+"""What a tool returned: checked against what it promised, and turned into a ToolResult.
 
-str → `text`; a ToolResult, MCP's CallToolResult object or a mapping with a valid kind → itself; anything else → `json`;
-what JSON cannot hold → text. Never raises. Common small values take about a microsecond: this runs after every call.
+`to_result` never raises: str → `text`; a ToolResult, MCP's CallToolResult object or a mapping with a valid kind →
+itself; anything else → `json`; what JSON cannot hold → text. Common small values take about a microsecond: this runs
+after every call.
+
+An OutputSpec is a return annotation, a pydantic model or a JSON Schema. Its `check` returns the value to use (coerced
+where pydantic coerces) or raises ToolFailed with the place: `tool 'x' returned an invalid value at $.items[0]: …`.
+Nothing is built before it is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import typing
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from json.encoder import encode_basestring as _quote
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
-from golem_forge.core.mcp_results import call_result
-from golem_forge.core.result import (
-    WELL_KNOWN_KINDS,
+from golem_forge.core.errors import ToolFailed
+from golem_forge.core.json import NotJson, as_json, compact_json, safe_json, valid_unicode
+from golem_forge.core.results import (
     ToolResult,
-    is_valid_kind,
-    is_well_known_kind,
+    convert_call_result,
     semantic_value,
     structured_form,
     text_of,
 )
-from golem_forge.tools.json_values import NotJson, as_json, compact, safe_json, valid_unicode
+from golem_forge.tools.schema import instance_path, json_path
+from golem_forge.tools.validation import SchemaCheck
 
-__all__ = [
-    "PREFERRED_VIEWS",
-    "WELL_KNOWN_KINDS",
-    "DisplayHints",
-    "display_hints",
-    "is_valid_kind",
-    "is_well_known_kind",
-    "says_all",
-    "semantic_value",
-    "structured_form",
-    "text_of",
-    "to_result",
-]
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _JSON_NAMES: Final = {"mime_type": "mimeType"}
 _JSON_NAMES_OF_DIFF: Final = {"is_new": "isNew", "bytes_written": "bytesWritten", **_JSON_NAMES}
@@ -43,7 +39,7 @@ _JSON_HINTS: Final = {"preferred_view": "preferredView", "max_height": "maxHeigh
 """Fields and display hints that Python code may spell its own way; events, MCP and pages have the JSON names."""
 PREFERRED_VIEWS: Final = frozenset({"text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"})
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
-_SHORT_DICT: Final = 8
+_MAX_SHORT_DICT: Final = 8
 _SAFE_INTEGER: Final = 1 << 63
 
 
@@ -79,16 +75,16 @@ def to_result(value: Any) -> ToolResult:
     if kind is str:
         text = value if value.isascii() else valid_unicode(value)
         return ToolResult({"kind": "text", "content": text}, text)
-    if kind is dict and 0 < len(value) <= _SHORT_DICT and "kind" not in value:
+    if kind is dict and 0 < len(value) <= _MAX_SHORT_DICT and "kind" not in value:
         quick = _short_dict_text(value)
         if quick is not None:
             data = value.copy()
             return ToolResult(value={"kind": "json", "data": data}, text=quick, structured=data)
     elif (quick := _scalar_text(value, kind)) is not None:
         return ToolResult({"kind": "json", "data": value}, quick)
-    value = call_result(value)
+    value = convert_call_result(value)
     if isinstance(value, ToolResult):
-        named = _by_json_names(value.value)
+        named = _with_json_names(value.value)
         return value if named is value.value else replace(value, value=named)
     semantic = _semantic_json(value)
     return _json_result(value) if semantic is None else _semantic_result(semantic)
@@ -124,7 +120,7 @@ def _short_dict_text(value: dict[Any, Any]) -> str | None:
 
 def _semantic_json(value: Any) -> dict[str, Any] | None:
     try:
-        semantic = semantic_value(_by_json_names(value))
+        semantic = semantic_value(_with_json_names(value))
     except Exception:  # a foreign mapping may raise while it is read
         return None
     if semantic is None:
@@ -138,18 +134,18 @@ def _semantic_json(value: Any) -> dict[str, Any] | None:
     return semantic_value(data)
 
 
-def _by_json_names(value: Any) -> Any:
+def _with_json_names(value: Any) -> Any:
     """A value with a kind, its fields and hints by their JSON names; the same object where they are already."""
     if not isinstance(value, Mapping) or "kind" not in value:
         return value
-    value = _renamed(value, _JSON_NAMES_OF_DIFF if value["kind"] == "diff" else _JSON_NAMES)
+    value = _rename_keys(value, _JSON_NAMES_OF_DIFF if value["kind"] == "diff" else _JSON_NAMES)
     hints = value.get("display")
-    if isinstance(hints, Mapping) and (named := _renamed(hints, _JSON_HINTS)) is not hints:
+    if isinstance(hints, Mapping) and (named := _rename_keys(hints, _JSON_HINTS)) is not hints:
         value = {**value, "display": named}
     return value
 
 
-def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+def _rename_keys(fields: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     return fields if fields.keys().isdisjoint(names) else {names.get(key, key): item for key, item in fields.items()}
 
 
@@ -162,9 +158,9 @@ def _json_result(value: Any) -> ToolResult:
         data = as_json(value)
     except NotJson:
         words, _ = safe_json(value)
-        text = words if isinstance(words, str) else compact(words)
+        text = words if isinstance(words, str) else compact_json(words)
         return ToolResult({"kind": "text", "content": text}, text)
-    semantic = semantic_value(_by_json_names(data))  # a model or dataclass may carry a kind too
+    semantic = semantic_value(_with_json_names(data))  # a model or dataclass may carry a kind too
     return _semantic_result(semantic or {"kind": "json", "data": data})
 
 
@@ -172,9 +168,133 @@ def _number(value: Any) -> int | float | None:
     return value if type(value) in (int, float) and value - value == 0 else None
 
 
-def says_all(result: ToolResult) -> bool:
+def text_is_complete(result: ToolResult) -> bool:
     """True: the text holds everything the value holds, so looking through the text is enough. False: look closer."""
     if result.content or result.structured is not None or len(result.value) != 2:
         return False
     value = result.value
     return value.get("content") is result.text if value["kind"] == "text" else type(value.get("data", "")) in _SCALARS
+
+
+_EXACT_TYPES: Final[dict[Any, type]] = {kind: kind for kind in (int, str, bool, float)}
+_EXACT_NAMES: Final[dict[str, type]] = {kind.__name__: kind for kind in (int, str, bool, float)}
+_UNCHECKED_TYPES: Final = (None, type(None), Any, ToolResult)
+_UNCHECKED_NAMES: Final = frozenset({"None", "Any", "typing.Any", "ToolResult"})
+
+
+class OutputSpec(Protocol):
+    def schema(self) -> dict[str, Any] | None: ...
+    def check(self, tool_name: str, value: Any) -> Any: ...
+
+
+def output_from_annotation(function: Callable[..., Any]) -> OutputSpec | None:
+    """None when the annotation promises nothing that could be checked."""
+    annotations = getattr(function, "__annotations__", None) or {}
+    if "return" not in annotations:
+        return None
+    promised = annotations["return"]
+    if isinstance(promised, str):
+        if promised in _UNCHECKED_NAMES:
+            return None
+        shadowed = promised in getattr(function, "__globals__", {})
+        return TypedOutput(lambda: _return_type(function), exact=None if shadowed else _EXACT_NAMES.get(promised))
+    if promised in _UNCHECKED_TYPES:
+        return None
+    return TypedOutput(lambda: _return_type(function), exact=_EXACT_TYPES.get(promised))
+
+
+def output_from_schema(schema: Any) -> OutputSpec:
+    """From a JSON Schema or a pydantic model; raises ToolDefinitionError for a schema that cannot be used."""
+    return SchemaOutput(dict(schema)) if isinstance(schema, Mapping) else TypedOutput(lambda: schema)
+
+
+class TypedOutput:
+    """A Python type, checked and coerced by pydantic. A type pydantic does not know promises nothing."""
+
+    def __init__(self, promised: Callable[[], Any], *, exact: type | None = None) -> None:
+        self._promised = promised
+        self._exact = exact
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any] | None:
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticUserError
+
+        try:
+            promised = self._promised()
+            return None if promised in _UNCHECKED_TYPES else TypeAdapter(promised)
+        except (PydanticUserError, NameError, TypeError, AttributeError):
+            return None
+
+    def schema(self) -> dict[str, Any] | None:
+        if self._adapter is None:
+            return None
+        from pydantic.errors import PydanticUserError
+
+        try:
+            return self._adapter.json_schema(mode="serialization")
+        except PydanticUserError:
+            return None
+
+    def check(self, tool_name: str, value: Any) -> Any:
+        if type(value) is self._exact or isinstance(value, ToolResult) or self._adapter is None:
+            return value
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise _output_invalid(
+                tool_name, instance_path(value, first["loc"], first["type"] == "missing"), first["msg"]
+            ) from None
+
+    def dump(self, value: Any) -> Any:
+        """A checked value as the JSON that `schema` describes; raises NotJson. For whoever hands it on as text."""
+        if type(value) is self._exact or isinstance(value, ToolResult) or self._adapter is None:
+            return value
+        from pydantic_core import PydanticSerializationError
+
+        try:
+            return self._adapter.dump_python(value, mode="json", by_alias=True)
+        except (PydanticSerializationError, ValueError, TypeError):
+            raise NotJson("not a JSON value") from None
+
+
+class SchemaOutput:
+    """A JSON Schema. Checked, never coerced. Of a ToolResult the structured content or the JSON data is checked."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        self._check = SchemaCheck(schema)
+
+    def schema(self) -> dict[str, Any]:
+        return self._schema
+
+    def check(self, tool_name: str, value: Any) -> Any:
+        subject = value = convert_call_result(value)
+        if isinstance(value, ToolResult):
+            if value.is_error:
+                return value
+            subject = value.structured if value.structured is not None else value.value.get("data", value.value)
+        try:
+            subject = as_json(subject)
+        except NotJson as error:
+            raise _output_invalid(tool_name, (), str(error)) from None
+        if problems := self._check.problems(subject, limit=1):
+            raise _output_invalid(tool_name, *problems[0])
+        return value
+
+
+def _output_invalid(tool_name: str, path: Sequence[str | int], problem: str) -> ToolFailed:
+    text = problem[:1].lower() + problem[1:]
+    return ToolFailed(
+        f"tool {tool_name!r} returned an invalid value at {json_path(path)}: {text}", code="OUTPUT_INVALID"
+    )
+
+
+def _return_type(function: Callable[..., Any]) -> Any:
+    promised = typing.get_type_hints(function, include_extras=True)["return"]
+    if typing.get_origin(promised) in (Awaitable, Coroutine):
+        return typing.get_args(promised)[-1]
+    return promised

@@ -23,33 +23,32 @@ from itertools import chain
 from math import log
 from typing import Any, Final, NamedTuple
 
-from golem_forge.tools.docstrings import describe
-from golem_forge.tools.inputs import SchemaInput
+from golem_forge.tools.inputs import SchemaInput, describe
 from golem_forge.tools.tool import Tool
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CASE_CHANGE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _QUOTED: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _NAME_WEIGHT: Final = 3.0
-_MOST_IN_PROSE: Final = 2.0
+_MAX_PROSE_COUNT: Final = 2.0
 """Less than in a name."""
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 _MAX_TEXT: Final = 4000
 _MAX_QUERY_WORDS: Final = 32
-_INSTEAD: Final = 0.6
+_SYNONYM_WEIGHT: Final = 0.6
 """What a synonym or a word one letter away counts, beside the word itself."""
 _SHORTEST_MISSPELT: Final = 4
 """Of shorter words too many others are one letter away."""
 _LONGEST_MISSPELT: Final = 80
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789_"
-_SAY_NOTHING: Final = frozenset(
+_STOP_WORDS: Final = frozenset(
     _WORD.findall(
         "a an and are as be by can did do does for from has have how i in is it its me my of or our please that the "
         "their them these this to want was we what which with you your"
     )
 )
-_SAME: Final = """
+_SYNONYM_LINES: Final = """
 add append create establish generate insert make new open register
 delete destroy drop erase purge remove trash unlink wipe
 discover find locate lookup query search seek
@@ -160,38 +159,38 @@ _PHRASES: Final = {
 """Several words that mean one."""
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     tools: list[Tool]
     total: int
     """How many tools match at all."""
 
 
-def words(text: str) -> list[str]:
+def text_words(text: str) -> list[str]:
     """Lower-case words with plural endings taken off, so that `events` finds `event`."""
     return [_singular(word) for word in _WORD.findall(text[:_MAX_TEXT].lower())]
 
 
 def name_words(name: str) -> list[str]:
     """The same for a name or a query, where a change of case begins a word too."""
-    return words(_CASE_CHANGE.sub(" ", name[:_MAX_TEXT]))
+    return text_words(_CASE_CHANGE.sub(" ", name[:_MAX_TEXT]))
 
 
 def query_words(query: str) -> list[str]:
     """The words of a query, and what in it may be a name; each once, in order. Words that say nothing count only where
     there are no others: in a small catalog they are rare, and would be taken for what is meant."""
-    spelled = (folded(each) for each in query.split()[:_MAX_QUERY_WORDS])
+    spelled = (fold_name(each) for each in query.split()[:_MAX_QUERY_WORDS])
     plain = f" {' '.join(_WORD.findall(query[:_MAX_TEXT].lower()))} "
     meant = (word for phrase, word in _PHRASES.items() if f" {phrase} " in plain)
     asked = list(dict.fromkeys([*name_words(query)[:_MAX_QUERY_WORDS], *spelled, *meant]))
-    return [word for word in asked if word not in _SAY_NOTHING] or asked
+    return [word for word in asked if word not in _STOP_WORDS] or asked
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """One spelling for a name: case, `-` and `.` do not matter."""
     return name.lower().replace("-", "_").replace(".", "_")
 
 
-def squeezed(name: str) -> str:
+def letters_only(name: str) -> str:
     """Only its letters and digits: how a name's words are parted is no part of how they are spelled."""
     return "".join(_WORD.findall(name.lower()))
 
@@ -218,8 +217,8 @@ class _Column(NamedTuple):
     """The names from the highest score down."""
 
 
-_NOTHING: Final = _Column({}, [])
-_MISSPELT: Final = 3
+_NO_SCORES: Final = _Column({}, [])
+_MISSPELT_RANK: Final = 3
 """How exactly a name is the query that is one letter away: after every exact one (`_exactness`)."""
 
 
@@ -245,13 +244,13 @@ class SearchIndex:
             if name not in self._tools:
                 self._learn(name, tool)
         self._columns.clear()
-        self._by_folded = sorted({(folded(key), name) for name, tool in self._tools.items() for key in _names(tool)})
+        self._by_folded = sorted({(fold_name(key), name) for name, tool in self._tools.items() for key in _names(tool)})
         self._by_letters = {}
         for name, tool in self._tools.items():
             for key in _names(tool):
-                self._by_letters.setdefault(squeezed(key), set()).add(name)
+                self._by_letters.setdefault(letters_only(key), set()).add(name)
 
-    def find(self, query: str, limit: int, allowed: Mapping[str, Tool]) -> Found:
+    def find(self, query: str, limit: int, allowed: Mapping[str, Tool]) -> SearchResult:
         """The best of the tools in `allowed`."""
         exact, begun = self._named_by(query)
         asked = query_words(query)
@@ -262,21 +261,21 @@ class SearchIndex:
             ]
         columns = [column for column in columns if column.scores]
         if not exact:
-            exact = dict.fromkeys(self._nearly_named(query, asked), _MISSPELT)
+            exact = dict.fromkeys(self._nearly_named(query, asked), _MISSPELT_RANK)
         matching = begun.union(exact, *(column.scores for column in columns))
         if len(allowed) != len(self._tools):
             matching &= allowed.keys()
-        first = sorted((rank, -_sum(name, columns), name) for name, rank in exact.items() if name in matching)
+        first = sorted((rank, -_total_score(name, columns), name) for name, rank in exact.items() if name in matching)
         best = [name for _, _, name in first[: max(limit, 0)]]
         if len(best) < limit:
-            best += _top(columns, limit - len(best), matching.difference(exact))
+            best += _best_names(columns, limit - len(best), matching.difference(exact))
         if len(best) < limit:
             best += sorted(begun.intersection(matching).difference(best))[: limit - len(best)]
-        return Found([self._tools[name] for name in best], len(matching))
+        return SearchResult([self._tools[name] for name in best], len(matching))
 
     def _named_by(self, query: str) -> tuple[dict[str, int], set[str]]:
         """Tools whose name the query is, with how exactly (0: the very name), and those whose name begins with it."""
-        wanted = folded("_".join(query.split()))
+        wanted = fold_name("_".join(query.split()))
         exact: dict[str, int] = {}
         begun: set[str] = set()
         if not wanted:
@@ -294,7 +293,7 @@ class SearchIndex:
 
     def _nearly_named(self, query: str, asked: list[str]) -> set[str]:
         """Tools whose name is the query but for one letter. A single word that some tool has is spelt well."""
-        letters = squeezed(query[:_MAX_TEXT])
+        letters = letters_only(query[:_MAX_TEXT])
         if len(letters) < _SHORTEST_MISSPELT or (len(asked) == 1 and asked[0] in self._postings):
             return set()
         near = (self._by_letters.get(each) for each in (letters, *one_letter_away(letters)))
@@ -307,20 +306,20 @@ class SearchIndex:
             synonyms = _synonyms().get(word, ())
             scores = self._scores((word,), 1.0)
             if any(each in self._postings for each in synonyms):
-                scores = self._scores((word, *synonyms), _INSTEAD) | scores
+                scores = self._scores((word, *synonyms), _SYNONYM_WEIGHT) | scores
             if not scores:
-                return _NOTHING  # not kept: a query may hold any words there are
+                return _NO_SCORES  # not kept: a query may hold any words there are
             known = self._columns[word] = _ordered(scores)
         return known
 
     def _near(self, word: str) -> _Column:
         """The same for a word that no tool has: of those that it may be a misspelling of."""
         if len(word) < _SHORTEST_MISSPELT:
-            return _NOTHING
+            return _NO_SCORES
         known, synonyms = self._postings, _synonyms()
         meant = {each for each in one_letter_away(word) if len(each) > 2 and (known.get(each) or each in synonyms)}
         others = chain.from_iterable(synonyms.get(each, ()) for each in meant)
-        return _ordered(self._scores(tuple(meant.union(others)), _INSTEAD)) if meant else _NOTHING
+        return _ordered(self._scores(tuple(meant.union(others)), _SYNONYM_WEIGHT)) if meant else _NO_SCORES
 
     def _scores(self, words: tuple[str, ...], share: float) -> dict[str, float]:
         """BM25 of words that count as one: what is rare is a tool that has any of them."""
@@ -338,10 +337,10 @@ class SearchIndex:
 
     def _learn(self, name: str, tool: Tool) -> None:
         weights = dict.fromkeys(chain(*(_words_of_name(each) for each in _names(tool))), _NAME_WEIGHT)
-        prose = words("\n".join((tool.description, *_parameter_texts(tool))))
+        prose = text_words("\n".join((tool.description, *_parameter_texts(tool))))
         length = sum(weights.values()) + len(prose)
         for word, count in Counter(prose).items():
-            weights[word] = weights.get(word, 0.0) + min(float(count), _MOST_IN_PROSE)
+            weights[word] = weights.get(word, 0.0) + min(float(count), _MAX_PROSE_COUNT)
         for word, weight in weights.items():
             self._postings.setdefault(word, {})[name] = weight
         self._tools[name] = tool
@@ -362,7 +361,7 @@ def _ordered(scores: dict[str, float]) -> _Column:
 def _synonyms() -> dict[str, frozenset[str]]:
     """Each word of the table → the other words of its lines."""
     together: dict[str, set[str]] = {}
-    for line in _SAME.strip().splitlines():
+    for line in _SYNONYM_LINES.strip().splitlines():
         group = {_singular(word) for word in line.split()}
         for word in group:
             together.setdefault(word, set()).update(group)
@@ -373,14 +372,14 @@ def _saturation(length: float, mean: float) -> float:
     return _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * length / mean)
 
 
-def _sum(name: str, columns: list[_Column]) -> float:
+def _total_score(name: str, columns: list[_Column]) -> float:
     total = 0.0
     for column in columns:
         total += column.scores.get(name, 0.0)
     return total
 
 
-def _top(columns: list[_Column], count: int, allowed: set[str]) -> list[str]:
+def _best_names(columns: list[_Column], count: int, allowed: set[str]) -> list[str]:
     """The names with the highest sums; equal sums by name.
 
     All columns are read from their best name down, side by side, until what is left in them cannot add up to a place
@@ -397,7 +396,7 @@ def _top(columns: list[_Column], count: int, allowed: set[str]) -> list[str]:
                 if name not in seen:
                     seen.add(name)
                     if name in allowed:
-                        insort(best, (-_sum(name, columns), name))
+                        insort(best, (-_total_score(name, columns), name))
         del best[count:]
         if len(best) == count and -best[-1][0] > reachable:
             break
@@ -422,7 +421,7 @@ def _names(tool: Tool) -> tuple[str, ...]:
 
 
 def _words_of_name(name: str) -> Iterable[str]:
-    yield folded(name)
+    yield fold_name(name)
     yield from name_words(name)
 
 

@@ -28,7 +28,7 @@ class TooManyThreads(RuntimeError):
     stated_name = "TooManyThreads"
 
 
-class _Worker:
+class _ToolThread:
     """One daemon thread with a mailbox of its own; parks itself in the pool between jobs."""
 
     __slots__ = ("_mailbox",)
@@ -52,7 +52,7 @@ class _Worker:
 
 
 _lock = threading.Lock()
-_idle: list[_Worker] = []
+_idle: list[_ToolThread] = []
 _alive = 0
 
 
@@ -67,7 +67,7 @@ def _forget_threads() -> None:
 os.register_at_fork(after_in_child=_forget_threads)
 
 
-def _hire() -> _Worker:
+def _take_thread() -> _ToolThread:
     global _alive
     with _lock:
         if _idle:
@@ -75,7 +75,7 @@ def _hire() -> _Worker:
         if _alive >= MAX_THREADS:
             raise TooManyThreads(f"{MAX_THREADS} tool threads are busy or stuck; no further sync tool can start")
         _alive += 1
-    return _Worker()
+    return _ToolThread()
 
 
 def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
@@ -109,5 +109,5 @@ def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         # failed function had open, until the garbage collector comes by.
         del value, failure
 
-    _hire().give(job)
+    _take_thread().give(job)
     return future

@@ -1,35 +1,34 @@
-"""Tool: name, description, schemas and behaviour on one object. Whatever its source, a Tool looks like this.
+"""Tool: name, description, schemas and behaviour in one object. Whatever its source, a Tool looks like this.
 
-Nothing is worked out before it is needed: a thousand tools can be defined without building a schema.
+Nothing is built before it is needed: a thousand tools can be defined without building a schema. `may_call` says which
+callers may call a tool of which execution mode.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.call import Outcome
-from golem_forge.core.canonical import digest
+from golem_forge.core.calls import Caller, Outcome, ToolCompletion
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import error_name
-from golem_forge.core.finished import Finished
-from golem_forge.core.nearest import nearest
+from golem_forge.core.json import digest
 from golem_forge.core.options import options_from, snake, takes_options
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Verdict
-from golem_forge.tools.call_shape import (
-    CallShape,
+from golem_forge.core.results import ToolResult
+from golem_forge.core.text import closest_match
+from golem_forge.tools.call_signature import (
+    CallSignature,
     approval_check,
-    execute_shape,
     may_need_schema,
-    signature_shape,
+    signature_for_schema,
+    signature_from_parameters,
 )
-from golem_forge.tools.context import ToolContext
-from golem_forge.tools.docstrings import describe
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import (
     Arguments,
     Defaults,
@@ -37,13 +36,13 @@ from golem_forge.tools.inputs import (
     ModelInput,
     SchemaInput,
     context_parameter,
+    describe,
     signature_input,
 )
-from golem_forge.tools.plan import Plan
 from golem_forge.tools.validation import Err, InputInvalid, Ok, ToolDefinitionError
 
 if TYPE_CHECKING:
-    from golem_forge.tools.outputs import OutputSpec
+    from golem_forge.tools.results import OutputSpec
 
 Approval = bool | str | Verdict
 NeedsApproval = Approval | Callable[..., Approval | Awaitable[Approval]]
@@ -188,7 +187,7 @@ class Tool:
                 needs_approval = approval_check(needs_approval, self._fields, self._model)
             self.needs_approval = needs_approval
             if execute is not None and (may_need_schema(execute) if input_schema is None else not self._is_lazy):
-                _ = self.shape  # what is wrong with it is said where the tool is defined
+                _ = self.call_signature  # what is wrong with it is said where the tool is defined
         except ToolDefinitionError as error:
             raise ToolDefinitionError(f"tool {name!r}: {error}") from None
 
@@ -254,15 +253,15 @@ class Tool:
         return frozenset(getattr(given, "model_fields", ()))
 
     @cached_property
-    def shape(self) -> CallShape:
+    def call_signature(self) -> CallSignature:
         """How its function is called. Raises ToolDefinitionError where that could mean two things."""
         assert self.function is not None
         if self._takes_mapping is not None:
             context = context_parameter(self.function, ToolContext) or ""
-            return CallShape(by_keywords=not self._takes_mapping, context=context)
+            return CallSignature(by_keywords=not self._takes_mapping, context=context)
         if self._input is None:
-            return signature_shape(self.function, context_parameter(self.function, ToolContext))
-        return execute_shape(self.function, self._fields() or frozenset(), self._model)
+            return signature_from_parameters(self.function, context_parameter(self.function, ToolContext))
+        return signature_for_schema(self.function, self._fields() or frozenset(), self._model)
 
     @property
     def _model(self) -> Any:
@@ -276,7 +275,7 @@ class Tool:
     @cached_property
     def secret_fields(self) -> tuple[Mapping[str, Any], ...]:
         """Fields of its form whose values are for the tool alone."""
-        from golem_forge.tools.prefill import secret_fields
+        from golem_forge.tools.forms import secret_fields
 
         return secret_fields(self.input_schema)
 
@@ -284,13 +283,13 @@ class Tool:
         """Arguments as others may see them; the same object where no field is secret."""
         if not (fields := self.secret_fields) or not isinstance(args, Mapping):
             return args
-        from golem_forge.tools.prefill import masked
+        from golem_forge.tools.forms import mask_secrets
 
-        return masked(fields, args)
+        return mask_secrets(fields, args)
 
     @cached_property
     def output(self) -> OutputSpec | None:
-        from golem_forge.tools.outputs import output_from_annotation, output_from_schema
+        from golem_forge.tools.results import output_from_annotation, output_from_schema
 
         if self._output is not None:
             return output_from_schema(self._output)
@@ -307,7 +306,7 @@ class Tool:
             return None
         if self._input is None or self._takes_mapping is not None:
             return context_parameter(self.function, ToolContext)
-        return self.shape.context or None
+        return self.call_signature.context or None
 
     @cached_property
     def is_async(self) -> bool:
@@ -396,25 +395,25 @@ class Tool:
         else:
             value = self.invoke(args, ctx)
             value = await value if inspect.isawaitable(value) else value
-        if isinstance(value, Finished):
+        if isinstance(value, ToolCompletion):
             return value.result
         return to_result(self.output.check(self.name, value) if self.output else value)
 
     def invoke(self, values: dict[str, Any], ctx: ToolContext | None) -> Any:
         """Calls the function the way it wants to be called; may return an awaitable."""
         assert self.function is not None
-        return self.shape.call(self.function, values, ctx)
+        return self.call_signature.call(self.function, values, ctx)
 
     @cached_property
     def argument_names(self) -> frozenset[str] | None:
         """Every argument there is; None if the schema may welcome others and the function can take them."""
         known = self.input.names()
-        if known is None and self.function is not None and self.shape.closed:
+        if known is None and self.function is not None and self.call_signature.closed:
             return self._fields()
         return known
 
     def _unknown_argument(self, name: str, known: frozenset[str], meant: str = "") -> InputInvalid:
-        close = meant or nearest(str(name), known)
+        close = meant or closest_match(str(name), known)
         hint = f"; did you mean {close!r}?" if close else ""
         text = f"unknown argument {str(name)[:100]!r}{hint}"
         return InputInvalid(f"{self.name}: {text}", fields=((name, text),))
@@ -452,7 +451,7 @@ def _manual_execution(
 
 def _mode(name: str, mode: Mode | str) -> Mode:
     if mode not in tuple(Mode):
-        close = nearest(str(mode), [each.value for each in Mode])
+        close = closest_match(str(mode), [each.value for each in Mode])
         hint = f"; did you mean {close!r}?" if close else f" of {', '.join(Mode)}"
         raise ValueError(f"tool {name!r}: {mode!r} is no mode{hint}")
     return Mode(mode)
@@ -462,7 +461,9 @@ def _check_options(name: str, needs_approval: Any, *limits: Any) -> None:
     """What is wrong with a definition is said where it stands, not at the first call."""
     known = needs_approval is None or isinstance(needs_approval, bool) or callable(needs_approval)
     if not known and (not isinstance(needs_approval, str) or needs_approval not in set(Verdict)):
-        close = nearest(needs_approval, [each.value for each in Verdict]) if isinstance(needs_approval, str) else None
+        close = (
+            closest_match(needs_approval, [each.value for each in Verdict]) if isinstance(needs_approval, str) else None
+        )
         hint = f"; did you mean {close!r}?" if close else ""
         raise ValueError(
             f"tool {name!r}: needs_approval must be a bool, a function or one of {', '.join(Verdict)}{hint}"
@@ -499,3 +500,25 @@ def _module_digest(function: Callable[..., Any] | None) -> str:
             held = cell.cell_contents
             known.update((repr(held) if isinstance(held, _PLAIN) else str(id(held))).encode("utf-8", "replace"))
     return known.hexdigest()
+
+
+def may_call(caller: Caller, mode: Mode) -> bool:
+    """A person reaches manual tools, everybody else the ones offered to models."""
+    return mode is not (Mode.LLM if caller == Caller.HUMAN else Mode.MANUAL)
+
+
+def llm_tools(tools: Iterable[Tool]) -> list[Tool]:
+    return [tool for tool in tools if may_call(Caller.LLM, tool.mode)]
+
+
+def manual_tools(tools: Iterable[Tool]) -> list[Tool]:
+    return [tool for tool in tools if is_manual_tool(tool)]
+
+
+def is_manual_tool(tool: Tool) -> bool:
+    return may_call(Caller.HUMAN, tool.mode)
+
+
+get_llm_tools = llm_tools
+get_manual_tools = manual_tools
+"""The names that the design documents have for them."""

@@ -1,19 +1,23 @@
 """Native tools. A new toolset is one file here and one line in `_REGISTERED`; nothing else changes.
 
 Importing this builds no schema and imports nothing heavy: names and descriptions are there at once.
+
+The bundle `coding` is what an agent needs to work in a directory, under one name: `coding: {exec: {walled:
+preApproved}}` gives a member its own keys; a member that is not named gets an empty block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.tools.factory import Toolset, ToolsetContext
 from golem_forge.tools.tool import Tool
-from golem_forge.tools.toolset import Toolset, ToolsetContext
-from golem_forge.toolsets.coding import CodingToolset
 from golem_forge.toolsets.edit import EditToolset, create_apply_patch_tool
 from golem_forge.toolsets.exec import ExecToolset, create_exec_command_tool, create_write_stdin_tool
+from golem_forge.toolsets.exec.shell import ShellToolset, create_shell_tool
 from golem_forge.toolsets.filesystem import (
     FilesystemToolset,
     create_delete_file_tool,
@@ -27,8 +31,10 @@ from golem_forge.toolsets.memory import MemoryToolset, create_get_memory_tool, c
 from golem_forge.toolsets.output import create_read_output_tool
 from golem_forge.toolsets.plan import PlanToolset, create_update_plan_tool
 from golem_forge.toolsets.search import SearchToolset, create_grep_files_tool, create_list_dir_tool
-from golem_forge.toolsets.shell import ShellToolset, create_shell_tool
 from golem_forge.toolsets.web import WebToolset, create_webfetch_tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 __all__ = [
     "ALIASES",
@@ -62,6 +68,39 @@ __all__ = [
     "create_write_file_tool",
     "create_write_stdin_tool",
 ]
+
+
+class CodingToolset:
+    name = "coding"
+
+    def __init__(self, members: Iterable[Toolset]) -> None:
+        self._members = tuple(members)
+
+    def with_member(self, member: Toolset, *, after: str) -> CodingToolset:
+        """The bundle with one more, which stands behind the one named `after`."""
+        at = 1 + next(index for index, each in enumerate(self._members) if each.name == after)
+        return CodingToolset((*self._members[:at], member, *self._members[at:]))
+
+    @cached_property
+    def config(self) -> type[BaseModel]:
+        from pydantic import ConfigDict, Field, create_model
+
+        closed = ConfigDict(extra="forbid")
+        nothing = create_model("nothing", __config__=closed)
+        blocks: dict[str, Any] = {
+            member.name: (member.config or nothing, Field(default=None)) for member in self._members
+        }
+        return create_model("coding", __config__=closed, **blocks)
+
+    def get_tools(self, ctx: ToolsetContext) -> Sequence[Tool]:
+        from dataclasses import replace
+
+        tools = [create_read_file_tool(ctx.sandbox)]
+        for member in self._members:
+            block = getattr(ctx.config, member.name, None) if ctx.config is not None else None
+            tools += member.get_tools(replace(ctx, config=block))
+        return tools
+
 
 _CODING: Final[tuple[Toolset, ...]] = (
     ExecToolset(),

@@ -16,15 +16,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.verdict import Status
 from golem_forge.sandbox.host import isolated
 from golem_forge.toolsets import line_search_child
 from golem_forge.toolsets.line_search_child import Span
-from golem_forge.toolsets.output_rows import Block
+from golem_forge.toolsets.output import OutputBlock
 
 SECONDS: Final = 10
-LONGEST_PATTERN: Final = 1000
+MAX_PATTERN: Final = 1000
 _MEMORY: Final = 1 << 30
 _SPECIAL: Final = frozenset(r".^$*+?{}[]\|()")
 
@@ -45,7 +45,7 @@ def pattern_problem(pattern: str) -> str:
     return ""
 
 
-class Scope(NamedTuple):
+class SearchScope(NamedTuple):
     """Which of the matches are wanted: no caller is shown more than a page of them."""
 
     first: int
@@ -60,14 +60,14 @@ def is_plain(pattern: str) -> bool:
     return _SPECIAL.isdisjoint(pattern)
 
 
-def search_plain(text: str, blocks: Iterable[Block], scope: Scope) -> dict[int, list[Span]]:
+def search_plain(text: str, blocks: Iterable[OutputBlock], scope: SearchScope) -> dict[int, list[Span]]:
     """Index of a line → where in it: of a long one, the parts that hold any of a match."""
     needle = text.encode(errors="surrogatepass")
     found: dict[int, list[Span]] = {}
     if b"\n" in needle or b"\r" in needle:
         return found
     missing = scope.most
-    for index, span in _hits(needle, (block for block in blocks if block.line + block.rows > scope.first)):
+    for index, span in _plain_hits(needle, (block for block in blocks if block.line + block.rows > scope.first)):
         if index < scope.first:
             continue
         if index not in found:
@@ -80,7 +80,7 @@ def search_plain(text: str, blocks: Iterable[Block], scope: Scope) -> dict[int, 
     return found
 
 
-def _hits(needle: bytes, blocks: Iterable[Block]) -> Iterator[tuple[int, Span | None]]:
+def _plain_hits(needle: bytes, blocks: Iterable[OutputBlock]) -> Iterator[tuple[int, Span | None]]:
     overlap = len(needle) - 1
     before, tail = (0, 0), b""
     for block in blocks:
@@ -99,7 +99,7 @@ def _hits(needle: bytes, blocks: Iterable[Block]) -> Iterator[tuple[int, Span | 
         before, tail = part, block.data[-overlap:] if overlap else b""
 
 
-def _lines_with(needle: bytes, block: Block) -> Iterator[int]:
+def _lines_with(needle: bytes, block: OutputBlock) -> Iterator[int]:
     data, line, start = block.data, block.line, 0
     while (place := data.find(needle, start)) >= 0:
         line += data.count(b"\n", start, place)
@@ -108,19 +108,19 @@ def _lines_with(needle: bytes, block: Block) -> Iterator[int]:
             return
 
 
-async def search(pattern: str, path: Path, long: int, scope: Scope) -> dict[int, list[Span]]:
+async def search(pattern: str, path: Path, long: int, scope: SearchScope) -> dict[int, list[Span]]:
     """Index of a line → where in it (only for lines of more than `long` characters). Raises ToolFailed, OSError."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         order = {"pattern": pattern, "long": long, "seconds": SECONDS + 1, "memory": _MEMORY, "file": file}
-        answer = await _ask_child(json.dumps(order | scope._asdict()).encode() + b"\n", file)
+        answer = await _run_child(json.dumps(order | scope._asdict()).encode() + b"\n", file)
     finally:
         os.close(file)
     found = (json.loads(line) for line in answer.splitlines())
     return {index: [(start, end) for start, end in spans] for index, *spans in found}
 
 
-async def _ask_child(question: bytes, file: int) -> bytes:
+async def _run_child(question: bytes, file: int) -> bytes:
     child = await asyncio.create_subprocess_exec(
         *isolated(line_search_child.__file__),
         stdin=asyncio.subprocess.PIPE,

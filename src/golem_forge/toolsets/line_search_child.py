@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 Span = tuple[int, int]
-_CLOSE = 1024
+_MERGE_DISTANCE = 1024
 """Matches nearer to each other than this are told as one span: a line of a million matches needs no million spans."""
-_PIECE = 1 << 18
+_PIECE_BYTES = 1 << 18
 
 
 class Readable(Protocol):
@@ -29,7 +29,7 @@ def clean_pieces(file: Readable) -> Iterator[bytes]:
     """The text in pieces of whole characters: what is not UTF-8 is U+FFFD, and LF, CRLF and CR are all LF."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     held = b""
-    while data := file.read(_PIECE):
+    while data := file.read(_PIECE_BYTES):
         piece = held + _only_utf8(decoder, data)
         held = b"\r" if piece.endswith(b"\r") else b""  # half of a CRLF, perhaps
         yield _only_lf(piece[:-1] if held else piece)
@@ -92,7 +92,7 @@ def _spans(pattern: re.Pattern[str], line: str) -> list[Span]:
     spans: list[Span] = []
     for match in pattern.finditer(line):
         start, end = match.span()
-        if spans and start - spans[-1][1] < _CLOSE:
+        if spans and start - spans[-1][1] < _MERGE_DISTANCE:
             spans[-1] = (spans[-1][0], end)
         else:
             spans.append((start, end))

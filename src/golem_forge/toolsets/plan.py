@@ -8,35 +8,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge._version import __version__
-from golem_forge.core.result import ToolResult
+from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
-from golem_forge.tools.toolset import ToolsetContext
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-Step = dict[str, str]
+PlanStep = dict[str, str]
 """`{step, status}`."""
-_MOST_STEPS: Final = 50
-_LONGEST_STEP: Final = 500
-_LONGEST_EXPLANATION: Final = 2000
+_MAX_STEPS: Final = 50
+_MAX_STEP_LENGTH: Final = 500
+_MAX_EXPLANATION: Final = 2000
 _DESCRIPTION: Final = (
     "Keep a plan of the work in steps, and show it. Send the whole plan each time; at most one step is `in_progress`."
 )
 
 
-class Plans:
+class SessionPlans:
     """The plans of one session, by worker."""
 
     def __init__(self) -> None:
-        self._by_worker: dict[str, list[Step]] = {}
+        self._by_worker: dict[str, list[PlanStep]] = {}
 
-    def of(self, worker: str) -> list[Step]:
+    def get(self, worker: str) -> list[PlanStep]:
         return [dict(step) for step in self._by_worker.get(worker, ())]
 
-    def replace(self, worker: str, steps: list[Step]) -> None:
+    def replace(self, worker: str, steps: list[PlanStep]) -> None:
         self._by_worker[worker] = [dict(step) for step in steps]
 
 
@@ -82,11 +82,11 @@ def _arguments() -> type[BaseModel]:
     step: Any = create_model(
         "step",
         __config__=ConfigDict(extra="forbid"),
-        step=(str, Field(min_length=1, max_length=_LONGEST_STEP, description="What is to be done.")),
+        step=(str, Field(min_length=1, max_length=_MAX_STEP_LENGTH, description="What is to be done.")),
         status=(statuses, Field(description="How far it is.")),
     )
-    plan = Field(min_length=1, max_length=_MOST_STEPS, description="Every step, in order.")
-    explanation = Field(default="", max_length=_LONGEST_EXPLANATION, description="Why the plan changed.")
+    plan = Field(min_length=1, max_length=_MAX_STEPS, description="Every step, in order.")
+    explanation = Field(default="", max_length=_MAX_EXPLANATION, description="Why the plan changed.")
     return create_model(
         "update_plan",
         plan=(Annotated[list[step], AfterValidator(at_most_one_in_progress)], plan),
@@ -95,9 +95,9 @@ def _arguments() -> type[BaseModel]:
 
 
 def _update(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    steps = [_plain(step) for step in args["plan"]]
+    steps = [_plain_step(step) for step in args["plan"]]
     explanation = args.get("explanation", "")
-    ctx.parts.get(Plans).replace(ctx.worker, steps)
+    ctx.parts.get(SessionPlans).replace(ctx.worker, steps)
     told: dict[str, Any] = {"plan": steps}
     if explanation:
         told["explanation"] = explanation
@@ -106,7 +106,7 @@ def _update(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
     return ToolResult(value={"kind": "plan.update", **told}, text=f"Plan updated: {done} of {len(steps)} done.")
 
 
-def _plain(step: Any) -> Step:
+def _plain_step(step: Any) -> PlanStep:
     """A step as it was validated, or as an embedder hands it in."""
     plain = step if isinstance(step, dict) else step.model_dump()
     return {"step": plain["step"], "status": plain["status"]}

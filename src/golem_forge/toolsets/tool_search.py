@@ -1,6 +1,6 @@
 """`tool_search`: finds tools that a model was not sent, and loads them for its next request.
 
-It is there only while something is deferred, so it belongs to no toolset: `workers.deferring` makes one for a worker
+It is there only while something is deferred, so it belongs to no toolset: `agent.model_tools` makes one for a worker
 and says where to look. What it finds is what a call would reach: there is one catalog.
 """
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 TOOL_SEARCH: Final = "tool_search"
-_MOST_FOUND: Final = 20
-_FOUND: Final = 5
-_LONGEST_QUERY: Final = 500
-_MOST_NAMED: Final = 40
+_MAX_FOUND: Final = 20
+_DEFAULT_FOUND: Final = 5
+_MAX_QUERY: Final = 500
+_MAX_SOURCES: Final = 40
 _DESCRIPTION: Final = (
     "Find a tool that is not in your list, and load it: it is in your list from your next turn on. Say in a few words "
     "what it should do, or give its name. There are: {sources}."
@@ -28,7 +28,7 @@ _DESCRIPTION: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class ToolSearchResult:
     tools: Sequence[Tool]
     """Best first; they are loaded."""
     total: int
@@ -37,14 +37,14 @@ class Search:
     """What there is to search, for a query that finds nothing."""
 
 
-Find = Callable[[str, int], Search]
+FindTools = Callable[[str, int], ToolSearchResult]
 
 
-def create_tool_search_tool(find: Find, sources: Mapping[str, int]) -> Tool:
+def create_tool_search_tool(find: FindTools, sources: Mapping[str, int]) -> Tool:
     """`find`: (query, limit) → what was found and loaded; `sources`: what there is to search, and how many tools."""
 
     def search(args: dict[str, Any]) -> dict[str, Any]:
-        found = find(args["query"], args.get("limit", _FOUND))
+        found = find(args["query"], args.get("limit", _DEFAULT_FOUND))
         shown: dict[str, Any] = {
             "tools": [
                 {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
@@ -58,7 +58,7 @@ def create_tool_search_tool(find: Find, sources: Mapping[str, int]) -> Tool:
 
     return Tool(
         TOOL_SEARCH,
-        _DESCRIPTION.format(sources=_counted(sources)),
+        _DESCRIPTION.format(sources=_format_sources(sources)),
         input_schema=_arguments,
         execute=search,
         label="Search tools",
@@ -71,11 +71,11 @@ def create_tool_search_tool(find: Find, sources: Mapping[str, int]) -> Tool:
     )
 
 
-def _counted(sources: Mapping[str, int]) -> str:
+def _format_sources(sources: Mapping[str, int]) -> str:
     """Never the tools: the text must stay short, and what servers write has no place in it."""
     named = [f"{name}: {count} {'tool' if count == 1 else 'tools'}" for name, count in sources.items()]
-    more = len(named) - _MOST_NAMED
-    return "; ".join(named[:_MOST_NAMED] + ([f"{more} more sources"] if more > 0 else []))
+    more = len(named) - _MAX_SOURCES
+    return "; ".join(named[:_MAX_SOURCES] + ([f"{more} more sources"] if more > 0 else []))
 
 
 def _arguments() -> type[BaseModel]:
@@ -93,6 +93,6 @@ def _arguments() -> type[BaseModel]:
     return create_model(
         TOOL_SEARCH,
         __config__=ConfigDict(extra="forbid"),
-        query=(Annotated[str, AfterValidator(says_something)], Field(max_length=_LONGEST_QUERY, description=text)),
-        limit=(int, Field(default=_FOUND, ge=1, le=_MOST_FOUND, description="How many tools at most.")),
+        query=(Annotated[str, AfterValidator(says_something)], Field(max_length=_MAX_QUERY, description=text)),
+        limit=(int, Field(default=_DEFAULT_FOUND, ge=1, le=_MAX_FOUND, description="How many tools at most.")),
     )

@@ -1,8 +1,10 @@
-"""HeadlessAdapter: standard output is the final answer and nothing else; diagnostics go to standard error by level.
+"""The two UIs that never ask: `HeadlessAdapter` for `forge run` without a terminal, `PlainAdapter` for plain lines.
 
-With `json` standard output is one event envelope a line, the last of type `runResult`. It never attaches to the
-RuntimeUI: approvals are answered by the mode or denied, forms cancelled, input unavailable.
-Whoever runs the worker calls `finished(result)` while the session is still open: it has the answer.
+Headless: standard output is the final answer and nothing else; diagnostics go to standard error by trace level. With
+`json` standard output is one event envelope a line, the last of type `runResult`. The caller must call
+`finished(result)` while the session is still open.
+Plain: the session as lines without escape codes, for an output that is not a terminal.
+Neither attaches to the RuntimeUI: approvals are answered by the mode or denied, forms cancelled, input unavailable.
 """
 
 from __future__ import annotations
@@ -12,16 +14,15 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from golem_forge.core.leftovers import LEFTOVERS
-from golem_forge.core.visible import visible, visible_prose
+from golem_forge.agent.run_result import RunResult, RunStatus
+from golem_forge.core.calls import LEFTOVERS
+from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
-from golem_forge.ui.output import Output, json_line
-from golem_forge.ui.rendering.lines import plain_text
-from golem_forge.ui.trace import TraceLevel, create_trace_formatter
-from golem_forge.workers.run_result import RunResult, RunStatus
+from golem_forge.ui.render.lines import plain_text
+from golem_forge.ui.trace import Output, TraceLevel, create_trace_formatter, json_line
 
-_ANSWERED = frozenset({RunStatus.COMPLETED, RunStatus.LIMIT})
+_WITH_ANSWER = frozenset({RunStatus.COMPLETED, RunStatus.LIMIT})
 """Runs that leave something to print: a limit leaves the partial answer."""
 
 
@@ -67,14 +68,14 @@ class HeadlessAdapter:
             return
         if self._json:
             self.bus.emit("runResult", run_result_data(result))
-        elif result.status in _ANSWERED:
+        elif result.status in _WITH_ANSWER:
             answer = (result.response or result.partial).replace("\r\n", "\n").rstrip("\n")
-            self._out.write(f"{visible_prose(answer)}\n" if answer else "")
+            self._out.write(f"{escape_control_chars_in_prose(answer)}\n" if answer else "")
         elif self._last_message is not None:  # the last words of a run without an answer are a diagnostic
             self._err.write(plain_text(self.formatter.format(self._last_message)))
         self._closed = True
         if result.error and not self._complained:
-            self._err.write(f"error: {visible(result.error)}\n")
+            self._err.write(f"error: {escape_control_chars(result.error)}\n")
 
     async def stay(self, result: RunResult) -> None:
         """What was printed stays by itself."""
@@ -92,7 +93,7 @@ class HeadlessAdapter:
             self._closed = event.type == "runResult"
         if event.type == "workerUpdate" and event.wire.get("depth") != 0:
             self._children.add(str(event.wire.get("workerId")))
-        self._complained = self._complained or _is_complaint(event)
+        self._complained = self._complained or _reports_error(event)
         if self._is_answer_so_far(event):
             return
         self._err.write(plain_text(self.formatter.format(event)))
@@ -134,8 +135,49 @@ def run_result_data(result: RunResult) -> dict[str, Any]:
     return data | {name: text for name, text in said.items() if text}
 
 
-def _is_complaint(event: Event) -> bool:
+def _reports_error(event: Event) -> bool:
     """Standard error says already what went wrong."""
     if event.type == "status":
         return event.wire.get("type") == "error" and event.wire.get("code") != "command"
     return event.type == "sessionEnd" and event.wire.get("reason") == "error" and bool(event.wire.get("message"))
+
+
+class PlainAdapter:
+    stated_name = "PlainAdapter"
+    """In a warning."""
+    answers = False
+    """It asks nobody anything."""
+
+    def __init__(
+        self, bus: EventBus, *, output: TextIO | None = None, trace: TraceLevel | str = TraceLevel.NORMAL
+    ) -> None:
+        self.bus = bus
+        self._output = Output(output if output is not None else sys.stdout)
+        self.formatter = create_trace_formatter(trace)
+        self._unsubscribe: Callable[[], None] | None = None
+        self.exit_requested = asyncio.Event()
+        self.exit_code = 0
+
+    async def initialize(self) -> None:
+        if self._unsubscribe is None:
+            self._unsubscribe = self.bus.on("*", self._show)
+
+    async def shutdown(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    def finished(self, result: RunResult) -> None:
+        """The events of the run have said it all."""
+        self._output.write(plain_text(self.formatter.rest()))
+
+    async def stay(self, result: RunResult) -> None:
+        """What was printed stays by itself."""
+
+    def request_exit(self, code: int = 0) -> None:
+        self.exit_code = code
+        self.exit_requested.set()
+
+    def _show(self, event: Event) -> None:
+        if not self._output.gone:
+            self._output.write(plain_text(self.formatter.format(event)))

@@ -1,7 +1,8 @@
 """A terminal used line by line: questions on standard error, answers from standard input, standard output untouched.
 
-Threat: what was typed or pasted before a question was there must not answer it, nor may the rest of a line that was no
-answer. So it is thrown away until nothing was typed for half a second; only then the question is asked.
+Light: every command imports it.
+Threat: text typed or pasted before a question must not answer it, nor may the rest of a line that was no answer. So
+pending input is discarded until nothing was typed for half a second; only then the question is asked.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from golem_forge.core.visible import visible
-from golem_forge.ui.rendering.lines import Line, Style, plain_text
+from golem_forge.core.text import escape_control_chars
+from golem_forge.ui.render.lines import Line, Style, plain_text
 
 _COLOURS: Final[Mapping[Style, str]] = {"add": "32", "del": "31"}
 _ASSUMED_WIDTH: Final = 80
 _SILENCE_S: Final = 0.5
-_MOST_BYTES: Final = 4096
+_MAX_READ: Final = 4096
 _YES: Final = ("y", "yes")
 _NO: Final = ("", "n", "no")
 
@@ -31,8 +32,8 @@ def can_ask() -> bool:
 
 def ask_line(question: str) -> str | None:
     """Asks and gives the answer; None at the end of input."""
-    if _throw_away(0):
-        wait_for_silence()
+    if _discard_input(0):
+        discard_until_idle()
         sys.stderr.write("(What was typed before the question does not answer it.)\n")
     sys.stderr.write(question)
     sys.stderr.flush()
@@ -47,17 +48,17 @@ def ask_yes(question: str) -> bool:
         word = (line or "").strip().lower()
         if word in _YES or word in _NO:
             return word in _YES
-        sys.stderr.write(f"'{visible(word)}' is no answer: y means yes; n, or Enter alone, means no.\n")
-        wait_for_silence()
+        sys.stderr.write(f"'{escape_control_chars(word)}' is no answer: y means yes; n, or Enter alone, means no.\n")
+        discard_until_idle()
 
 
-def wait_for_silence() -> None:
+def discard_until_idle() -> None:
     """Throws away what is typed until nothing was for half a second."""
-    while _throw_away(_SILENCE_S):
+    while _discard_input(_SILENCE_S):
         pass
 
 
-def _throw_away(within: float) -> bool:
+def _discard_input(within: float) -> bool:
     """Reads what lies in the terminal's buffer, or comes within so many seconds. True: there was something."""
     try:
         terminal = sys.stdin.fileno()
@@ -68,7 +69,7 @@ def _throw_away(within: float) -> bool:
     by_key[3] &= ~termios.ICANON  # else a line that is not finished yet cannot be seen
     try:
         termios.tcsetattr(terminal, termios.TCSANOW, by_key)
-        return bool(select.select([terminal], [], [], within)[0] and os.read(terminal, _MOST_BYTES))
+        return bool(select.select([terminal], [], [], within)[0] and os.read(terminal, _MAX_READ))
     except (OSError, termios.error):  # the terminal is gone
         return False
     finally:
@@ -76,13 +77,13 @@ def _throw_away(within: float) -> bool:
             termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
-def say_lines(rows: Sequence[Line]) -> None:
+def print_lines(rows: Sequence[Line]) -> None:
     """Removed and added lines in colour, where there is colour; the rest as it is."""
     if not may_colour():
         sys.stderr.write(plain_text(rows))
         return
     for row in rows:
-        sys.stderr.write("".join(_painted(style, text) for style, text in row) + "\n")
+        sys.stderr.write("".join(_colored(style, text) for style, text in row) + "\n")
 
 
 def may_colour() -> bool:
@@ -96,6 +97,6 @@ def terminal_width() -> int:
         return _ASSUMED_WIDTH
 
 
-def _painted(style: Style, text: str) -> str:
+def _colored(style: Style, text: str) -> str:
     colour = _COLOURS.get(style)
     return f"\x1b[{colour}m{text}\x1b[0m" if colour else text

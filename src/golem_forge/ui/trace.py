@@ -1,39 +1,46 @@
-"""How much of a run is shown: quiet, summary, normal or debug. Events in, styled lines out.
+"""Events as lines of text, by trace level: quiet, summary, normal or debug. Also the safe writer for text streams.
 
-A formatter has state (what was streamed, which answer waits, the totals): it serves one session, in event order.
-Called with an event it prints the lines: `WorkerRuntime(on_event=create_trace_formatter())`.
-At quiet and summary only the final answer of a turn is shown, so a message waits until the turn ends.
+A `TraceFormatter` keeps state (streamed text, the answer that waits, totals): it serves one session, in event order.
+Called with an event it prints the lines: `WorkerRuntime(on_event=create_trace_formatter())`. At quiet and summary only
+the final answer of a turn is shown, so a message waits until the turn ends. Streamed text is given as whole lines: a
+line when it ends, the rest when its stream is done; withdrawn text is followed by a line that says so.
+`Output` writes to a pipe, a file or a terminal of any encoding, flushes, and never raises: a reader that went away
+(`| head`) ends the writing, not the run.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, TextIO
 
-from golem_forge.core.leftovers import Severity
+from golem_forge.core.calls import Severity
 from golem_forge.events.envelope import Event
-from golem_forge.ui.output import Output
-from golem_forge.ui.rendering import calls, plans, reports, results
-from golem_forge.ui.rendering.card import answered, card
-from golem_forge.ui.rendering.diffs import diff_content, diff_summaries
-from golem_forge.ui.rendering.lines import (
+from golem_forge.ui.render import reports, results
+from golem_forge.ui.render import reports as plans
+from golem_forge.ui.render import results as calls
+from golem_forge.ui.render.card import answer_line, approval_card
+from golem_forge.ui.render.lines import (
+    DISPLAY_CUT,
     Line,
+    Style,
+    chat_lines,
+    diff_content_lines,
+    diff_summary_lines,
     excerpt,
+    finite_number,
     indented,
     line,
     lines_of,
-    mappings,
-    number,
+    mappings_in,
     one_line,
     plain_text,
-    prose,
-    speech,
-    words,
+    prose_lines,
+    to_text,
     wrapped,
 )
-from golem_forge.ui.rendering.streams import ModelStreams, OutputStreams
 
 Fields = Mapping[str, Any]
 COMMAND: Final = "command"
@@ -95,7 +102,7 @@ class TraceFormatter:
         """Why the last call failed, if that was told: the command that made it does not repeat it."""
 
     def format(self, event: Event) -> list[Line]:
-        show = _SHOWN.get(event.type)
+        show = _FORMATTERS.get(event.type)
         rows = [] if show is None else show(self, event.wire, event.worker_id)
         if self.width is not None and event.type in _PROSE:
             columns = max(self.width() - 1, 20)
@@ -129,14 +136,14 @@ class TraceFormatter:
     def _message(self, data: Fields, worker_id: str) -> list[Line]:
         message = data.get("message")
         message = message if isinstance(message, Mapping) else {}
-        text, role = words(message.get("content", "")), message.get("role")
+        text, role = to_text(message.get("content", "")), message.get("role")
         if role == "user":
             self._turns += 1
             return self._user_text(text, message) if self._at(TraceLevel.SUMMARY) else []
         if role == "system":
-            return prose(text, "dim", "system: ") if self._at(TraceLevel.DEBUG) else []
+            return prose_lines(text, "dim", "system: ") if self._at(TraceLevel.DEBUG) else []
         if self._normal:
-            return self._named(speech(self._models.unspoken(text, worker_id)), worker_id)
+            return self._named(chat_lines(self._models.not_streamed(text, worker_id)), worker_id)
         if not self._is_child(worker_id):
             self._answer = text
         return []
@@ -144,13 +151,13 @@ class TraceFormatter:
     def _user_text(self, text: str, message: Fields) -> list[Line]:
         attached = message.get("attachments")
         count = len(attached) if isinstance(attached, (list, tuple)) else 0
-        rows = excerpt(speech(text, "user", "> "))
+        rows = excerpt(chat_lines(text, "user", "> "))
         return [*rows, [("user", f"> [{count} attached]")]] if count else rows
 
     def _streaming(self, data: Fields, worker_id: str) -> list[Line]:
         if self._normal:
             return self._named(self._models.add(data, worker_id), worker_id)
-        request = words(data.get("requestId", ""))
+        request = to_text(data.get("requestId", ""))
         if data.get("delta") and request != self._stream_id and not self._is_child(worker_id):
             self._stream_id, self._answer = request, ""  # another request begins: what was said was not the end
         return []
@@ -163,48 +170,49 @@ class TraceFormatter:
         return [[("dim", f"{name} │ "), *row] for row in rows]
 
     def _is_child(self, worker_id: str) -> bool:
-        return number(self._workers.get(worker_id, {}).get("depth")) > 0
+        return finite_number(self._workers.get(worker_id, {}).get("depth")) > 0
 
     def _turn_ended(self, data: Fields, worker_id: str) -> list[Line]:
         """`inputPrompt`: the prompt itself is the UI's to draw."""
         answer, self._answer = self._answer, ""
-        return speech(answer.rstrip("\n"))
+        return chat_lines(answer.rstrip("\n"))
 
     def _status(self, data: Fields, worker_id: str) -> list[Line]:
-        kind, text = data.get("type"), words(data.get("message", ""))
+        kind, text = data.get("type"), to_text(data.get("message", ""))
         if data.get("code") == COMMAND:
             told, self._refusal = self._refusal, ""
-            return [] if kind == "error" and text == told else prose(text, "fail" if kind == "error" else "")
+            return [] if kind == "error" and text == told else prose_lines(text, "fail" if kind == "error" else "")
         if kind == "error":
             self._error = text
-            return prose(f"error: {text}", "fail")
+            return prose_lines(f"error: {text}", "fail")
         if kind == "warning":
-            return prose(f"warning: {text}", "warn") if self._at(TraceLevel.SUMMARY) else []
-        return prose(text, "dim") if self._normal else []
+            return prose_lines(f"warning: {text}", "warn") if self._at(TraceLevel.SUMMARY) else []
+        return prose_lines(text, "dim") if self._normal else []
 
     # ---- questions
 
     def _approval(self, data: Fields, worker_id: str) -> list[Line]:
-        self._cards[words(data.get("requestId", ""))] = data
-        return card(data)
+        self._cards[to_text(data.get("requestId", ""))] = data
+        return approval_card(data)
 
     def _approval_resolved(self, data: Fields, worker_id: str) -> list[Line]:
-        request = self._cards.pop(words(data.get("requestId", "")), None)
-        return [] if request is None else [answered(request, data, here=TERMINAL)]
+        request = self._cards.pop(to_text(data.get("requestId", "")), None)
+        return [] if request is None else [answer_line(request, data, here=TERMINAL)]
 
     def _form(self, data: Fields, worker_id: str) -> list[Line]:
-        self._cards[words(data.get("requestId", ""))] = data
-        title = line(f"── {words(data.get('source', ''))} asks: {words(data.get('title', ''))}", "title")
+        self._cards[to_text(data.get("requestId", ""))] = data
+        title = line(f"── {to_text(data.get('source', ''))} asks: {to_text(data.get('title', ''))}", "title")
         fields = [
-            line(words(one.get("label") or one.get("name") or ""), indent="  ") for one in mappings(data.get("fields"))
+            line(to_text(one.get("label") or one.get("name") or ""), indent="  ")
+            for one in mappings_in(data.get("fields"))
         ]
         url = [line(data["url"], indent="  ")] if data.get("url") else []
-        return [title, *indented(lines_of(words(data.get("message", "")))), *url, *fields]
+        return [title, *indented(lines_of(to_text(data.get("message", "")))), *url, *fields]
 
     def _form_resolved(self, data: Fields, worker_id: str) -> list[Line]:
-        if self._cards.pop(words(data.get("requestId", "")), None) is None:
+        if self._cards.pop(to_text(data.get("requestId", "")), None) is None:
             return []
-        return [line(f"form: {words(data.get('action', ''))}", "dim")]
+        return [line(f"form: {to_text(data.get('action', ''))}", "dim")]
 
     # ---- calls
 
@@ -212,17 +220,17 @@ class TraceFormatter:
         if data.get("caller") == "llm":
             self._answer = ""
         elif data.get("caller") == PERSON:
-            self._by_person.add(words(data.get("toolCallId", "")))
+            self._by_person.add(to_text(data.get("toolCallId", "")))
         if not self._normal:
             return []
-        self._tools[words(data.get("toolCallId", ""))] = words(data.get("toolName", ""))
+        self._tools[to_text(data.get("toolCallId", ""))] = to_text(data.get("toolName", ""))
         if self.level is TraceLevel.DEBUG:
-            return self._named([calls.started({**data, "args": None}), *calls.arguments(data)], worker_id)
-        return self._named([calls.started(data)], worker_id)
+            return self._named([calls.call_line({**data, "args": None}), *calls.argument_lines(data)], worker_id)
+        return self._named([calls.call_line(data)], worker_id)
 
     def _tool_progress(self, data: Fields, worker_id: str) -> list[Line]:
-        tool = self._tools.get(words(data.get("toolCallId", "")), "")
-        return self._named([calls.progress(data, tool)], worker_id) if self._normal else []
+        tool = self._tools.get(to_text(data.get("toolCallId", "")), "")
+        return self._named([calls.progress_line(data, tool)], worker_id) if self._normal else []
 
     def _tool_output(self, data: Fields, worker_id: str) -> list[Line]:
         return self._named(indented(self._outputs.add(data), "  │ "), worker_id) if self._normal else []
@@ -230,82 +238,84 @@ class TraceFormatter:
     def _tool_result(self, data: Fields, worker_id: str) -> list[Line]:
         self._calls += 1
         self._failed += data.get("status") != "success"
-        self._tools.pop(words(data.get("toolCallId", "")), None)
+        self._tools.pop(to_text(data.get("toolCallId", "")), None)
         rows = self._result_rows(data)
         if rows:
-            self._refusal = words(data.get("error") or "")
+            self._refusal = to_text(data.get("error") or "")
         return self._named(rows, worker_id)
 
     def _result_rows(self, data: Fields) -> list[Line]:
-        call = words(data.get("toolCallId", ""))
+        call = to_text(data.get("toolCallId", ""))
         by_person = call in self._by_person
         self._by_person.discard(call)
         self._answer = self._answer if by_person else ""  # a refused call has no start: words before it were no answer
         if not self._normal:
             if by_person:
-                return results.result(data)
+                return results.result_lines(data)
             if self.level is TraceLevel.SUMMARY:
-                return [*results.failure(data), *results.left_behind(data, Severity.WARNING)]
-            return results.left_behind(data, Severity.CRITICAL)
+                return [*results.failure_lines(data), *results.leftover_rows(data, Severity.WARNING)]
+            return results.leftover_rows(data, Severity.CRITICAL)
         if data.get("toolCallId") in self._outputs:
             rest = indented(self._outputs.finish(data.get("toolCallId")), "  │ ")
             rows = [*rest, *results.result_after_output(data)]
         else:
-            rows = results.result(data)
+            rows = results.result_lines(data)
         said = data.get("decision")
         if self.level is TraceLevel.DEBUG and isinstance(said, Mapping):
-            rows += calls.decision(said)
+            rows += calls.decision_lines(said)
         return rows
 
     # ---- the session
 
     def _worker(self, data: Fields, worker_id: str) -> list[Line]:
-        self._workers[words(data.get("workerId", ""))] = data
-        return [plans.worker(data)] if self._normal and number(data.get("depth")) > 0 else []  # a root alone is no tree
+        self._workers[to_text(data.get("workerId", ""))] = data
+        return (
+            [plans.worker_line(data)] if self._normal and finite_number(data.get("depth")) > 0 else []
+        )  # a root alone is no tree
 
     def _usage(self, data: Fields, worker_id: str) -> list[Line]:
         session = data.get("session")
         self._used = session if isinstance(session, Mapping) else self._used
-        return [line(f"usage: {reports.usage(data)}", "dim")] if self.level is TraceLevel.DEBUG else []
+        return [line(f"usage: {reports.usage_text(data)}", "dim")] if self.level is TraceLevel.DEBUG else []
 
     def _context(self, data: Fields, worker_id: str) -> list[Line]:
         full = data.get("exceeded") is True
         if not self._at(TraceLevel.SUMMARY if full else TraceLevel.DEBUG):
             return []
-        used, limit = int(number(data.get("tokensUsed"))), int(number(data.get("tokenLimit")))
+        used, limit = int(finite_number(data.get("tokensUsed"))), int(finite_number(data.get("tokenLimit")))
         text = f"context: {used:,} of {limit:,} tokens"
         return [line(f"warning: {text}", "warn") if full else line(text, "dim")]
 
     def _session_end(self, data: Fields, worker_id: str) -> list[Line]:
         rows = self._turn_ended(data, worker_id)
         reason, message = data.get("reason"), data.get("message")
-        about = f": {words(message)}" if message and message != self._error else ""
+        about = f": {to_text(message)}" if message and message != self._error else ""
         if reason != "completed":
             ran = about or self._turns or self._calls
             failed = "session ended with an error" if ran else "nothing was run"
             told = "session interrupted" if reason == "interrupted" else failed
-            rows += prose(told + about, "warn" if reason == "interrupted" else "fail")
+            rows += prose_lines(told + about, "warn" if reason == "interrupted" else "fail")
         elif self._normal:
-            rows += prose(f"session completed{about}", "dim")
+            rows += prose_lines(f"session completed{about}", "dim")
         if self._at(TraceLevel.SUMMARY) and (self._calls or self._used is not None):
-            rows.append(reports.totals(self._used, calls=self._calls, failed=self._failed))
+            rows.append(reports.totals_line(self._used, calls=self._calls, failed=self._failed))
         return rows
 
 
-_Show = Callable[[TraceFormatter, Fields, str], list[Line]]
+_EventFormatter = Callable[[TraceFormatter, Fields, str], list[Line]]
 
 
-def _from_normal(render: Callable[[Fields], list[Line]]) -> _Show:
+def _from_normal(render: Callable[[Fields], list[Line]]) -> _EventFormatter:
     return lambda self, data, _: render(data) if self._at(TraceLevel.NORMAL) else []
 
 
 def _compacted(data: Fields) -> list[Line]:
-    before, after = int(number(data.get("before"))), int(number(data.get("after")))
+    before, after = int(finite_number(data.get("before"))), int(finite_number(data.get("after")))
     return [line(f"context compacted: {before:,} → {after:,} tokens", "dim")]
 
 
-_SHOWN: Final[Mapping[str, _Show]] = {
-    "sessionStarted": _from_normal(lambda data: [reports.session_started(data)]),
+_FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
+    "sessionStarted": _from_normal(lambda data: [reports.session_line(data)]),
     "message": TraceFormatter._message,
     "streaming": TraceFormatter._streaming,
     "status": TraceFormatter._status,
@@ -319,17 +329,17 @@ _SHOWN: Final[Mapping[str, _Show]] = {
     "formRequired": TraceFormatter._form,
     "formResolved": TraceFormatter._form_resolved,
     "inputPrompt": TraceFormatter._turn_ended,
-    "manualToolsAvailable": _from_normal(lambda data: reports.manual_tools(mappings(data.get("tools")))),
-    "diffSummary": _from_normal(lambda data: diff_summaries(mappings(data.get("summaries")))),
-    "diffContent": _from_normal(diff_content),
-    "planUpdated": _from_normal(plans.plan),
+    "manualToolsAvailable": _from_normal(lambda data: reports.manual_tool_lines(mappings_in(data.get("tools")))),
+    "diffSummary": _from_normal(lambda data: diff_summary_lines(mappings_in(data.get("summaries")))),
+    "diffContent": _from_normal(diff_content_lines),
+    "planUpdated": _from_normal(plans.plan_lines),
     "contextUsage": TraceFormatter._context,
     "contextCompacted": _from_normal(_compacted),
     "usageUpdated": TraceFormatter._usage,
-    "catalogChanged": _from_normal(reports.catalog_changed),
-    "mcpStatus": _from_normal(reports.mcp_status),
-    "toolSuggested": _from_normal(reports.tool_suggested),
-    "wallsReport": _from_normal(reports.walls),
+    "catalogChanged": _from_normal(reports.catalog_change_lines),
+    "mcpStatus": _from_normal(reports.mcp_status_lines),
+    "toolSuggested": _from_normal(reports.suggestion_lines),
+    "wallsReport": _from_normal(reports.walls_lines),
     "sessionEnd": TraceFormatter._session_end,
     "runResult": TraceFormatter._turn_ended,
 }
@@ -340,3 +350,153 @@ _PROSE: Final = frozenset(
     | {"usageUpdated", "catalogChanged", "mcpStatus", "toolSuggested", "wallsReport", "sessionEnd", "approvalResolved"}
 )
 """Types whose lines are words of ours, to be broken where they are too long. All else is shown as it is."""
+
+
+_NON_ASCII: Final = re.compile(r"[^\x20-\x7e]")
+
+
+class Output:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.gone = False
+        """Nobody reads any more."""
+
+    def write(self, text: str) -> None:
+        if self.gone or not text:
+            return
+        try:
+            self._stream.write(self._encodable(text))
+            self._stream.flush()
+        except (OSError, ValueError):  # closed at the other end, or at this one
+            self.gone = True
+
+    def _encodable(self, text: str) -> str:
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        try:
+            text.encode(encoding)
+        except UnicodeEncodeError:
+            return text.encode(encoding, "backslashreplace").decode(encoding)
+        return text
+
+
+def json_line(event: Event) -> str:
+    """An envelope on one line, in ASCII: no reader can take a character in it for the end of the line."""
+    return _NON_ASCII.sub(_escape_non_ascii, event.to_json()) + "\n"
+
+
+def _escape_non_ascii(match: re.Match[str]) -> str:
+    """Outside strings JSON is ASCII, so a character that is not stands in a string, where an escape is the same."""
+    code = ord(match.group())
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+_MAX_OUTPUT: Final = 64 * 1024
+_WITHDRAWN: Final = "(withdrawn: the text above does not count)"
+
+
+class LineStream:
+    """One stream. `text` is everything that came and still counts."""
+
+    def __init__(self, style: Style = "") -> None:
+        self.text = ""
+        self._style = style
+        self._given = 0
+
+    def add(self, delta: str) -> list[Line]:
+        self.text += delta
+        return self._ended() if "\n" in delta else []  # a line without end is not searched again for each piece
+
+    def replace(self, whole: str) -> list[Line]:
+        """`whole` stands for all that was shown."""
+        if whole.startswith(self.text[: self._given]):
+            self.text = whole
+            return self._ended()
+        rows = self.withdraw()
+        return [*rows, *self.add(whole)]
+
+    def withdraw(self) -> list[Line]:
+        rows: list[Line] = [[("dim", _WITHDRAWN)]] if self._given else []
+        self.text, self._given = "", 0
+        return rows
+
+    def finish(self) -> list[Line]:
+        return self._upto(len(self.text)) if len(self.text) > self._given else []
+
+    def _ended(self) -> list[Line]:
+        end = self.text.rfind("\n") + 1
+        return self._upto(end) if end > self._given else []
+
+    def _upto(self, end: int) -> list[Line]:
+        rows = prose_lines(self.text[self._given : end], self._style)
+        self._given = end
+        return rows
+
+
+class ModelStreams:
+    """`streaming` events: a request's thinking, then its text. The end of a request ends both."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, dict[str, LineStream]] = {}
+        self._spoken: dict[str, str] = {}
+        """Worker → the last text that was streamed to its end."""
+
+    def add(self, data: Mapping[str, Any], worker_id: str) -> list[Line]:
+        request = _string_or_empty(data.get("requestId"))
+        thinking = data.get("channel") == "thinking"
+        streams = self._open.setdefault(request, {"thinking": LineStream("thinking"), "text": LineStream()})
+        if data.get("discarded"):
+            del self._open[request]
+            return [row for stream in streams.values() for row in stream.withdraw()][:1]
+        whole, delta = data.get("whole"), _string_or_empty(data.get("delta"))
+        rows = streams["thinking"].finish() if not thinking and (delta or whole) else []
+        stream = streams["thinking" if thinking else "text"]
+        rows += stream.replace(whole) if isinstance(whole, str) else stream.add(delta)
+        if data.get("done"):
+            rows += [row for each in streams.values() for row in each.finish()]
+            del self._open[request]
+            if streams["text"].text:
+                self._spoken[worker_id] = streams["text"].text
+        return rows
+
+    def rest(self) -> list[Line]:
+        """Of streams that were not ended."""
+        return [row for streams in self._open.values() for stream in streams.values() for row in stream.finish()]
+
+    def not_streamed(self, text: str, worker_id: str) -> str:
+        """What of a message was not streamed just before; asked once a message."""
+        spoken = self._spoken.pop(worker_id, "").strip()
+        said = text.strip()
+        return said[len(spoken) :].lstrip("\n") if spoken and said.startswith(spoken) else text
+
+
+class OutputStreams:
+    """`toolOutput` events, by call and stream; of each the first 64 KiB are shown."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, dict[str, LineStream]] = {}
+
+    def add(self, data: Mapping[str, Any]) -> list[Line]:
+        call, name = _string_or_empty(data.get("toolCallId")), "stderr" if data.get("stream") == "stderr" else "stdout"
+        streams = self._open.setdefault(call, {})
+        stream = streams.setdefault(name, LineStream("warn" if name == "stderr" else "dim"))
+        before = len(stream.text)
+        if before > _MAX_OUTPUT:
+            return []
+        whole = data.get("whole")
+        rows = stream.replace(whole) if isinstance(whole, str) else stream.add(_string_or_empty(data.get("delta")))
+        if len(stream.text) > _MAX_OUTPUT >= before:
+            rows.append([("dim", "..."), ("dim", DISPLAY_CUT)])
+        return rows
+
+    def __contains__(self, call_id: Any) -> bool:
+        return _string_or_empty(call_id) in self._open
+
+    def finish(self, call_id: Any) -> list[Line]:
+        return [row for stream in self._open.pop(_string_or_empty(call_id), {}).values() for row in stream.finish()]
+
+
+def _string_or_empty(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests import known_walls
 
-from golem_forge.sandbox.walls.backend import find_bwrap
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
 PROGRAMS = Path(__file__).parents[2] / "mcp" / "programs"
 PYTHON = os.path.realpath(sys.executable)

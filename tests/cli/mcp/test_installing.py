@@ -9,10 +9,9 @@ import tomllib
 
 import pytest
 
-from golem_forge.cli.mcp.merging import CannotMerge, merge, snippet, with_entry
-from golem_forge.cli.mcp.products import PRODUCTS, Format, Start
+from golem_forge.cli.mcp.install import PRODUCTS, CannotMerge, Format, ServeCommand, merge, snippet, with_entry
 
-START = Start(command="/opt/forge", args=["mcp", "serve", "-p", '/a "b" \\c'], env={"FORGE_HOME": "/h"})
+START = ServeCommand(command="/opt/forge", args=["mcp", "serve", "-p", '/a "b" \\c'], env={"FORGE_HOME": "/h"})
 FORMATS = {Format.JSON: json.loads, Format.TOML: tomllib.loads}
 
 

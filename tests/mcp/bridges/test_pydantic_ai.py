@@ -16,7 +16,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunCont
 from pydantic_ai.toolsets import FunctionToolset
 
 from golem_forge import ToolResult, open_session, tool
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 from golem_forge.mcp.bridges.parked import ParkedCalls
 from golem_forge.mcp.bridges.pydantic_ai import ForgeToolset, from_toolset
 

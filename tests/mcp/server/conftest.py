@@ -13,14 +13,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.modes import ApprovalMode
-from golem_forge.core.verdict import Verdict
-from golem_forge.mcp.server.http import HttpOptions, Listening, serve_http
+from golem_forge.agent.session import open_session
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.decisions import Verdict
+from golem_forge.mcp.server.http import HttpListener, HttpOptions, serve_http
 from golem_forge.mcp.server.tokens import TokenStore
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Mode, Tool
-from golem_forge.workers.session import open_session
 
 from .hosting import SessionHost
 
@@ -79,7 +79,7 @@ class Served:
     ran: Ran
     tokens: TokenStore
     token: str
-    listening: Listening
+    listening: HttpListener
     work: Path
     http: Any
     """An HTTP client without a token."""
@@ -126,7 +126,7 @@ def serving(tmp_path: Path, own_home: Path) -> Serving:
         host = SessionHost(session, mode)
         tokens = TokenStore(home)
         secret = tokens.create("laptop")
-        up: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()
+        up: asyncio.Future[HttpListener] = asyncio.get_running_loop().create_future()
         serve = asyncio.create_task(serve_http(host, options or HttpOptions(port=0), tokens, up.set_result))
         await asyncio.wait({serve, up}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
         if serve.done():

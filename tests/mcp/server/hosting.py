@@ -6,35 +6,34 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from golem_forge.config.modes import ApprovalMode
-from golem_forge.core.call import Caller, Outcome, ToolCall
-from golem_forge.core.signal import InterruptSignal
-from golem_forge.mcp.server.approval import GuestApproval
-from golem_forge.mcp.server.host import ClientFacts, Progress
-from golem_forge.mcp.server.served_call import ServedCalls
-from golem_forge.orchestrator import Orchestrator
-from golem_forge.orchestrator.travel import Travel
+from golem_forge.agent.session import Session
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.calls import Caller, Outcome, ToolCall
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.mcp.server.approval import ClientApproval
+from golem_forge.mcp.server.host import ClientFacts, Progress, ServedCalls
+from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.tools.tool import Tool
-from golem_forge.workers.session import Session
 
 
 class SessionGuest:
     def __init__(self, session: Session, client: ClientFacts, mode: ApprovalMode, calls: ServedCalls) -> None:
-        tree, station = session.tree, session.station
+        tree, station = session.state, session.scope
         self._session = session
         self._name = client.caller_name
         self._path = Orchestrator(
             station.catalog,
-            approval=GuestApproval(mode, calls),
+            approval=ClientApproval(mode, calls),
             sandbox=station.sandbox,
-            blocks=station.path.judge.blocks,
+            blocks=station.orchestrator.judge.blocks,
             rules=tree.rules,
             bus=tree.bus,
             journal=tree.journal,
             redactor=tree.redactor,
             output_folder=tree.home.path / "output",
             session_id=tree.id,
-            worker=station.path.worker,
+            worker=station.orchestrator.worker,
             worker_id=station.id,
             signal=station.signal,
             gate=tree.gate,
@@ -52,8 +51,8 @@ class SessionGuest:
         session.refresh()
         blocks = session.path.judge.blocks
         if self._path.judge.blocks is not blocks:
-            self._path.judge.speak(blocks)
-        travel = Travel(ToolCall(name, args, Caller.MCP, id=call_id, caller_name=self._name), cancel, cancel)
+            self._path.judge.set_blocks(blocks)
+        travel = CallState(ToolCall(name, args, Caller.MCP, id=call_id, caller_name=self._name), cancel, cancel)
 
         def told(event: Any) -> None:
             data = event.data
@@ -62,7 +61,7 @@ class SessionGuest:
 
         with contextlib.ExitStack() as stack:
             stack.callback(session.bus.on("toolProgress", told))
-            stack.callback(session.tree.signal.listen(cancel.interrupt))
+            stack.callback(session.state.signal.listen(cancel.interrupt))
             return await self._path.step(travel)
 
     def output(self, handle: str) -> Path | None:
@@ -76,7 +75,7 @@ class SessionGuest:
 class SessionHost:
     def __init__(self, session: Session, mode: ApprovalMode = ApprovalMode.INTERACTIVE) -> None:
         self.session = session
-        self.redactor = session.tree.redactor
+        self.redactor = session.state.redactor
         self.calls = ServedCalls()
         self.mode = mode
         self.admitted: list[ClientFacts] = []

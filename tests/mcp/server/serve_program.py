@@ -12,10 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from hosting import SessionHost
 
-from golem_forge.config.modes import ApprovalMode
+from golem_forge.agent.session import open_session
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.mcp.server.stdio import serve_stdio
 from golem_forge.tools.tool import Tool
-from golem_forge.workers.session import open_session
 
 
 async def prints(args: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import ElicitResult
 
-from golem_forge.config.modes import ApprovalMode
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
 

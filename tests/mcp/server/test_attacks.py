@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from tests.deadlines import within
 
 from golem_forge.mcp.server import sdk
-from golem_forge.mcp.server.served_call import Question, ServedCall
+from golem_forge.mcp.server.host import ClientQuestion, ServedCall
 from golem_forge.mcp.server.stdio import MOST_UNREAD
 
 from .conftest import MODES, Process, Served, Serving
@@ -62,7 +62,7 @@ class TestConnections:
     async def test_one_that_asks_for_nothing_is_closed(
         self, serving: Serving, monkeypatch: pytest.MonkeyPatch, said: bytes
     ) -> None:
-        monkeypatch.setattr(sdk, "IDLE_LOOK_SECONDS", 0.2)
+        monkeypatch.setattr(sdk, "IDLE_CHECK_SECONDS", 0.2)
         async with serving() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", port_of(served.url))
             writer.write(said)
@@ -74,7 +74,7 @@ class TestConnections:
     async def test_one_that_waits_for_its_answer_is_not(
         self, serving: Serving, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sdk, "IDLE_LOOK_SECONDS", 0.1)
+        monkeypatch.setattr(sdk, "IDLE_CHECK_SECONDS", 0.1)
         async with serving() as served, served.client("auto") as client:
             assert (await client.call_tool("slow", {"x": 14})).content[0].text == "slept"
 
@@ -119,16 +119,16 @@ async def test_a_file_too_large_to_be_sent_is_read_once(serving: Serving, mode: 
 
 
 async def test_a_question_in_a_call_that_is_over_is_not_waited_for() -> None:
-    from golem_forge.mcp.server.served_call import Abilities
+    from golem_forge.mcp.server.host import ElicitationSupport
 
     async def nothing() -> Any:
         return None
 
-    call = ServedCall("one", Abilities(forms=True))
+    call = ServedCall("one", ElicitationSupport(forms=True))
     call.start(nothing())
     await call.next()
     async with asyncio.timeout(20):
-        assert (await call.ask(Question("Who?", {}))).action == "cancel"
+        assert (await call.ask(ClientQuestion("Who?", {}))).action == "cancel"
 
 
 async def status_of(served: Served) -> int:

@@ -12,10 +12,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ElicitResult
 from tests.deadlines import within
 
-from golem_forge.core.result import ToolResult
+from golem_forge.core.results import ToolResult, from_mcp
 from golem_forge.mcp.server import approval
-from golem_forge.mcp.server.results import OUTCOME_KEY
-from golem_forge.tools.mcp_results import from_mcp
+from golem_forge.mcp.server.calls import OUTCOME_KEY
 from golem_forge.tools.tool import Tool
 
 from .conftest import MODES, Serving
@@ -128,7 +127,7 @@ async def test_long_output_names_a_resource_that_only_this_client_can_read(servi
 
 async def test_cancelling_ends_the_process_tree_and_gets_no_response(serving: Serving, mode: str) -> None:
     async with serving(approval="approve_all") as served:
-        served.host.mode = served.host.session.tree.controller.mode
+        served.host.mode = served.host.session.state.controller.mode
         async with served.client(mode) as client:
             sleep = Sleep()
             command = {"cmd": f"echo started > here; {sleep} & {sleep}; echo over > here"}

@@ -9,11 +9,11 @@ from typing import Any
 
 from tests.deadlines import within
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.modes import ApprovalMode
-from golem_forge.core.verdict import Verdict
-from golem_forge.custom.workshop import open_workshop
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.decisions import Verdict
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import Mode, Tool
+from golem_forge.usertools.workshop import open_workshop
 
 from .conftest import Serving
 
@@ -84,8 +84,8 @@ async def test_a_users_tool_that_appears_on_disk_is_announced_and_runs(serving: 
         shop.registry.refresh()
         entry = shop.registry.entries["greets"]
         shop.trust(entry, who="person")
-        shop.book.mark_tested(entry.name, entry.digest)
-        shop.book.close()
+        shop.store.mark_tested(entry.name, entry.digest)
+        shop.store.close()
 
     async with (
         serving(mode=ApprovalMode.APPROVE_ALL) as served,

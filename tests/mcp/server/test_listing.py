@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import Caller
+from golem_forge.agent.session import open_session
+from golem_forge.core.calls import Caller
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.server.annotations import derived_annotations
-from golem_forge.mcp.server.listing import Listing
+from golem_forge.mcp.server.tool_list import ExportedToolList, derived_annotations
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Remote, SourceKind, Tool
-from golem_forge.workers.session import open_session
 
 from .conftest import MODES, Serving
 
@@ -76,7 +75,7 @@ def test_what_is_not_known_to_be_harmless_is_not_said_to_be(made: Tool, hints: t
 
 def test_built_once_for_each_state() -> None:
     catalog = Catalog([tool()])
-    listing = Listing(lambda: catalog.offered(Caller.MCP))
+    listing = ExportedToolList(lambda: catalog.offered(Caller.MCP))
     first, known = listing.entries(), listing.digest()
     assert listing.entries() is first and "it" in listing and "other" not in listing
     catalog.add(Tool("by_hand", "B.", input_schema={"type": "object"}, execute=nothing, mode="manual"))
@@ -90,7 +89,7 @@ def test_a_definition_takes_no_secret_along() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "default": secret}}}
     made = Tool("it", f"Says {secret}.", input_schema=schema, execute=nothing)
     offered = (made,)
-    listing = Listing(lambda: offered, redactor)
+    listing = ExportedToolList(lambda: offered, redactor)
     assert secret in repr(listing.entries())
     redactor.add_secret("KEY", secret)
     assert secret not in repr(listing.entries()) and listing.entries()[0]["name"] == "it"

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 from mcp_types import methods
 
-from golem_forge.core.call import Caller, Outcome, ToolCall
-from golem_forge.core.leftovers import Leftover, Severity
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
-from golem_forge.mcp.server.results import OUTCOME_KEY, call_result
-from golem_forge.tools.mcp_results import from_mcp
+from golem_forge.core.calls import Caller, Leftover, Outcome, Severity, ToolCall
+from golem_forge.core.decisions import Status
+from golem_forge.core.results import ToolResult, from_mcp
+from golem_forge.mcp.server.calls import OUTCOME_KEY, call_result
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}

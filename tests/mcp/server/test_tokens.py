@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.server.tokens import PREFIX, TokenStore
+from golem_forge.storage.home import ForgeHome
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
 from golem_forge.core.effects import Effect, Verb
-from golem_forge.policy.commands import command_facts
-from golem_forge.policy.effects import base_verdict
-from golem_forge.policy.facts import CallFacts, CommandFacts, EffectVerdict, McpName
-from golem_forge.policy.rules import Rule, RuleBook, RuleOutcome
-from golem_forge.policy.world import SandboxWorld
+from golem_forge.policy.commands import SandboxWorld, command_facts
+from golem_forge.policy.facts import CallFacts, CommandFacts, EffectVerdict, McpName, base_verdict
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.match import RuleOutcome
+from golem_forge.policy.rules.model import Rule
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import SourceKind
 
 

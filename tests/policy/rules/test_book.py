@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from golem_forge.config.trust import TrustStore
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict
 from golem_forge.policy.facts import McpName
-from golem_forge.policy.rules import NO_RULES, Origin, RuleBook, RulesUnusable, make_rule
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.files import RulesUnusable
+from golem_forge.policy.rules.load import make_rule
+from golem_forge.policy.rules.match import NO_RULES
+from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.tools.tool import SourceKind
 
 from .conftest import Place, bases_of, call, effect
@@ -97,7 +101,7 @@ def test_builtin_rules_block_and_can_be_switched_off(place: Place) -> None:
     for text in ("rm -rf /", "mkfs.ext4 /dev/sda", "echo hi>/dev/sda", ":(){ :|:& };:"):
         assert place.lifted(book, text) == "blocked"
         [rule] = place.ask(book, text).matched
-        assert rule.origin is Origin.BUILTIN and rule.reason
+        assert rule.origin is RuleOrigin.BUILTIN and rule.reason
     assert place.lifted(book, "rm -rf ./tmp") == "asks"
     book = place.book("builtin_off: [wipe_device]\n")
     assert book.builtin_off == {"wipe_device"}
@@ -343,14 +347,14 @@ def test_a19_project_rules_count_only_while_trusted_byte_for_byte(place: Place) 
     assert place.ask(book, facts).verdict is None
     [notice] = book.notices
     assert ".forge/rules.yaml is ignored" in notice and "forge trust" in notice
-    [line] = [line for line in book.list() if line.rule.origin is Origin.PROJECT]
+    [line] = [line for line in book.list() if line.rule.origin is RuleOrigin.PROJECT]
     assert line.inactive == "the project is not trusted"
 
     store.give(place.workspace)
     assert place.ask(book, facts).verdict is Verdict.ASK
     assert book.notices == ()
     [rule] = place.ask(book, facts).matched
-    assert (rule.origin, rule.file, rule.line) == (Origin.PROJECT, ".forge/rules.yaml", 2)
+    assert (rule.origin, rule.file, rule.line) == (RuleOrigin.PROJECT, ".forge/rules.yaml", 2)
 
     place.project_rules(text.replace("aa", "ab"))
     assert place.ask(book, facts).verdict is None and book.notices
@@ -399,10 +403,10 @@ def test_project_rules_behind_a_link_never_count(place: Place, tmp_path: Path) -
 def test_session_rules_come_and_go(place: Place) -> None:
     book = place.book()
     facts = place.command("make test")
-    rule = book.add_session_rule(make_rule({"command": ["make", "test"], "verdict": "preApproved"}, Origin.SESSION))
+    rule = book.add_session_rule(make_rule({"command": ["make", "test"], "verdict": "preApproved"}, RuleOrigin.SESSION))
     book.add_session_rule(rule)
     assert place.lifted(book, facts) == "runs"
-    [line] = [line for line in book.list() if line.rule.origin is Origin.SESSION]
+    [line] = [line for line in book.list() if line.rule.origin is RuleOrigin.SESSION]
     assert line.rule == rule
     assert book.remove([rule.id, "nothing"]) == (rule.id,)
     assert place.lifted(book, facts) == "asks"
@@ -410,7 +414,7 @@ def test_session_rules_come_and_go(place: Place) -> None:
 
 def test_rules_can_be_tried_before_they_exist(place: Place) -> None:
     book = place.book()
-    rule = make_rule({"command": ["make", "test"], "verdict": "preApproved"}, Origin.SESSION)
+    rule = make_rule({"command": ["make", "test"], "verdict": "preApproved"}, RuleOrigin.SESSION)
     assert place.ask(book, "make test", (rule,)).covers
     assert not place.ask(book, "make test").covers
 
@@ -422,7 +426,7 @@ def test_in_strict_mode_only_the_session_may_allow(place: Place) -> None:
     assert book.evaluate(facts, bases).covers
     assert book.evaluate_session_only(facts, bases).verdict is None
     assert book.evaluate_session_only(asked, bases_of(asked)).verdict is Verdict.ASK
-    book.add_session_rule(make_rule({"command": ["make", "test"], "verdict": "preApproved"}, Origin.SESSION))
+    book.add_session_rule(make_rule({"command": ["make", "test"], "verdict": "preApproved"}, RuleOrigin.SESSION))
     assert book.evaluate_session_only(facts, bases).covers
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark
-from golem_forge.core.verdict import Verdict
-from golem_forge.policy.effects import ANY_WALLED
-from golem_forge.policy.facts import CallFacts, McpName
-from golem_forge.policy.offers import offers_from
-from golem_forge.policy.rules import Choice, Keeps, Origin, RuleBook, choices
+from golem_forge.policy.facts import ANY_WALLED, CallFacts, McpName
+from golem_forge.policy.request import offers_from
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.candidates import Choice, RememberKind, choices
+from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.tools.tool import SourceKind
 
 from .conftest import Place, bases_of, call, effect
@@ -86,7 +87,7 @@ def test_segments_that_rules_already_cover_need_no_rule(place: Place) -> None:
 @pytest.mark.parametrize("how", ["critical", "explicit_ask"])
 def test_critical_and_hand_written_asks_are_kept_exactly_or_not_at_all(place: Place, how: str) -> None:
     [only] = offered(place, place.command("git log"), full_walls=True, **{how: True})
-    assert (only.keeps, only.lifetimes, only.file) == (Keeps.FINGERPRINT, ("session",), "")
+    assert (only.keeps, only.lifetimes, only.file) == (RememberKind.FINGERPRINT, ("session",), "")
 
 
 def test_the_widest_choice_is_what_walls_contain(place: Place) -> None:
@@ -115,7 +116,7 @@ def test_a_file_without_extension_and_one_with_glob_characters(place: Place) -> 
     odd = call(effect("write", "/workspace/[id]/*.ts", zone_verdict=Verdict.ASK))
     [exact, *_] = offered(place, odd)
     book = place.book()
-    for rule in exact.kept("session"):
+    for rule in exact.rules_for("session"):
         book.add_session_rule(rule)
     assert place.lifted(book, odd) == "runs"
     other = call(effect("write", "/workspace/i/x.ts", zone_verdict=Verdict.ASK))
@@ -127,10 +128,10 @@ def test_a40_a_patch_is_offered_its_files(place: Place) -> None:
         return call(*(effect("write", f"/workspace/{name}", zone_verdict=Verdict.ASK) for name in names))
 
     exact, files = offered(place, patch("a", "b"))
-    assert exact.keeps is Keeps.FINGERPRINT
+    assert exact.keeps is RememberKind.FINGERPRINT
     assert described((files,)) == [["path /workspace/a (write)", "path /workspace/b (write)"]]
     book = place.book()
-    for rule in files.kept("session"):
+    for rule in files.rules_for("session"):
         book.add_session_rule(rule)
     assert place.lifted(book, patch("a")) == "runs"
     assert place.lifted(book, patch("a", "c")) == "asks"
@@ -139,9 +140,9 @@ def test_a40_a_patch_is_offered_its_files(place: Place) -> None:
 def test_mcp_custom_tools_and_workers(place: Place) -> None:
     mcp = McpName(server="git*hub", tool="get", pinned=True)
     exact, tool = offered(place, call(tool="x", source=SourceKind.MCP, mcp=mcp, says=False))
-    assert exact.keeps is Keeps.FINGERPRINT and described((tool,)) == [["mcp git[*]hub/get"]]
+    assert exact.keeps is RememberKind.FINGERPRINT and described((tool,)) == [["mcp git[*]hub/get"]]
     exact, tool = offered(place, call(tool="mine", source=SourceKind.CUSTOM, says=False))
-    assert exact.keeps is Keeps.FINGERPRINT and described((tool,)) == [["tool mine"]]
+    assert exact.keeps is RememberKind.FINGERPRINT and described((tool,)) == [["tool mine"]]
     exact, tool = offered(place, call(effect("spawn", "coder"), tool="coder"))
     assert described((tool,)) == [["tool coder"]]
 
@@ -149,7 +150,7 @@ def test_mcp_custom_tools_and_workers(place: Place) -> None:
 def test_an_unpinned_mcp_tool_is_offered_no_rule_without_effect(place: Place) -> None:
     mcp = McpName(server="g", tool="get", pinned=False)
     [only] = offered(place, call(tool="x", source=SourceKind.MCP, mcp=mcp, says=False))
-    assert only.keeps is Keeps.FINGERPRINT
+    assert only.keeps is RememberKind.FINGERPRINT
 
 
 def test_hosts(place: Place) -> None:
@@ -164,11 +165,15 @@ def test_hosts(place: Place) -> None:
 def test_what_is_kept_is_scoped_to_worker_and_project(place: Place) -> None:
     facts = place.command("git log", worker="main/coder", project="/srv/app")
     exact, prefix = offered(place, facts)
-    assert exact.kept("session") == (), "the call itself is kept, not a rule"
-    [session] = prefix.kept("session")
-    [always] = exact.kept("always")
-    assert (session.origin, session.scope.worker, session.scope.project) == (Origin.SESSION, "main/coder", "")
-    assert (always.origin, always.scope.worker, always.scope.project) == (Origin.REMEMBERED, "main/coder", "/srv/app")
+    assert exact.rules_for("session") == (), "the call itself is kept, not a rule"
+    [session] = prefix.rules_for("session")
+    [always] = exact.rules_for("always")
+    assert (session.origin, session.scope.worker, session.scope.project) == (RuleOrigin.SESSION, "main/coder", "")
+    assert (always.origin, always.scope.worker, always.scope.project) == (
+        RuleOrigin.REMEMBERED,
+        "main/coder",
+        "/srv/app",
+    )
     assert exact.file == "~/.forge/remembered.yaml"
 
 
@@ -182,7 +187,7 @@ def test_marks_that_no_rule_lifts_leave_only_the_exact_call(place: Place) -> Non
     [only] = choices(
         facts, bases_of(facts), critical=False, explicit_ask=False, grant="", would_lift=lambda rules: False
     )
-    assert only.keeps is Keeps.FINGERPRINT
+    assert only.keeps is RememberKind.FINGERPRINT
 
 
 @pytest.mark.parametrize(
@@ -229,5 +234,5 @@ def test_a_patch_of_many_files_is_kept_exactly_and_offered_at_once(place: Place)
         grant="",
         would_lift=lambda rules: tried.append(len(rules)) or True,
     )
-    assert [choice.keeps for choice in found] == [Keeps.FINGERPRINT]
+    assert [choice.keeps for choice in found] == [RememberKind.FINGERPRINT]
     assert len(tried) < 20, "each try judges the whole call again"

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.policy.rules.choosing import glob_quoted
-from golem_forge.policy.rules.globs import name_glob, path_fits, path_glob
-from golem_forge.policy.rules.hosts import host_and_port, host_matches, host_pattern, normal_host
+from golem_forge.policy.rules.candidates import escape_glob
+from golem_forge.policy.rules.globs import (
+    host_and_port,
+    host_matches,
+    host_pattern,
+    name_glob,
+    normal_host,
+    path_glob,
+    path_matches_glob,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,9 @@ from golem_forge.policy.rules.hosts import host_and_port, host_matches, host_pat
 def test_path_globs(pattern: str, matching: list[str], other: list[str]) -> None:
     assert [path for path in matching if not path_glob(pattern).fullmatch(path)] == []
     assert [path for path in other if path_glob(pattern).fullmatch(path)] == []
-    assert [path_fits(pattern, path) for path in (*matching, *other)] == [True] * len(matching) + [False] * len(other)
+    assert [path_matches_glob(pattern, path) for path in (*matching, *other)] == [True] * len(matching) + [False] * len(
+        other
+    )
 
 
 def test_in_names_a_star_stands_for_anything() -> None:
@@ -43,8 +52,8 @@ def test_in_names_a_star_stands_for_anything() -> None:
 
 @pytest.mark.parametrize("text", ["/w/a*b", "/w/[x]", "/w/a?[", "/w/plain", "/w/**"])
 def test_quoted_text_matches_only_itself(text: str) -> None:
-    assert path_glob(glob_quoted(text)).fullmatch(text)
-    assert not path_glob(glob_quoted(text)).fullmatch(text.replace("*", "x").replace("?", "y") + "z")
+    assert path_glob(escape_glob(text)).fullmatch(text)
+    assert not path_glob(escape_glob(text)).fullmatch(text.replace("*", "x").replace("?", "y") + "z")
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict
-from golem_forge.policy.rules import Kind, Origin, RuleFile, make_rule, parse_rules
-from golem_forge.policy.rules.builtin import BUILTIN_IDS
-from golem_forge.policy.shell import BUILTIN_IDS as FOUND_BUILTIN_IDS
+from golem_forge.policy.rules.load import make_rule, parse_rules
+from golem_forge.policy.rules.model import BUILTIN_IDS, RuleFile, RuleKind, RuleOrigin
+from golem_forge.policy.shell.dangers import BUILTIN_IDS as FOUND_BUILTIN_IDS
 
 SPECIMEN = """\
 version: 1
@@ -27,24 +27,30 @@ rules:
 """
 
 
-def load(rules: str, origin: Origin = Origin.USER) -> RuleFile:
+def load(rules: str, origin: RuleOrigin = RuleOrigin.USER) -> RuleFile:
     return parse_rules(rules, "~/.forge/rules.yaml", origin)
 
 
-def problems(rules: str, origin: Origin = Origin.USER) -> list[str]:
+def problems(rules: str, origin: RuleOrigin = RuleOrigin.USER) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         load(rules, origin)
     return list(caught.value.problems)
 
 
-def one(rule: str, origin: Origin = Origin.USER) -> str:
+def one(rule: str, origin: RuleOrigin = RuleOrigin.USER) -> str:
     [problem] = problems(f"rules:\n  - {rule}\n", origin)
     return problem
 
 
 def test_every_form_of_the_specification_loads() -> None:
     rules = load(SPECIMEN).rules
-    assert [rule.kind for rule in rules] == [*[Kind.COMMAND] * 2, Kind.TOOL, Kind.PATH, Kind.MCP, Kind.HOST]
+    assert [rule.kind for rule in rules] == [
+        *[RuleKind.COMMAND] * 2,
+        RuleKind.TOOL,
+        RuleKind.PATH,
+        RuleKind.MCP,
+        RuleKind.HOST,
+    ]
     assert [rule.line for rule in rules] == [4, 9, 10, 11, 12, 13]
     assert rules[0].describe() == "command git status|log|diff"
     assert rules[1].exact and rules[1].accept == {"rm_force"} and rules[1].scope.project.endswith("/src/app")
@@ -54,12 +60,12 @@ def test_every_form_of_the_specification_loads() -> None:
 
 
 def test_ids_come_from_the_words_whatever_their_order() -> None:
-    first = make_rule({"tool": "x", "verdict": "ask", "reason": "r"}, Origin.USER)
-    second = make_rule({"reason": "r", "verdict": "ask", "tool": "x"}, Origin.USER)
-    other = make_rule({"tool": "y", "verdict": "ask", "reason": "r"}, Origin.USER)
+    first = make_rule({"tool": "x", "verdict": "ask", "reason": "r"}, RuleOrigin.USER)
+    second = make_rule({"reason": "r", "verdict": "ask", "tool": "x"}, RuleOrigin.USER)
+    other = make_rule({"tool": "y", "verdict": "ask", "reason": "r"}, RuleOrigin.USER)
     assert first.id == second.id != other.id
     assert len(first.id) == 12 and int(first.id, 16) >= 0
-    assert make_rule({"tool": "x", "verdict": "ask", "id": "mine"}, Origin.USER).id == "mine"
+    assert make_rule({"tool": "x", "verdict": "ask", "id": "mine"}, RuleOrigin.USER).id == "mine"
 
 
 def test_a22_unknown_keys_name_the_nearest() -> None:
@@ -180,12 +186,12 @@ PROJECT_REFUSALS = [
 
 @pytest.mark.parametrize(("rule", "expected"), PROJECT_REFUSALS)
 def test_a26_what_a_project_may_not_say(rule: str, expected: str) -> None:
-    assert expected in one(rule, Origin.PROJECT)
+    assert expected in one(rule, RuleOrigin.PROJECT)
     assert load(f"rules:\n  - {rule}\n").rules
 
 
 def test_a_project_may_not_switch_builtin_rules_off() -> None:
-    assert "only your own rules.yaml" in problems("builtin_off: [wipe_root]\n", Origin.PROJECT)[0]
+    assert "only your own rules.yaml" in problems("builtin_off: [wipe_root]\n", RuleOrigin.PROJECT)[0]
     assert load("builtin_off: [wipe_root]\n").builtin_off == {"wipe_root"}
 
 
@@ -195,12 +201,12 @@ def test_a_banned_prefix_is_a_warning_in_the_persons_own_file() -> None:
     assert warning.startswith("~/.forge/rules.yaml:2: rule ")
     exact = "rules:\n  - {command: [make], exact: true, verdict: preApproved}\n"
     assert not load(exact).warnings
-    assert load(exact, Origin.PROJECT).rules
+    assert load(exact, RuleOrigin.PROJECT).rules
 
 
 @pytest.mark.parametrize("command", ["[sh]", "[bash, -s]", "[python3, '-']", "[[make, zsh]]", "[env]", "[ssh, host]"])
-@pytest.mark.parametrize("origin", [Origin.PROJECT, Origin.REMEMBERED])
-def test_an_exact_rule_for_what_runs_its_input_is_refused(command: str, origin: Origin) -> None:
+@pytest.mark.parametrize("origin", [RuleOrigin.PROJECT, RuleOrigin.REMEMBERED])
+def test_an_exact_rule_for_what_runs_its_input_is_refused(command: str, origin: RuleOrigin) -> None:
     rule = f"{{command: {command}, exact: true, verdict: preApproved}}"
     assert "it runs whatever is piped into it" in one(rule, origin)
     assert load(f"rules:\n  - {rule}\n").warnings
@@ -208,7 +214,7 @@ def test_an_exact_rule_for_what_runs_its_input_is_refused(command: str, origin: 
 
 @pytest.mark.parametrize("verdict", ["ask", "blocked"])
 def test_remembered_rules_are_consents_only(verdict: str) -> None:
-    assert "can only be preApproved" in one(f"{{tool: x, verdict: {verdict}, reason: r}}", Origin.REMEMBERED)
+    assert "can only be preApproved" in one(f"{{tool: x, verdict: {verdict}, reason: r}}", RuleOrigin.REMEMBERED)
 
 
 def test_builtin_ids_are_those_the_detector_finds() -> None:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.verdict import Verdict
-from golem_forge.policy.rules import Origin, RuleBook, make_rule
-from golem_forge.policy.rules.path_rules import host_permission, literal_of, path_rules
-from golem_forge.sandbox.walls.masking import is_masked, is_read_only
-from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.policy.path_access import host_permission, literal_of, path_rules
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.load import make_rule
+from golem_forge.policy.rules.model import RuleOrigin
+from golem_forge.sandbox.walls.model import PathRule, is_masked, is_read_only
 from golem_forge.tools.context import HostPermission
 
 HERE = "main/coder"
@@ -54,10 +55,10 @@ def test_rules_that_tighten_and_rules_that_accept_secrets(place: Any) -> None:
 def test_only_the_persons_own_file_accepts_secrets(place: Any) -> None:
     book = place.book()
     written = {"path": "/workspace/.env", "access": ["read"], "verdict": "preApproved"}
-    book.add_session_rule(make_rule(written, Origin.SESSION))
+    book.add_session_rule(make_rule(written, RuleOrigin.SESSION))
     assert in_force(book) == {}
     with pytest.raises(ConfigError):
-        make_rule({**written, "accept": ["secret_path"]}, Origin.SESSION)
+        make_rule({**written, "accept": ["secret_path"]}, RuleOrigin.SESSION)
 
 
 def test_scope_and_time_are_respected(place: Any) -> None:

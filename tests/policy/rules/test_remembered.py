@@ -8,7 +8,10 @@ import sys
 import pytest
 
 from golem_forge.core.errors import ConfigError
-from golem_forge.policy.rules import Origin, Rule, RuleBook, make_rule, remember, revoke, revoke_all
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.files import remember, revoke, revoke_all
+from golem_forge.policy.rules.load import make_rule
+from golem_forge.policy.rules.model import Rule, RuleOrigin
 
 from .conftest import Place
 
@@ -16,14 +19,14 @@ RULE = {"command": ["cargo", "test"], "verdict": "preApproved", "scope": {"proje
 
 
 def rule(**changes: object) -> Rule:
-    return make_rule({**RULE, **changes}, Origin.SESSION)
+    return make_rule({**RULE, **changes}, RuleOrigin.SESSION)
 
 
 def test_a41_always_twice_is_one_entry(place: Place) -> None:
     [first] = remember(place.home, [rule()])
     [second] = remember(place.home, [rule()])
-    assert first.id == second.id and first.origin is Origin.REMEMBERED
-    lines = [line for line in place.book().list() if line.rule.origin is Origin.REMEMBERED]
+    assert first.id == second.id and first.origin is RuleOrigin.REMEMBERED
+    lines = [line for line in place.book().list() if line.rule.origin is RuleOrigin.REMEMBERED]
     assert [line.rule.id for line in lines] == [first.id]
     assert place.home.remembered.stat().st_mode & 0o777 == 0o600
     assert place.home.remembered.read_text().count("cargo") == 1
@@ -32,13 +35,15 @@ def test_a41_always_twice_is_one_entry(place: Place) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from golem_forge.config.home import ForgeHome
-from golem_forge.policy.rules import Origin, make_rule, remember
+from golem_forge.storage.home import ForgeHome
+from golem_forge.policy.rules.files import remember
+from golem_forge.policy.rules.load import make_rule
+from golem_forge.policy.rules.model import RuleOrigin
 name = sys.argv[2]
 sys.stdin.readline()
 for number in range(15):
     remember(ForgeHome(Path(sys.argv[1])), [
-        make_rule({"tool": f"{name}{number}", "verdict": "preApproved"}, Origin.SESSION)])
+        make_rule({"tool": f"{name}{number}", "verdict": "preApproved"}, RuleOrigin.SESSION)])
 """
 
 
@@ -55,7 +60,7 @@ def test_a41_two_processes_at_once_keep_both(place: Place) -> None:
         writer.stdin.flush()
     for writer in writers:
         assert writer.wait(50) == 0, writer.communicate()[1]
-    kept = {line.rule.tool for line in place.book().list() if line.rule.origin is Origin.REMEMBERED}
+    kept = {line.rule.tool for line in place.book().list() if line.rule.origin is RuleOrigin.REMEMBERED}
     assert kept == {f"{name}{number}" for name in "ab" for number in range(15)}
     assert sorted(path.name for path in place.home.path.iterdir()) == ["remembered.lock", "remembered.yaml"]
 
@@ -77,7 +82,7 @@ def test_a42_a_revoke_acts_on_the_next_call(place: Place) -> None:
 @pytest.mark.parametrize("odd", ["é\u2028\x7f\x85", 'it\'s "x": #y', "\U0001f600", "- [a]", "a\nb\tc", "\ufeff"])
 def test_any_word_survives_the_file(place: Place, odd: str) -> None:
     remember(place.home, [rule(command=["tool", odd], exact=True)])
-    [line] = [line for line in place.book().list() if line.rule.origin is Origin.REMEMBERED]
+    [line] = [line for line in place.book().list() if line.rule.origin is RuleOrigin.REMEMBERED]
     assert line.rule.command == (("tool",), (odd,))
 
 
@@ -89,7 +94,7 @@ def test_what_may_not_be_saved_is_refused_and_nothing_changes(place: Place, chan
     remember(place.home, [rule()])
     before = place.home.remembered.read_bytes()
     with pytest.raises(ConfigError):
-        remember(place.home, [make_rule({**RULE, **changes}, Origin.USER)])
+        remember(place.home, [make_rule({**RULE, **changes}, RuleOrigin.USER)])
     assert place.home.remembered.read_bytes() == before
 
 

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from golem_forge.policy.shell import Operand, Program
-from golem_forge.policy.shell.names import names
+from golem_forge.policy.shell.arguments import names
+from golem_forge.policy.shell.strict import Operand, ProgramFile
 
 SECRET_NAMES = [".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".netrc", ".npmrc", "credentials.json"]
 LINKS = {"/workspace/link": "/workspace/deep/down", "/workspace/out": "/etc"}
@@ -32,20 +32,20 @@ def is_secret(path: str) -> bool:
 class World:
     """`zsh` and `tac` come from a toolchain before the system's; `rg` is the one Forge ships."""
 
-    def program(self, name: str) -> Program | None:
+    def program(self, name: str) -> ProgramFile | None:
         base = posixpath.basename(name)
         if name == "rg":
-            return Program("/forge/bin/rg", system=False, zone=False, shipped=True)
+            return ProgramFile("/forge/bin/rg", system=False, zone=False, shipped=True)
         if name in ("zsh", "tac"):
-            return Program(f"/opt/tools/bin/{name}", system=False, zone=False)
+            return ProgramFile(f"/opt/tools/bin/{name}", system=False, zone=False)
         if "/" not in name:
-            return Program(f"/usr/bin/{name}", system=True, zone=False) if name in SYSTEM else None
+            return ProgramFile(f"/usr/bin/{name}", system=True, zone=False) if name in SYSTEM else None
         if not name.startswith("/"):
             return None
         folder = posixpath.dirname(name)
         if folder in ("/bin", "/usr/bin") and base in SYSTEM:
-            return Program(f"/usr/bin/{base}", system=True, zone=False)
-        return Program(name, system=False, zone=folder.startswith(("/workspace", "/scratch")))
+            return ProgramFile(f"/usr/bin/{base}", system=True, zone=False)
+        return ProgramFile(name, system=False, zone=folder.startswith(("/workspace", "/scratch")))
 
     def operand(self, path: str, cwd: str) -> Operand:
         if not path or path.startswith("~"):
@@ -60,13 +60,13 @@ class World:
         directory = full in ("/workspace", "/workspace/src", "/scratch") or full.startswith("/workspace/deep")
         return Operand("inside", full, "/host" + full, secret=is_secret(full), directory=directory)
 
-    def complete(self, virtual: str, *, hidden: bool = True) -> bool:
+    def scan_complete(self, virtual: str, *, hidden: bool = True) -> bool:
         return not virtual.startswith("/workspace/deep")
 
     def work_tree(self, place: str) -> str | None:
         return "/" + place.split("/")[1]
 
-    def holds_back(self) -> bool:
+    def has_read_rules(self) -> bool:
         return False
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from golem_forge.policy.shell import DANGER_IDS, find_dangers
-from golem_forge.policy.shell.dangers import BUILTIN_IDS
+from golem_forge.policy.shell.dangers import BUILTIN_IDS, DANGER_IDS, find_dangers
 
 Secret = Callable[[str], bool]
 

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from golem_forge.policy.shell import find_commands, find_dangers, matches_lenient
+from golem_forge.policy.shell.dangers import find_dangers
+from golem_forge.policy.shell.lenient import find_commands
+from golem_forge.policy.shell.patterns import matches_lenient
 
 Secret = Callable[[str], bool]
 

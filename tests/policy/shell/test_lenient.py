@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.policy.shell import find_commands
+from golem_forge.policy.shell.lenient import find_commands
 
 
 def commands(text: str) -> list[tuple[str, ...]]:

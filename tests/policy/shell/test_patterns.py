@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.policy.shell import (
-    CommandWorld,
-    Opaque,
+from golem_forge.policy.shell.lenient import find_commands
+from golem_forge.policy.shell.patterns import (
     Pattern,
-    find_commands,
     matches_exact,
     matches_lenient,
     matches_lenient_exact,
     matches_strict,
-    parse_strict,
-    segment_places,
 )
+from golem_forge.policy.shell.prover import segment_places
+from golem_forge.policy.shell.strict import CommandWorld, Opaque, parse_strict
 
 
 def all_match(

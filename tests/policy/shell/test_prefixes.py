@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.policy.shell import is_banned_prefix, is_offered_prefix, is_saved_prefix, prefix_choices
+from golem_forge.policy.shell.patterns import is_banned_prefix, is_offered_prefix, is_saved_prefix, prefix_choices
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from golem_forge.policy.shell import (
-    CommandWorld,
-    Opaque,
-    Parsed,
-    canonical_text,
-    find_commands,
-    find_dangers,
-    is_banned_prefix,
-    matches_lenient,
-    parse_strict,
-    prefix_choices,
-    prove,
-    quote,
-)
-from golem_forge.policy.shell.names import names
+from golem_forge.policy.shell.arguments import names
+from golem_forge.policy.shell.dangers import find_dangers
+from golem_forge.policy.shell.lenient import find_commands
+from golem_forge.policy.shell.patterns import is_banned_prefix, matches_lenient, prefix_choices
+from golem_forge.policy.shell.prover import prove
+from golem_forge.policy.shell.strict import CommandWorld, Opaque, Parsed, canonical_text, parse_strict, quote
 
 FRAGMENTS = sorted(
     names(

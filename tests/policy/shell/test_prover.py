@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.policy.shell import CommandWorld, Opaque, Parsed, Program, Proof, parse_strict, prove
-from golem_forge.policy.shell.readonly_table import TABLE
+from golem_forge.policy.shell.prover import Proof, prove
+from golem_forge.policy.shell.readonly_table import READ_ONLY_TABLE
+from golem_forge.policy.shell.strict import CommandWorld, Opaque, Parsed, ProgramFile, parse_strict
 
 
 def proof(text: str, world: CommandWorld, cwd: str = "/workspace") -> Proof:
@@ -156,7 +157,7 @@ def test_table_refuses(name: str, arguments: str, world: CommandWorld) -> None:
 
 
 def test_every_row_is_tested() -> None:
-    assert set(ALLOWED) == set(REFUSED) == set(TABLE) - {"tac"}
+    assert set(ALLOWED) == set(REFUSED) == set(READ_ONLY_TABLE) - {"tac"}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_programs_must_be_the_systems(text: str, why: str, world: CommandWorld) 
 
 def test_program_missing_on_path(world: CommandWorld) -> None:
     class Empty:
-        def program(self, name: str) -> Program | None:
+        def program(self, name: str) -> ProgramFile | None:
             return None
 
         operand = world.operand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.policy.shell import Opaque, Parsed, Segment, canonical_text, parse_strict, quote
+from golem_forge.policy.shell.strict import Opaque, Parsed, Segment, canonical_text, parse_strict, quote
 
 
 def words(text: str) -> list[tuple[str, ...]]:

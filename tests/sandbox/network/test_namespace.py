@@ -14,9 +14,8 @@ import pytest
 
 import golem_forge
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.network.namespace import PROXY_PORT, open_listener, proxy_environment
-from golem_forge.sandbox.network.proxy import HostProxy
-from golem_forge.sandbox.walls.job import HostGrant
+from golem_forge.sandbox.network.proxy import PROXY_PORT, HostProxy, open_listener, proxy_environment
+from golem_forge.sandbox.walls.model import HostGrant
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
@@ -79,7 +78,7 @@ async def test_what_cannot_be_opened_is_said_before_anything_runs(pid: int) -> N
 
 AS_PLAIN_USER = """
 import json, os, subprocess, sys
-from golem_forge.sandbox.network.namespace import open_listener_blocking
+from golem_forge.sandbox.network.proxy import open_listener_blocking
 read, write = os.pipe()
 script = ["/bin/sh", "-c", "echo ready; sleep 30"]
 child = subprocess.Popen([*sys.argv[1:], "--info-fd", str(write), *script], pass_fds=[write], stdout=subprocess.PIPE)

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from golem_forge.sandbox.network import proxy as proxy_module
-from golem_forge.sandbox.network.grants import granted
-from golem_forge.sandbox.network.proxy import HostProxy, Upstream, person_proxy
-from golem_forge.sandbox.walls.job import HostGrant
+from golem_forge.sandbox.network.proxy import HostProxy, Upstream, find_grant, user_proxy
+from golem_forge.sandbox.walls.model import HostGrant
 
 Opened = Callable[..., Any]
 NAMES = {
@@ -113,13 +112,13 @@ async def test_s38_another_port_and_an_empty_list_allow_nothing(opened: Opened, 
 
 def test_s38_a_pattern_means_subdomains_only() -> None:
     grants = [HostGrant("*.x.test")]
-    assert granted(grants, "a.x.test", 443) and granted(grants, "b.a.x.test", 443)
+    assert find_grant(grants, "a.x.test", 443) and find_grant(grants, "b.a.x.test", 443)
     for host in ("x.test", "evilx.test", ".x.test.evil", "a.x.test.evil", ""):
-        assert granted(grants, host, 443) is None, host
-    assert granted(grants, "a.x.test", 80) is None
+        assert find_grant(grants, host, 443) is None, host
+    assert find_grant(grants, "a.x.test", 80) is None
     exact = HostGrant("a.x.test", 443, private=True)
-    assert granted([HostGrant("*.x.test"), exact], "a.x.test", 443) is exact
-    assert granted([exact, HostGrant("*.x.test")], "a.x.test", 443) is exact
+    assert find_grant([HostGrant("*.x.test"), exact], "a.x.test", 443) is exact
+    assert find_grant([exact, HostGrant("*.x.test")], "a.x.test", 443) is exact
 
 
 @pytest.mark.parametrize("host", ["loop.test", "meta.test", "mapped.test", "both.test"])
@@ -154,7 +153,7 @@ async def test_granted_hosts_are_reached_through_the_persons_own_proxy(
 ) -> None:
     at = persons_proxy.sockets[0].getsockname()[1]
     environ = {"HTTPS_PROXY": f"http://me:p%40ss@loop.test:{at}", "NO_PROXY": " .inner.test, ok.test"}
-    upstream = person_proxy(environ)
+    upstream = user_proxy(environ)
     grants = [HostGrant(host, port) for host in ("far.test", "never.test", "meta.test") for port in (80, 443)]
     proxy, port = await opened(*grants, HostGrant("ok.test", server.port, private=True), upstream=upstream)
     answer = await say(port, connect_to("far.test", 443), b"hello\n")
@@ -185,7 +184,7 @@ async def test_granted_hosts_are_reached_through_the_persons_own_proxy(
     ids=str,
 )
 def test_what_counts_as_the_persons_proxy(environ: dict[str, str], expected: Upstream | None) -> None:
-    assert person_proxy(environ) == expected
+    assert user_proxy(environ) == expected
     assert expected is None or expected.leads_to("a.test") is not bool(expected.direct)
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls.backend import find_bwrap
-from golem_forge.sandbox.walls.job import HostGrant, Job
-from golem_forge.sandbox.walls.levels import Level, WallsReport
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import HostGrant, Job, Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
 
@@ -33,7 +32,7 @@ async def ran(tmp_path: Path, script: str, *hosts: HostGrant) -> tuple[str, Any]
         forge_home=tmp_path / "forge",
         home=tmp_path / "home",
         environ={"PATH": "/usr/bin:/bin"},
-        report=WallsReport(level=Level.FULL),
+        report=ProbeReport(level=Level.FULL),
     )
     walled = await walls.start(Job(argv=("bash", "-c", script), hosts=hosts))
     try:

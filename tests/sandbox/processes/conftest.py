@@ -15,16 +15,15 @@ from typing import Any
 
 import pytest
 
+from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.limits import Limits
-from golem_forge.sandbox.processes import launcher
-from golem_forge.sandbox.processes.child import Child
-from golem_forge.sandbox.processes.launch import ARGUMENTS, Launch, Root
-from golem_forge.sandbox.processes.start import start
-from golem_forge.sandbox.walls.job import Streams
+from golem_forge.sandbox.process import launcher
+from golem_forge.sandbox.process.child import Child, start_process
+from golem_forge.sandbox.process.launch import ARGUMENTS, Launch, TreeRoot
+from golem_forge.sandbox.walls.model import Streams
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
-BOTH = (Root.NAMESPACE, Root.LAUNCHER)
+BOTH = (TreeRoot.NAMESPACE, TreeRoot.LAUNCHER)
 _WALLS = [
     *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"),
     *("--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
@@ -54,11 +53,15 @@ def refused(text: str) -> SandboxError:
 
 
 def launch_of(
-    root: Root, *command: str, limits: Limits | None = None, terminal: bool = False, env: dict[str, str] | None = None
+    root: TreeRoot,
+    *command: str,
+    limits: ResourceLimits | None = None,
+    terminal: bool = False,
+    env: dict[str, str] | None = None,
 ) -> Launch:
-    limits = limits or Limits()
+    limits = limits or ResourceLimits()
     env = ENV | (env or {})
-    if root is Root.NAMESPACE:
+    if root is TreeRoot.NAMESPACE:
         return _bwrap(command, limits, terminal, env)
     order = {
         "argv": [each.encode() for each in command],
@@ -73,10 +76,10 @@ def launch_of(
     }
     argv = launcher.argv(os.path.realpath(sys.executable))
     descriptors = {ARGUMENTS: content(marshal.dumps(order))}
-    return Launch(argv=argv, env=env, root=root, limits=limits, descriptors=descriptors, refused=refused)
+    return Launch(argv=argv, env=env, root=root, limits=limits, descriptors=descriptors, make_error=refused)
 
 
-def _bwrap(command: tuple[str, ...], limits: Limits, terminal: bool, env: dict[str, str]) -> Launch:
+def _bwrap(command: tuple[str, ...], limits: ResourceLimits, terminal: bool, env: dict[str, str]) -> Launch:
     walls = _WALLS if terminal else [*_WALLS, "--new-session"]
     inner = (
         f"ulimit -St {limits.cpu_s}; ulimit -Ht {limits.cpu_s + 2}; ulimit -c 0; trap '' XFSZ; "
@@ -85,10 +88,10 @@ def _bwrap(command: tuple[str, ...], limits: Limits, terminal: bool, env: dict[s
     return Launch(
         argv=("/usr/bin/bwrap", "--args", "3", "--", "/bin/sh", "-c", inner, "sh", *command),
         env=env,
-        root=Root.NAMESPACE,
+        root=TreeRoot.NAMESPACE,
         limits=limits,
         descriptors={ARGUMENTS: content("\0".join(walls).encode() + b"\0")},
-        refused=refused,
+        make_error=refused,
     )
 
 
@@ -96,7 +99,7 @@ Run = Callable[..., Awaitable[Child]]
 
 
 @pytest.fixture(params=BOTH, ids=lambda root: root.value)
-def root(request: pytest.FixtureRequest) -> Root:
+def root(request: pytest.FixtureRequest) -> TreeRoot:
     return request.param
 
 
@@ -109,7 +112,7 @@ def marker() -> Iterator[str]:
 
 
 @pytest.fixture
-async def run(root: Root, marker: str) -> Any:
+async def run(root: TreeRoot, marker: str) -> Any:
     """Starts `bash -c script` (or a command) in the tree of this test's kind."""
     children: list[Child] = []
 
@@ -121,11 +124,11 @@ async def run(root: Root, marker: str) -> Any:
         launch = launch_of(
             root,
             *command,
-            limits=Limits(**more),
+            limits=ResourceLimits(**more),
             terminal=streams is Streams.TERMINAL,
             env={"MARKER": marker},
         )
-        child = await start(launch, streams, stdin=stdin, filter=Plain)
+        child = await start_process(launch, streams, stdin=stdin, filter=Plain)
         children.append(child)
         return child
 

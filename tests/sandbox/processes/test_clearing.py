@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests import descriptors
 
-from golem_forge.sandbox.processes.clearing import clear
+from golem_forge.sandbox.process.cleanup import remove_tree
 
 
 def deep(place: Path, levels: int) -> None:
@@ -28,7 +28,7 @@ def test_however_deep(tmp_path: Path) -> None:
     made.mkdir()
     deep(made, 3000)
     before = descriptors.held()
-    clear(str(made))
+    remove_tree(str(made))
     assert not made.exists()
     assert descriptors.no_more_than(before)
 
@@ -44,7 +44,7 @@ def test_links_lead_nowhere_and_names_may_be_taken(tmp_path: Path) -> None:
     (made / "link").symlink_to(outside)
     os.mkfifo(made / "2" / "pipe")
     os.link(outside / "kept", made / "2" / "kept")
-    clear(os.fsencode(made))
+    remove_tree(os.fsencode(made))
     assert not made.exists()
     assert (outside / "kept").read_text() == "x"
     assert outside.stat().st_mode & 0o777 == 0o755
@@ -55,12 +55,12 @@ def test_without_permission_to_enter(tmp_path: Path) -> None:
     (tmp_path / "made" / "a" / "b").mkdir(parents=True)
     (tmp_path / "made" / "a" / "b").chmod(0)
     (tmp_path / "made" / "a").chmod(0)
-    clear(str(tmp_path / "made"))
+    remove_tree(str(tmp_path / "made"))
     assert not (tmp_path / "made").exists()
 
 
 def test_nothing_there_is_nothing_to_do(tmp_path: Path) -> None:
-    clear(str(tmp_path / "none"))
+    remove_tree(str(tmp_path / "none"))
     (tmp_path / "link").symlink_to(tmp_path)
-    clear(str(tmp_path / "link"))
+    remove_tree(str(tmp_path / "link"))
     assert (tmp_path / "link").is_symlink()

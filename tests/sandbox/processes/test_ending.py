@@ -14,12 +14,12 @@ import pytest
 from tests import descriptors
 from tests.deadlines import LONG, within
 
-from golem_forge.sandbox.processes import tree
-from golem_forge.sandbox.processes import watchdog as watchdogs
-from golem_forge.sandbox.processes.launch import Root
-from golem_forge.sandbox.processes.start import start
-from golem_forge.sandbox.processes.watchdog_child import FORGE as FORGE_HANDLE
-from golem_forge.sandbox.walls.job import Streams
+from golem_forge.sandbox.process import monitor
+from golem_forge.sandbox.process import tree as watchdogs
+from golem_forge.sandbox.process.child import start_process
+from golem_forge.sandbox.process.launch import TreeRoot
+from golem_forge.sandbox.process.watchdog_child import FORGE as FORGE_HANDLE
+from golem_forge.sandbox.walls.model import Streams
 
 from .conftest import BOTH, Plain, gone_within, launch_of, living, until_output
 
@@ -73,7 +73,7 @@ async def test_timeout_keeps_what_came(run, marker):
 
 
 async def test_term_gives_time_for_a_goodbye(run, monkeypatch):
-    monkeypatch.setattr("golem_forge.sandbox.processes.child.GRACE_S", LONG)
+    monkeypatch.setattr("golem_forge.sandbox.process.child.GRACE_S", LONG)
     child = await run("trap 'echo bye; exit 7' TERM; echo there; while :; do sleep 0.05; done")
     await until_output(child, "there")
     ending = await child.end("TIMEOUT")
@@ -116,8 +116,8 @@ async def test_signal_goes_to_the_commands_group(run):
 async def test_afterwards_comes_once_and_last(root, marker):
     seen = []
     launch = launch_of(root, "sh", "-c", "sleep 60 & exit 0", env={"MARKER": marker})
-    launch.afterwards = lambda: seen.append(living(marker))
-    child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+    launch.on_exit = lambda: seen.append(living(marker))
+    child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
     await child.wait()
     await child.end()
     assert seen == [[]]
@@ -125,8 +125,10 @@ async def test_afterwards_comes_once_and_last(root, marker):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 async def test_a_launcher_that_cannot_do_its_work(marker, number):
-    launch = launch_of(Root.LAUNCHER, "sh", "-c", "sleep 60 & sleep 61 & echo there; sleep 60", env={"MARKER": marker})
-    child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+    launch = launch_of(
+        TreeRoot.LAUNCHER, "sh", "-c", "sleep 60 & sleep 61 & echo there; sleep 60", env={"MARKER": marker}
+    )
+    child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
     await until_output(child, "there")
     os.kill(child.pid, number)
     with within(1.5):
@@ -138,10 +140,10 @@ async def test_a_launcher_that_cannot_do_its_work(marker, number):
 
 
 async def test_the_outer_program_killed_from_outside(marker):
-    launch = launch_of(Root.NAMESPACE, "sh", "-c", f"{DOUBLE_FORK} echo there; sleep 60", env={"MARKER": marker})
-    child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+    launch = launch_of(TreeRoot.NAMESPACE, "sh", "-c", f"{DOUBLE_FORK} echo there; sleep 60", env={"MARKER": marker})
+    child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
     await until_output(child, "there")
-    os.kill(tree.stat(child.pid).parent, signal.SIGKILL)
+    os.kill(monitor.process_stat(child.pid).parent, signal.SIGKILL)
     ending = await child.wait(30)
     assert ending.signal == signal.SIGKILL
     assert living(marker) == []
@@ -151,9 +153,9 @@ FORGE = """
     import asyncio, sys
     sys.path[:0] = [sys.argv[1]]
     import conftest
-    from golem_forge.sandbox.processes.launch import Root
-    from golem_forge.sandbox.processes.start import start
-    from golem_forge.sandbox.walls.job import Streams
+    from golem_forge.sandbox.process.launch import TreeRoot as Root
+    from golem_forge.sandbox.process.child import start_process as start
+    from golem_forge.sandbox.walls.model import Streams
 
     async def main():
         for streams in Streams:
@@ -195,9 +197,9 @@ TAKEN_OVER = """
     import asyncio, os, sys, threading
     sys.path[:0] = [sys.argv[1]]
     import conftest
-    from golem_forge.sandbox.processes.launch import Root
-    from golem_forge.sandbox.processes.start import start
-    from golem_forge.sandbox.walls.job import Streams
+    from golem_forge.sandbox.process.launch import TreeRoot as Root
+    from golem_forge.sandbox.process.child import start_process as start
+    from golem_forge.sandbox.walls.model import Streams
 
     conftest._WALLS.remove("--die-with-parent")  # as if a child had taken its death signal from process 1
 
@@ -262,9 +264,9 @@ KILLED_AT_ONCE = """
     import asyncio, os, signal, sys
     sys.path[:0] = [sys.argv[1]]
     import conftest
-    from golem_forge.sandbox.processes.launch import Root
-    from golem_forge.sandbox.processes.start import start
-    from golem_forge.sandbox.walls.job import Streams
+    from golem_forge.sandbox.process.launch import TreeRoot as Root
+    from golem_forge.sandbox.process.child import start_process as start
+    from golem_forge.sandbox.walls.model import Streams
 
     conftest._WALLS.remove("--die-with-parent")
 
@@ -327,20 +329,20 @@ async def until(true):
 @pytest.fixture
 def fresh_watchdog(monkeypatch):
     made = watchdogs.Watchdog()
-    monkeypatch.setattr("golem_forge.sandbox.processes.holder.watchdog", made)
+    monkeypatch.setattr("golem_forge.sandbox.process.tree.watchdog", made)
     monkeypatch.setattr(watchdogs, "LINGERS_S", 0.05)
     return made
 
 
 async def test_one_watchdog_for_all_which_leaves_with_the_last(fresh_watchdog, run, root):
-    if root is not Root.NAMESPACE:
+    if root is not TreeRoot.NAMESPACE:
         pytest.skip("a launcher sees to it itself")
     before, held = set(watchdogs_of(os.getpid())), descriptors.held()
     children = [await run("sleep 60") for _ in range(3)]
     (dog,) = await until(lambda: set(watchdogs_of(os.getpid())) - before)
     assert os.readlink(f"/proc/{dog}/cwd") == "/"
     assert Path(f"/proc/{dog}/environ").read_bytes() == b""
-    assert tree.stat(dog).session != os.getsid(0) and tree.stat(dog).parent != os.getpid()
+    assert monitor.process_stat(dog).session != os.getsid(0) and monitor.process_stat(dog).parent != os.getpid()
     deaf_to = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGPIPE, signal.SIGALRM)
     await until(lambda: all(ignored(dog) >> (number - 1) & 1 for number in deaf_to))
     for number in deaf_to:
@@ -369,9 +371,9 @@ KILLED_WHILE_STARTING = """
     import asyncio, os, signal, sys, threading, time
     sys.path[:0] = [sys.argv[1]]
     import conftest
-    from golem_forge.sandbox.processes import start as starting
-    from golem_forge.sandbox.processes.launch import Root
-    from golem_forge.sandbox.walls.job import Streams
+    from golem_forge.sandbox.process import child as starting
+    from golem_forge.sandbox.process.launch import TreeRoot as Root
+    from golem_forge.sandbox.walls.model import Streams
 
     spawn = starting.spawn
 
@@ -383,7 +385,7 @@ KILLED_WHILE_STARTING = """
 
     starting.spawn = killed_soon_after
     launch = conftest.launch_of(Root(sys.argv[2]), "sleep", "60", env={"MARKER": sys.argv[3]})
-    asyncio.run(starting.start(launch, Streams.MERGED, stdin=None, filter=conftest.Plain))
+    asyncio.run(starting.start_process(launch, Streams.MERGED, stdin=None, filter=conftest.Plain))
 """
 
 

@@ -8,9 +8,9 @@ import signal
 import pytest
 from tests.deadlines import within
 
-from golem_forge.sandbox.limits import MIB
-from golem_forge.sandbox.processes import tree
-from golem_forge.sandbox.walls.job import Streams
+from golem_forge.config.sandbox_block import MIB
+from golem_forge.sandbox.process import monitor
+from golem_forge.sandbox.walls.model import Streams
 
 from .conftest import living
 
@@ -181,12 +181,12 @@ async def test_cpu_time_of_one_who_ignores_the_signal(run):
 async def test_the_walk_by_parents_finds_the_same(run, monkeypatch):
     child = await run("sleep 60 & (sleep 61 & setsid sleep 62 &) ; echo there; wait")
     assert await child.output.more(0, 10)
-    quick = tree.descendants(child.pid)
-    monkeypatch.setattr(tree, "_kernel_lists_children", lambda: False)
-    assert set(tree.descendants(child.pid)) == set(quick)
-    assert tree.children(child.pid)[0] == quick[0]
+    quick = monitor.descendants(child.pid)
+    monkeypatch.setattr(monitor, "_kernel_lists_children", lambda: False)
+    assert set(monitor.descendants(child.pid)) == set(quick)
+    assert monitor.children(child.pid)[0] == quick[0]
     assert len(quick) >= 4
-    assert len(tree.descendants(child.pid, 1)) >= 2
+    assert len(monitor.descendants(child.pid, 1)) >= 2
 
 
 PAGE_TABLES = """

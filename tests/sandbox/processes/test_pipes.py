@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.processes.child import Child
-from golem_forge.sandbox.processes.launch import Root
-from golem_forge.sandbox.processes.start import start
-from golem_forge.sandbox.processes.tail import KEPT, Tail
-from golem_forge.sandbox.walls.job import Streams
+from golem_forge.sandbox.process.child import Child, start_process
+from golem_forge.sandbox.process.launch import TreeRoot
+from golem_forge.sandbox.process.output import TAIL_BYTES, TailBuffer
+from golem_forge.sandbox.walls.model import Streams
 
 from .conftest import Plain, launch_of
 
@@ -43,9 +42,9 @@ def pipes() -> Iterator[dict[str, int]]:
         os.close(descriptor)
 
 
-async def begun(root: Root, script: str, pipes: dict[str, int]) -> Child:
+async def begun(root: TreeRoot, script: str, pipes: dict[str, int]) -> Child:
     ends = {"stdin": pipes["theirs in"], "stdout": pipes["theirs out"]}
-    child = await start(launch_of(root, "bash", "-c", script), Streams.MERGED, filter=Plain, **ends)
+    child = await start_process(launch_of(root, "bash", "-c", script), Streams.MERGED, filter=Plain, **ends)
     for name in ("theirs in", "theirs out"):
         os.close(pipes.pop(name))
     return child
@@ -74,24 +73,24 @@ async def test_a_start_that_fails_says_why_and_keeps_nothing(root, pipes):
     launch.argv = ("/bin/sh", "-c", "echo the reason >&2; exit 1")
     ends = {"stdin": pipes["theirs in"], "stdout": pipes["theirs out"]}
     with pytest.raises(SandboxError, match="the reason"):
-        await start(launch, Streams.MERGED, filter=Plain, **ends)
+        await start_process(launch, Streams.MERGED, filter=Plain, **ends)
     os.close(pipes.pop("theirs out"))
     assert os.read(pipes["out"], 1) == b""  # nobody else holds its other end
 
 
 def test_a_tail_is_short_however_much_comes():
-    tail = Tail()
+    tail = TailBuffer()
     for number in range(20_000):
         tail.append(f"line {number} ä\n")
-    assert len(tail.text().encode()) <= KEPT
+    assert len(tail.text().encode()) <= TAIL_BYTES
     assert tail.lines(2) == ("line 19998 ä", "line 19999 ä")
     assert tail.text().startswith("line ")  # no half line
-    tail.append("x" * (3 * KEPT))
-    assert tail.text() == "x" * KEPT
+    tail.append("x" * (3 * TAIL_BYTES))
+    assert tail.text() == "x" * TAIL_BYTES
 
 
 def test_a_tail_of_little_is_all_of_it():
-    tail = Tail()
+    tail = TailBuffer()
     assert tail.text() == "" and tail.lines(20) == ()
     tail.append("first\n\n  \nsecond")
     assert tail.lines(20) == ("first", "second") and tail.lines(1) == ("second",)

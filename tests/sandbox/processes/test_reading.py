@@ -8,12 +8,10 @@ import os
 import pytest
 from tests import descriptors
 
-from golem_forge.events.redaction import Redactor
-from golem_forge.events.stream_redaction import StreamRedactor
-from golem_forge.sandbox.processes.capture import IN_MEMORY, Capture
-from golem_forge.sandbox.processes.reading import Budget, Reader
-from golem_forge.sandbox.processes.start import start
-from golem_forge.sandbox.walls.job import Streams
+from golem_forge.events.redaction import Redactor, StreamRedactor
+from golem_forge.sandbox.process.child import start_process
+from golem_forge.sandbox.process.output import IN_MEMORY, Capture, OutputBudget, OutputReader
+from golem_forge.sandbox.walls.model import Streams
 
 from .conftest import Plain, launch_of
 
@@ -32,7 +30,7 @@ async def test_bytes_that_are_no_text(run):
 
 
 async def test_a_cut_by_the_budget_divides_no_character():
-    left = Budget(7, lambda: None)
+    left = OutputBudget(7, lambda: None)
     assert left.fit("a\udcff") == "a\udcff"  # two bytes
     assert left.fit("éé" + "é") == "éé"  # four of the five that are left
     assert left.over
@@ -42,7 +40,7 @@ async def test_a_secret_in_two_writes(root):
     redactor = Redactor()
     redactor.add_secret("TOKEN", "canary-4711-secret")
     launch = launch_of(root, "sh", "-c", "printf 'is canary-47'; sleep 0.2; printf '11-secret.'")
-    child = await start(launch, Streams.MERGED, stdin=None, filter=lambda: StreamRedactor(redactor))
+    child = await start_process(launch, Streams.MERGED, stdin=None, filter=lambda: StreamRedactor(redactor))
     await child.wait()
     text = child.output.read().decode()
     assert text.startswith("is ") and text.endswith(".")
@@ -106,11 +104,11 @@ async def test_no_room_for_the_temporary_file(monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("golem_forge.sandbox.processes.capture.tempfile.TemporaryFile", full)
+    monkeypatch.setattr("golem_forge.sandbox.process.output.tempfile.TemporaryFile", full)
     told = []
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
-    reader = Reader(ours, Plain(), Budget(1 << 30, lambda: told.append(1)))
+    reader = OutputReader(ours, Plain(), OutputBudget(1 << 30, lambda: told.append(1)))
     for _ in range(20):
         os.write(theirs, b"x" * 65536)
         await asyncio.sleep(0.005)
@@ -124,7 +122,7 @@ async def read_all(data: bytes, limit: int, text_filter) -> tuple[str, list[int]
     told: list[int] = []
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
-    reader = Reader(ours, text_filter, Budget(limit, lambda: told.append(1)))
+    reader = OutputReader(ours, text_filter, OutputBudget(limit, lambda: told.append(1)))
     os.write(theirs, data)
     os.close(theirs)
     reader.finish()

@@ -15,10 +15,9 @@ from tests import descriptors
 from tests.deadlines import LONG, within
 
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.processes.child import Child
-from golem_forge.sandbox.processes.launch import GO, Launch, Root
-from golem_forge.sandbox.processes.start import start
-from golem_forge.sandbox.walls.job import Streams
+from golem_forge.sandbox.process.child import Child, start_process
+from golem_forge.sandbox.process.launch import GO, Launch, TreeRoot
+from golem_forge.sandbox.walls.model import Streams
 
 from .conftest import ENV, Plain, content, launch_of, living, refused, until_output
 
@@ -70,7 +69,7 @@ async def test_an_unusual_exit_code_is_no_signal(run):
 async def test_the_pid_is_the_roots(run, root):
     child = await run("sleep 60")
     name = Path(f"/proc/{child.pid}/comm").read_text().strip()
-    assert name == "bwrap" if root is Root.NAMESPACE else "python" in name
+    assert name == "bwrap" if root is TreeRoot.NAMESPACE else "python" in name
 
 
 async def test_no_descriptor_and_no_ignored_signal_is_inherited(run):
@@ -99,16 +98,18 @@ async def test_nothing_leaks(root):
     async def all_kinds() -> None:
         for streams in Streams:
             launch = launch_of(root, "true", terminal=streams is Streams.TERMINAL)
-            child = await start(launch, streams, stdin=None if streams is Streams.TERMINAL else b"x", filter=Plain)
+            child = await start_process(
+                launch, streams, stdin=None if streams is Streams.TERMINAL else b"x", filter=Plain
+            )
             await child.wait()
             launch = launch_of(root, "true", terminal=streams is Streams.TERMINAL)
             launch.argv = ("/no/such/program",)
             with pytest.raises(SandboxError, match="No such file"):
-                await start(launch, streams, stdin=None, filter=Plain)
+                await start_process(launch, streams, stdin=None, filter=Plain)
             launch = launch_of(root, "true", terminal=streams is Streams.TERMINAL)
             launch.argv = ("/bin/false",)
             with pytest.raises(SandboxError):
-                await start(launch, streams, stdin=None, filter=Plain)
+                await start_process(launch, streams, stdin=None, filter=Plain)
 
     await all_kinds()
     before = descriptors.held()
@@ -127,7 +128,7 @@ async def test_no_descriptor_left_to_start_with(root):
         # Copies are made from 100 on; a limit around there fails each step in turn.
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(highest + 1, 99) + room // 2, hard))
         try:
-            child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+            child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
         except SandboxError:
             pass
         else:
@@ -151,12 +152,12 @@ async def test_without_ready_it_was_not_run(script):
     launch = Launch(
         argv=("/bin/sh", "-c", script),
         env=ENV,
-        root=Root.NAMESPACE,
-        refused=refused,
-        afterwards=lambda: after.append(1),
+        root=TreeRoot.NAMESPACE,
+        make_error=refused,
+        on_exit=lambda: after.append(1),
     )
     with pytest.raises(SandboxError) as caught:
-        await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+        await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
     assert caught.value.code == "WALLS_UNAVAILABLE"
     assert after == [1]
     if "denied" in script:
@@ -164,16 +165,18 @@ async def test_without_ready_it_was_not_run(script):
 
 
 async def test_ready_alone_does_not_hold_a_tree_together():
-    launch = Launch(argv=("/bin/sh", "-c", "echo 1 >&9; sleep 60"), env=ENV, root=Root.NAMESPACE, refused=refused)
+    launch = Launch(
+        argv=("/bin/sh", "-c", "echo 1 >&9; sleep 60"), env=ENV, root=TreeRoot.NAMESPACE, make_error=refused
+    )
     with pytest.raises(SandboxError):
-        await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+        await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
 
 
 async def test_bwraps_own_words_reach_the_refusal():
-    launch = launch_of(Root.NAMESPACE, "true")
+    launch = launch_of(TreeRoot.NAMESPACE, "true")
     launch.descriptors = {3: content(b"--ro-bind\0/no/such/source\0/x\0")}
     with pytest.raises(SandboxError, match="source"):
-        await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+        await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
 
 
 async def test_the_command_waits_for_go(tmp_path):
@@ -184,11 +187,11 @@ async def test_the_command_waits_for_go(tmp_path):
         await asyncio.sleep(0.05)
         seen.append("done")
 
-    launch = launch_of(Root.NAMESPACE, "readlink", "/proc/self/ns/net")
+    launch = launch_of(TreeRoot.NAMESPACE, "readlink", "/proc/self/ns/net")
     stage = list(launch.argv)
     stage[6] = stage[6].replace("exec ", f"read -r _ <&{GO}; exec 8<&-; exec ")
     launch.argv, launch.before_go = tuple(stage), before_go
-    child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+    child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
     assert seen[-1] == "done"
     await child.wait()
     assert child.output.read().decode().strip() == seen[0] != os.readlink("/proc/self/ns/net")
@@ -199,12 +202,12 @@ async def test_a_failing_before_go_leaves_nothing(marker):
         raise RuntimeError("no proxy")
 
     after = []
-    launch = launch_of(Root.NAMESPACE, "sleep", "60", env={"MARKER": marker})
+    launch = launch_of(TreeRoot.NAMESPACE, "sleep", "60", env={"MARKER": marker})
     stage = list(launch.argv)
     stage[6] = stage[6].replace("exec ", f"read -r _ <&{GO}; exec ")
-    launch.argv, launch.before_go, launch.afterwards = tuple(stage), before_go, lambda: after.append(1)
+    launch.argv, launch.before_go, launch.on_exit = tuple(stage), before_go, lambda: after.append(1)
     with pytest.raises(RuntimeError, match="no proxy"):
-        await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+        await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
     assert after == [1]
 
 
@@ -212,7 +215,7 @@ async def test_a_failing_before_go_leaves_nothing(marker):
 async def test_cancelled_while_starting(root, marker, delay):
     before = descriptors.held()
     launch = launch_of(root, "sleep", "60", env={"MARKER": marker})
-    starting = asyncio.create_task(start(launch, Streams.MERGED, stdin=None, filter=Plain))
+    starting = asyncio.create_task(start_process(launch, Streams.MERGED, stdin=None, filter=Plain))
     await asyncio.sleep(delay)
     if starting.cancel():
         try:
@@ -262,7 +265,7 @@ async def test_a_start_that_is_cancelled_again_and_again_leaves_nobody(root, mar
         started: list[Child] = []
 
         async def starting(launch: Launch = launch, started: list[Child] = started) -> None:
-            child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+            child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
             started.append(child)
 
         await cancelled(starting(), moment * 0.0005)
@@ -285,7 +288,7 @@ async def test_an_end_that_is_cancelled_again_and_again_leaves_nobody(run, marke
 async def test_sixty_four_at_once(root, marker):
     async def one(number: int) -> bytes:
         launch = launch_of(root, "sh", "-c", f"sleep 0.1; echo {number}", env={"MARKER": marker})
-        child = await start(launch, Streams.MERGED, stdin=None, filter=Plain)
+        child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
         await child.wait()
         return child.output.read()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.processes.child import Child
-from golem_forge.sandbox.walls.job import Streams
+from golem_forge.sandbox.process.child import Child
+from golem_forge.sandbox.walls.model import Streams
 
 from .conftest import until_output
 

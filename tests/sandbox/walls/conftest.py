@@ -10,19 +10,17 @@ from typing import Any
 
 import pytest
 
-from golem_forge.sandbox.processes.ending import Ending
+from golem_forge.sandbox.process.monitor import ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.walls.backend import find_bwrap
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.walled_child import Aftermath
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import Job, Level, ProbeReport
+from golem_forge.sandbox.walls.walls import Aftermath, Walls
 from golem_forge.sandbox.zones import ZoneSpec
 
 
 @dataclass
 class Ran:
-    ending: Ending
+    ending: ExitStatus
     text: str
     after: Aftermath
 
@@ -54,7 +52,7 @@ class House:
         return made
 
     def walls(self, *specs: ZoneSpec, sandbox: Sandbox | None = None, **options: Any) -> Walls:
-        options = {"environ": {"PATH": self.path}, "report": WallsReport(level=Level.FULL), **options}
+        options = {"environ": {"PATH": self.path}, "report": ProbeReport(level=Level.FULL), **options}
         return Walls(
             sandbox or self.sandbox(*specs), forge_home=self.root / "forge", home=self.root / "home", **options
         )

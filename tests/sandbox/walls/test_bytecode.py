@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.sandbox.walls import bytecode
-from golem_forge.sandbox.walls.job import HostDirectory, HostGrant, Job
-from golem_forge.sandbox.walls.levels import Level
+from golem_forge.sandbox.walls import cache
+from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, Level
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
 from .conftest import House, Ran
 
@@ -73,12 +72,12 @@ def test_each_set_of_zones_and_each_kind_of_command_has_its_own(house: House, pa
     other = ZoneSpec(name="scratch", path=scratch)
     assert run(house, ENVIRONMENT).text == "/opt/forge/bytecode none\n"
     run(house, "true", house.walls(zone, other))
-    run(house, "true", house.walls(zone, ZoneSpec(name="scratch", path=scratch, mode=Mode.RO)))
+    run(house, "true", house.walls(zone, ZoneSpec(name="scratch", path=scratch, mode=AccessMode.RO)))
     run(house, "true", env={"TOKEN": "x"})
     assert len(trees(house)) == 4
     run(house, "true", env={"TOKEN": "y"})
     run(house, "true", reads_only=True)
-    run(house, "true", house.walls(ZoneSpec(name="scratch", path=scratch, mode=Mode.RO)))
+    run(house, "true", house.walls(ZoneSpec(name="scratch", path=scratch, mode=AccessMode.RO)))
     run(house, "true", house.walls(ZoneSpec(name="workspace", path=house.workspace, at_host_path=False)))
     assert len(trees(house)) == 4
 
@@ -126,7 +125,7 @@ def test_one_that_grew_too_large_is_emptied_and_old_ones_go(house: House, monkey
         (tree.parent.parent / f"old{number}/tree/x").mkdir(parents=True)
     run(house, "true")
     assert (tree / "link").is_symlink(), "one look a day"
-    monkeypatch.setattr(bytecode, "_LARGEST", 5_000)
+    monkeypatch.setattr(cache, "_LARGEST", 5_000)
     os.utime(tree.parent / "looked", (1, 1))
     walls: Walls = house.walls()
     assert run(house, "ls -A /opt/forge/bytecode", walls).text == ""

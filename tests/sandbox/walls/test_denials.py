@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 from tests.deadlines import within
 
+from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.config.yaml_file import parse_yaml
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox.walls import landlock_rules
-from golem_forge.sandbox.walls.denials import MOST, blocked_line, find
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.plan import PlannedZone, Restriction, WallPlan, Why
-from golem_forge.sandbox.walls.settings import WallSettings
+from golem_forge.sandbox.walls import landlock
+from golem_forge.sandbox.walls.denials import MOST_DENIALS, blocked_line, find_denials
+from golem_forge.sandbox.walls.model import Level, PlannedZone, ProbeReport, RefusalReason, Restriction, WallPlan
 
 WORK = PlannedZone(
     name="workspace",
@@ -30,11 +29,11 @@ WORK = PlannedZone(
     base="/srv/host/app",
     writable=True,
     restrictions=(
-        Restriction(parts=(".git", "hooks"), why=Why.PROTECTED),
-        Restriction(parts=(".git", "config"), why=Why.PROTECTED),
-        Restriction(parts=(".env",), why=Why.SECRET, masked=True),
-        Restriction(parts=("held back",), why=Why.RULE, masked=True),
-        Restriction(parts=("frozen",), why=Why.RULE),
+        Restriction(parts=(".git", "hooks"), why=RefusalReason.PROTECTED),
+        Restriction(parts=(".git", "config"), why=RefusalReason.PROTECTED),
+        Restriction(parts=(".env",), why=RefusalReason.SECRET, masked=True),
+        Restriction(parts=("held back",), why=RefusalReason.RULE, masked=True),
+        Restriction(parts=("frozen",), why=RefusalReason.RULE),
     ),
 )
 DOCS = PlannedZone(name="docs", host="/srv/docs", base="/srv/docs", writable=False)
@@ -42,7 +41,7 @@ PLAN = WallPlan(zones=(WORK, DOCS), cwd="/srv/host/app", private=("/tmp", "/home
 
 
 def facts(text: str, plan: WallPlan = PLAN, **ending: Any) -> list[tuple[str, str, str]]:
-    return [(one["kind"], one["access"], one["target"]) for one in find(plan, text, **ending)]
+    return [(one["kind"], one["access"], one["target"]) for one in find_denials(plan, text, **ending)]
 
 
 CONFIG = ("protected", "write", "/workspace/.git/config")
@@ -182,7 +181,7 @@ def test_what_real_programs_say_about_real_refusals(tmp_path: Path, command: str
     )
     plan = WallPlan(zones=(zone,), cwd=str(tmp_path))
     assert ran.returncode != 0
-    [denial] = find(plan, ran.stderr, exit_code=ran.returncode)
+    [denial] = find_denials(plan, ran.stderr, exit_code=ran.returncode)
     assert denial["kind"] == ("secret" if ".env" in command else "protected"), ran.stderr
     assert denial["target"].startswith("/workspace/.")
 
@@ -193,7 +192,7 @@ def test_the_proxys_word_is_evidence() -> None:
         {"host": "db.test", "port": 5432, "why": "leads to a private address"},
         {"host": "::1", "port": 80, "why": "not approved"},
     ]
-    one, two, three = find(PLAN, "", refused_hosts=refused)
+    one, two, three = find_denials(PLAN, "", refused_hosts=refused)
     assert (one["kind"], one["target"], one["access"], one["why"]) == (
         "host",
         "evil.test:443",
@@ -206,24 +205,24 @@ def test_the_proxys_word_is_evidence() -> None:
 
 
 def test_a_death_by_sigsys_is_evidence_and_its_number_as_exit_code_is_not() -> None:
-    [one] = find(PLAN, "", signal_number=signal.SIGSYS)
+    [one] = find_denials(PLAN, "", signal_number=signal.SIGSYS)
     assert one["kind"] == "syscall"
-    assert find(PLAN, "", exit_code=159) == ()
-    assert find(PLAN, "bash: line 1: 7 Bad system call  ./x\n", exit_code=159)[0]["kind"] == "syscall"
-    assert find(PLAN, "Bad system call", signal_number=signal.SIGKILL) == ()
+    assert find_denials(PLAN, "", exit_code=159) == ()
+    assert find_denials(PLAN, "bash: line 1: 7 Bad system call  ./x\n", exit_code=159)[0]["kind"] == "syscall"
+    assert find_denials(PLAN, "Bad system call", signal_number=signal.SIGKILL) == ()
 
 
 def test_the_line_a_model_reads() -> None:
-    denials = find(PLAN, "bash: line 1: .git/hooks/pre-commit: Read-only file system\n")
+    denials = find_denials(PLAN, "bash: line 1: .git/hooks/pre-commit: Read-only file system\n")
     assert blocked_line(denials) == "Blocked by the sandbox: write /workspace/.git/hooks/pre-commit (protected)."
     assert blocked_line(()) == ""
-    many = find(PLAN, "".join(f"touch: cannot touch '/docs/{n}': Read-only file system\n" for n in range(9)))
+    many = find_denials(PLAN, "".join(f"touch: cannot touch '/docs/{n}': Read-only file system\n" for n in range(9)))
     assert blocked_line(many).endswith("write /docs/4 (read-only zone); and 4 more.")
 
 
 def test_proposals_can_be_pasted() -> None:
     def widen(line: str) -> str:
-        [one] = find(PLAN, line)
+        [one] = find_denials(PLAN, line)
         return str(one["widen"])
 
     assert "sandbox: {unprotect: [.git/hooks]}" in widen("x: .git/hooks/a: Read-only file system")
@@ -243,21 +242,21 @@ def test_proposals_can_be_pasted() -> None:
 
 def test_a_zone_that_is_closed_although_its_mode_is_rw_gets_no_other_mode_proposed() -> None:
     zone = replace(WORK, writable=False, meant_writable=True)
-    [one] = find(WallPlan(zones=(zone,), cwd="/srv/host/app"), "touch: cannot touch 'a': Read-only file system")
+    [one] = find_denials(WallPlan(zones=(zone,), cwd="/srv/host/app"), "touch: cannot touch 'a': Read-only file system")
     assert "mode: rw" not in one["widen"] and "forge doctor" in one["widen"]
 
 
 def test_a_rule_is_proposed_for_the_path_that_rules_name() -> None:
     zone = replace(WORK, subpath=("packages", "app"))
-    [one] = find(WallPlan(zones=(zone,), cwd="/srv/host/app"), "cat: .env: Permission denied")
+    [one] = find_denials(WallPlan(zones=(zone,), cwd="/srv/host/app"), "cat: .env: Permission denied")
     assert one["target"] == "/workspace/.env"
     assert "{path: /workspace/packages/app/.env, " in one["widen"]
 
 
 def test_a_socket_is_not_proposed_to_be_opened() -> None:
-    sealed = Restriction(parts=("agent.sock",), why=Why.SEALED, masked=True)
+    sealed = Restriction(parts=("agent.sock",), why=RefusalReason.SEALED, masked=True)
     plan = WallPlan(zones=(replace(WORK, restrictions=(sealed,)),), cwd="/srv/host/app", mounted=True)
-    [one] = find(plan, "nc: agent.sock: Permission denied")
+    [one] = find_denials(plan, "nc: agent.sock: Permission denied")
     assert (one["kind"], one["target"]) == ("path", "/workspace/agent.sock")
     assert "Nothing lifts this one" in one["widen"] and "rules.yaml" not in one["widen"]
 
@@ -272,11 +271,11 @@ def test_a_directory_shown_inside_a_private_one_can_be_read_and_not_changed() ->
 def test_each_once_and_at_most_twenty() -> None:
     assert len(facts("cat: .env: Permission denied\n" * 500)) == 1
     lines = "".join(f"touch: cannot touch '/docs/{n}': Read-only file system\n" for n in range(100))
-    assert len(facts(lines)) == MOST
+    assert len(facts(lines)) == MOST_DENIALS
 
 
 def test_names_cannot_forge_a_second_line() -> None:
-    [one] = find(PLAN, "touch: cannot touch '/docs/a\x1b]0;x\u202e': Read-only file system\n")
+    [one] = find_denials(PLAN, "touch: cannot touch '/docs/a\x1b]0;x\u202e': Read-only file system\n")
     assert "\x1b" not in one["target"] and "\u202e" not in one["target"]
 
 
@@ -304,7 +303,7 @@ def test_only_beginning_and_end_of_a_long_output_are_read() -> None:
 def test_hostile_output_is_read_in_time(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
     with within(30):
-        find(PLAN, text)
+        find_denials(PLAN, text)
 
 
 def test_a_plan_is_asked_about_folded_absolute_paths_only() -> None:
@@ -317,7 +316,9 @@ def test_a_plan_is_asked_about_folded_absolute_paths_only() -> None:
         def refusal(self, path: str, access: Verb) -> None:
             asked.append(path)
 
-    find(Spy(), "cat: a/../../b/./c: Permission denied\ncat: ~/x: Permission denied\ncat: //x//y: Permission denied\n")
+    find_denials(
+        Spy(), "cat: a/../../b/./c: Permission denied\ncat: ~/x: Permission denied\ncat: //x//y: Permission denied\n"
+    )
     assert asked
     assert all(path.startswith("/") and "//" not in path and "/." not in path and "~" not in path for path in asked)
 
@@ -333,7 +334,7 @@ def test_removing_what_the_walls_guard_is_a_denial(house: Any) -> None:
     assert (house.workspace / ".git" / "config").read_text() == "[core]\n"
 
 
-@pytest.mark.skipif(landlock_rules.abi() < 3, reason="this kernel has no Landlock, or an old one")
+@pytest.mark.skipif(landlock.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one")
 def test_a_directory_that_is_proposed_for_reading_can_be_read_once_it_is_typed_in(house: Any) -> None:
     """In read-only walls, which show everything and refuse; below the temporary directory all is a command's own."""
     home = pwd.getpwuid(os.getuid()).pw_dir
@@ -341,7 +342,7 @@ def test_a_directory_that_is_proposed_for_reading_can_be_read_once_it_is_typed_i
         pytest.skip("a directory of one's own, away from the temporary one")
     with tempfile.TemporaryDirectory(dir=home, prefix="shared things ") as outside:
         Path(outside, "a.txt").write_text("canary\n")
-        report = WallsReport(level=Level.LANDLOCK)
+        report = ProbeReport(level=Level.LANDLOCK)
         ran = house.run(f"cat '{outside}/a.txt'", house.walls(report=report), reads_only=True)
         [denial] = ran.after.denials
         assert (denial["access"], denial["target"]) == ("read", f"{outside}/a.txt")

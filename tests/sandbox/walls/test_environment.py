@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from golem_forge.config.sandbox_block import variable_problem
 from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.walls.environment import (
@@ -15,10 +16,9 @@ from golem_forge.sandbox.walls.environment import (
     child_environment,
     exec_environment,
     make_env_block,
-    refused_name,
-    resolve,
+    resolve_env,
 )
-from golem_forge.sandbox.walls.levels import Level
+from golem_forge.sandbox.walls.model import Level
 
 CANARY = "canary-value-4711"
 
@@ -67,7 +67,7 @@ def test_what_commands_declare() -> None:
     "name", ["LD_PRELOAD", "LD_X", "BASH_ENV", "ENV", "BASH_FUNC_ls", "PATH", "HOME", "FORGE_WALLS", "a-b", "", "A=B"]
 )
 def test_names_that_are_refused(name: str) -> None:
-    assert refused_name(name)
+    assert variable_problem(name)
     for block in ({"pass": [name]}, {"set": {name: "x"}}, {"secrets": {name: "env:X"}}):
         with pytest.raises(ConfigError) as caught:
             make_env_block(block)
@@ -76,7 +76,7 @@ def test_names_that_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["TOKEN", "PATHS", "HOMER", "ENVIRONMENT", "XLD_A", "ld_preload"])
 def test_names_that_are_not(name: str) -> None:
-    assert refused_name(name) == ""
+    assert variable_problem(name) == ""
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_block_is_resolved_when_a_child_is_started(tmp_path: Path, own_home: P
     )
     redactor = Redactor()
     environ = {"EDITOR": "vi", "MY_A": CANARY, "GITHUB_TOKEN": f"{CANARY}-passed"}
-    found = resolve(block, environ, redactor)
+    found = resolve_env(block, environ, redactor)
     assert found.values == {
         "EDITOR": "vi",
         "GITHUB_TOKEN": f"{CANARY}-passed",
@@ -135,7 +135,7 @@ def test_many_starts_do_not_fill_the_redactor() -> None:
     redactor = Redactor()
     block = make_env_block({"secrets": {"A": "env:MY_A"}})
     for _ in range(1200):
-        resolve(block, {"MY_A": CANARY}, redactor)
+        resolve_env(block, {"MY_A": CANARY}, redactor)
     assert redactor.add_secret("B", "another-canary") is None
 
 
@@ -143,7 +143,7 @@ def test_a_file_that_others_may_read_is_named(tmp_path: Path) -> None:
     kept = tmp_path / "token"
     kept.write_text(CANARY)
     kept.chmod(0o644)
-    [warning] = resolve(make_env_block({"secrets": {"A": f"file:{kept}"}}), {}, Redactor()).warnings
+    [warning] = resolve_env(make_env_block({"secrets": {"A": f"file:{kept}"}}), {}, Redactor()).warnings
     assert "chmod 600" in warning and CANARY not in warning
 
 
@@ -165,7 +165,7 @@ def test_a_secret_that_cannot_be_had_fails_the_call_by_its_reference(tmp_path: P
     elif kind == "directory":
         path.mkdir()
     with pytest.raises(ToolFailed) as caught:
-        resolve(make_env_block({"secrets": {"TOKEN": reference}}), environ, Redactor())
+        resolve_env(make_env_block({"secrets": {"TOKEN": reference}}), environ, Redactor())
     assert f"Secret TOKEN could not be resolved from {reference}: " in caught.value.message
     assert "canary" not in caught.value.message and "zqx" not in caught.value.message
     assert caught.value.code == "SECRET_UNRESOLVED"

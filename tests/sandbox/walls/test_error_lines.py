@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.sandbox.walls.denials import find
-from golem_forge.sandbox.walls.plan import PlannedZone, Restriction, WallPlan, Why
+from golem_forge.sandbox.walls.denials import find_denials
+from golem_forge.sandbox.walls.model import PlannedZone, RefusalReason, Restriction, WallPlan
 
 ZONE = PlannedZone(
     name="workspace",
@@ -16,12 +16,12 @@ ZONE = PlannedZone(
     base="/srv/host/app",
     writable=True,
     restrictions=(
-        Restriction(parts=(".git", "hooks"), why=Why.PROTECTED),
-        Restriction(parts=(".git", "config"), why=Why.PROTECTED),
-        Restriction(parts=(".env",), why=Why.SECRET, masked=True),
-        Restriction(parts=("removed",), why=Why.SECRET, masked=True),
-        Restriction(parts=("notes",), why=Why.RULE),
-        Restriction(parts=("agent.sock",), why=Why.SEALED, masked=True),
+        Restriction(parts=(".git", "hooks"), why=RefusalReason.PROTECTED),
+        Restriction(parts=(".git", "config"), why=RefusalReason.PROTECTED),
+        Restriction(parts=(".env",), why=RefusalReason.SECRET, masked=True),
+        Restriction(parts=("removed",), why=RefusalReason.SECRET, masked=True),
+        Restriction(parts=("notes",), why=RefusalReason.RULE),
+        Restriction(parts=("agent.sock",), why=RefusalReason.SEALED, masked=True),
     ),
 )
 DOCS = PlannedZone(name="docs", host="/srv/docs", base="/srv/docs", writable=False)
@@ -39,7 +39,7 @@ DELETE = "delete /workspace/.git/config"
 
 def facts(text: str, plan: WallPlan, **ending: Any) -> str:
     return ", ".join(
-        f"{one['access']} {one['target']}" for one in find(plan, f"{text}\n", **{"exit_code": 1, **ending})
+        f"{one['access']} {one['target']}" for one in find_denials(plan, f"{text}\n", **{"exit_code": 1, **ending})
     )
 
 

@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.verdict import Verdict
+from golem_forge.config.sandbox_block import ResourceLimits, WallSettings
+from golem_forge.core.decisions import Verdict
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.limits import Limits
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls import backend, planning
-from golem_forge.sandbox.walls.job import HostGrant, Job, Streams
-from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
-from golem_forge.sandbox.walls.settings import WallSettings
+from golem_forge.sandbox.walls import bubblewrap, planner
+from golem_forge.sandbox.walls.model import HostGrant, Job, Level, LevelResult, ProbeReport, Streams
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory to another user")
 
@@ -38,7 +36,8 @@ def test_writes_reach_rw_zones_and_nothing_else(house: Any) -> None:
     (house.root / "docs").mkdir()
     (house.root / "docs/d.txt").write_text("doc")
     walls = house.walls(
-        ZoneSpec(name="workspace", path=house.workspace), ZoneSpec(name="docs", path=house.root / "docs", mode=Mode.RO)
+        ZoneSpec(name="workspace", path=house.workspace),
+        ZoneSpec(name="docs", path=house.root / "docs", mode=AccessMode.RO),
     )
     other = house.root / "home"
 
@@ -163,7 +162,7 @@ def test_a_zone_may_stand_at_its_address_only(house: Any) -> None:
 
     assert ran.text.splitlines()[0] == "/workspace" and ran.code != 0
     assert (house.workspace / "a").exists()
-    assert walls.stands_at("workspace") == "/workspace"
+    assert walls.mount_point("workspace") == "/workspace"
 
 
 def test_other_spellings_of_a_zone_lead_there_too(house: Any) -> None:
@@ -256,7 +255,7 @@ def test_git_commits_carry_the_person_s_name(house: Any) -> None:
 
 
 def test_limits_hold_inside(house: Any) -> None:
-    walls = house.walls(settings=WallSettings(limits=Limits(file_size=1 << 20, open_files=64, cpu_s=7)))
+    walls = house.walls(settings=WallSettings(limits=ResourceLimits(file_size=1 << 20, open_files=64, cpu_s=7)))
 
     ran = house.run(
         "ulimit -n; ulimit -t; ulimit -c; head -c 3000000 /dev/zero > big; echo survived; stat -c %s big", walls
@@ -319,7 +318,7 @@ def test_a_backend_that_fails_is_not_a_denial(house: Any) -> None:
 
 def test_no_walls_no_process(house: Any) -> None:
     tried = LevelResult(level=Level.FULL, cause="user namespaces are off", fix="Switch them on.")
-    walls = house.walls(report=WallsReport(level=Level.NONE, tried=(tried,)))
+    walls = house.walls(report=ProbeReport(level=Level.NONE, tried=(tried,)))
 
     with pytest.raises(SandboxError, match=r"user namespaces are off.*Switch them on\."):
         house.run("touch ran", walls)
@@ -333,7 +332,7 @@ class TestBackend:
         planted.write_text("#!/bin/sh\n")
         for mode in (0o777, 0o775, 0o755, 0o644):
             planted.chmod(mode)
-            found = backend.find_bwrap((str(tmp_path),))
+            found = bubblewrap.find_bwrap((str(tmp_path),))
             safe = mode == 0o755 and not tmp_path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
             assert found == (str(planted) if safe and os.geteuid() == 0 else None)
 
@@ -343,10 +342,10 @@ class TestBackend:
         planted.write_text("#!/bin/sh\n")
         planted.chmod(0o755)
         os.chown(planted, 12345, 12345)
-        assert backend.find_bwrap((str(tmp_path),)) is None
+        assert bubblewrap.find_bwrap((str(tmp_path),)) is None
         planted.unlink()
         planted.symlink_to("/usr/bin/true")
-        assert backend.find_bwrap((str(tmp_path),)) is None
+        assert bubblewrap.find_bwrap((str(tmp_path),)) is None
 
     def test_never_from_path(self, house: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for directory in (house.workspace, tmp_path):
@@ -356,7 +355,7 @@ class TestBackend:
         monkeypatch.chdir(house.workspace)
 
         assert house.run("echo real").text == "real\n"
-        found = backend.find_bwrap()
+        found = bubblewrap.find_bwrap()
         assert found is not None and os.path.dirname(found) in ("/usr/bin", "/usr/local/bin", "/bin")
 
 
@@ -368,7 +367,7 @@ def test_what_is_exchanged_while_walls_are_built_is_not_bound(house: Any) -> Non
     swapping = house.root / "bwrap"
     swapping.write_text(
         f'#!/bin/sh\nif [ "$1" = --args ]; then cd {house.workspace} && mv a b && ln -s {outside} a; fi\n'
-        f'exec {backend.find_bwrap()} "$@"\n'
+        f'exec {bubblewrap.find_bwrap()} "$@"\n'
     )
     swapping.chmod(0o755)
 
@@ -381,7 +380,7 @@ def test_what_is_exchanged_while_walls_are_built_is_not_bound(house: Any) -> Non
 
 def test_a_backend_that_cannot_bind_by_handle_binds_by_path(house: Any) -> None:
     old = house.root / "bwrap"
-    old.write_text(f'#!/bin/sh\n[ "$1" = --help ] && exit 0\nexec {backend.find_bwrap()} "$@"\n')
+    old.write_text(f'#!/bin/sh\n[ "$1" = --help ] && exit 0\nexec {bubblewrap.find_bwrap()} "$@"\n')
     old.chmod(0o755)
     (house.workspace / "a/.vscode").mkdir(parents=True)
     (house.workspace / ".env").write_text("canary")
@@ -396,10 +395,10 @@ def test_a_layout_that_is_out_of_date_is_made_anew(house: Any, monkeypatch: pyte
     (house.workspace / ".vscode").mkdir()
     walls = house.walls()
     house.run("true", walls)
-    made = planning.Planner.planned
+    made = planner.Planner.planned
     stale = [walls._planner.planned(Job(argv=()))]
     (house.workspace / ".vscode").rmdir()
-    monkeypatch.setattr(planning.Planner, "planned", lambda self, job: stale.pop() if stale else made(self, job))
+    monkeypatch.setattr(planner.Planner, "planned", lambda self, job: stale.pop() if stale else made(self, job))
 
     assert house.run("echo fine", walls).text == "fine\n"
 
@@ -421,19 +420,19 @@ def test_only_granted_hosts_through_the_proxy(house: Any) -> None:
 def test_the_lower_levels_run_through_the_same_door(house: Any, level: Level) -> None:
     (house.workspace / "a.txt").write_text("content")
     (house.workspace / ".env").write_text("canary")
-    walls = house.walls(report=WallsReport(level=level))
+    walls = house.walls(report=ProbeReport(level=level))
 
     ran = house.run("cat a.txt; pwd; cat .env; touch x", walls, reads_only=True)
 
     assert ran.text.startswith("content/workspace\n")
     assert ("canary" in ran.text) is (level is Level.OFF)
     assert (house.workspace / "x").exists() is (level is Level.OFF)
-    assert walls.stands_at("workspace", level) == str(house.workspace)
+    assert walls.mount_point("workspace", level) == str(house.workspace)
 
 
 def test_read_only_walls_refuse_what_may_write(house: Any) -> None:
     with pytest.raises(SandboxError) as refused:
-        house.run("make", house.walls(report=WallsReport(level=Level.LANDLOCK)))
+        house.run("make", house.walls(report=ProbeReport(level=Level.LANDLOCK)))
 
     assert refused.value.code == "WALLS_UNAVAILABLE"
 
@@ -475,7 +474,7 @@ def test_notices_for_the_person(house: Any) -> None:
 
     assert any("git repository whose root is above it" in notice for notice in walls.notices)
     (house.workspace / ".git").symlink_to("/x")
-    assert any("is a link" in notice for notice in walls.survey())
+    assert any("is a link" in notice for notice in walls.check_zones())
 
 
 @pytest.mark.skipif(
@@ -489,7 +488,7 @@ def test_a_virtual_environment_of_the_host_works_inside_and_the_other_way_round(
     (venv / "bin" / "script").write_text(f"#!{venv}/bin/python\nimport installed\nprint(installed.word)\n")
     (venv / "bin" / "script").chmod(0o755)
     sandbox = house.sandbox()
-    walls = Walls(sandbox, forge_home=house.root / "forge", report=WallsReport(level=Level.FULL))
+    walls = Walls(sandbox, forge_home=house.root / "forge", report=ProbeReport(level=Level.FULL))
 
     ran = house.run(
         ".venv/bin/python -c 'print(1)'; .venv/bin/script;"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from golem_forge.sandbox.processes import start as _start  # noqa: F401 - loaded while it can be read
+from golem_forge.sandbox.process import child as _start  # noqa: F401 - loaded while it can be read
 from golem_forge.sandbox.walls import landlock, probe, walls  # noqa: F401
-from golem_forge.sandbox.walls.backend import find_bwrap, ripgrep
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap, ripgrep_path
 
 USER = 12345
 
@@ -54,9 +54,9 @@ def place() -> Any:
 def test_a_plain_user_has_full_walls(place: Path, run_in: Callable[..., Any]) -> None:
     if find_bwrap() is None:
         pytest.skip("full walls need bubblewrap")
-    ripgrep()
+    ripgrep_path()
     from golem_forge.sandbox.sandbox import open_sandbox
-    from golem_forge.sandbox.walls.levels import Level, WallsReport
+    from golem_forge.sandbox.walls.model import Level, ProbeReport
     from golem_forge.sandbox.zones import ZoneSpec
 
     for name in ("one", "two", "home", "forge"):
@@ -77,7 +77,7 @@ def test_a_plain_user_has_full_walls(place: Path, run_in: Callable[..., Any]) ->
                 forge_home=place / "forge",
                 home=place / "home",
                 environ={"PATH": "/usr/bin:/bin"},
-                report=WallsReport(level=Level.FULL),
+                report=ProbeReport(level=Level.FULL),
             )
             ran = asyncio.run(
                 run_in(
@@ -103,9 +103,9 @@ def test_a_plain_user_has_full_walls(place: Path, run_in: Callable[..., Any]) ->
 def test_a_directory_that_only_others_can_write_needs_no_placeholder(place: Path, run_in: Callable[..., Any]) -> None:
     if find_bwrap() is None:
         pytest.skip("full walls need bubblewrap")
-    ripgrep()
+    ripgrep_path()
     from golem_forge.sandbox.sandbox import open_sandbox
-    from golem_forge.sandbox.walls.levels import Level, WallsReport
+    from golem_forge.sandbox.walls.model import Level, ProbeReport
     from golem_forge.sandbox.zones import ZoneSpec
 
     for name in ("theirs", "home", "forge"):
@@ -121,7 +121,7 @@ def test_a_directory_that_only_others_can_write_needs_no_placeholder(place: Path
             forge_home=place / "forge",
             home=place / "home",
             environ={"PATH": "/usr/bin:/bin"},
-            report=WallsReport(level=Level.FULL),
+            report=ProbeReport(level=Level.FULL),
         )
         ran = asyncio.run(run_in(inside, "cat a; mkdir .git; chmod 777 ."))
         return [ran.code, ran.text]
@@ -134,9 +134,9 @@ def test_a_directory_that_only_others_can_write_needs_no_placeholder(place: Path
 def test_what_cannot_be_listed_is_masked_whole(place: Path, run_in: Callable[..., Any]) -> None:
     if find_bwrap() is None:
         pytest.skip("full walls need bubblewrap")
-    ripgrep()
+    ripgrep_path()
     from golem_forge.sandbox.sandbox import open_sandbox
-    from golem_forge.sandbox.walls.levels import Level, WallsReport
+    from golem_forge.sandbox.walls.model import Level, ProbeReport
     from golem_forge.sandbox.zones import ZoneSpec
 
     for name in ("one/sub", "one/flat/deep", "home", "forge"):
@@ -155,7 +155,7 @@ def test_what_cannot_be_listed_is_masked_whole(place: Path, run_in: Callable[...
             forge_home=place / "forge",
             home=place / "home",
             environ={"PATH": "/usr/bin:/bin"},
-            report=WallsReport(level=Level.FULL),
+            report=ProbeReport(level=Level.FULL),
         )
         scripts = (
             "chmod 311 sub nested && chmod 000 .git && touch flat/.env && chmod 644 flat",

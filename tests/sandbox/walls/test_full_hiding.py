@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
-from golem_forge.core.verdict import Verdict
-from golem_forge.sandbox.walls import budget, scan
-from golem_forge.sandbox.walls.budget import MOST_MOUNTS
-from golem_forge.sandbox.walls.settings import PathRule
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.walls import restrictions, scan
+from golem_forge.sandbox.walls.model import PathRule
+from golem_forge.sandbox.walls.restrictions import MOST_MOUNTS
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
 CANARY = "canary-content"
 
@@ -93,8 +93,8 @@ def test_past_the_budget_directories_are_read_only_and_masks_stay(house: Any) ->
     assert walls.notices[-1].startswith("/workspace/many is read-only")
 
 
-@pytest.mark.parametrize("mode", [Mode.RW, Mode.RO])
-def test_a_socket_of_the_host_is_masked(house: Any, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", [AccessMode.RW, AccessMode.RO])
+def test_a_socket_of_the_host_is_masked(house: Any, mode: AccessMode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(house.workspace)
     (house.workspace / "run").mkdir()
     daemon = socket.socket(socket.AF_UNIX)
@@ -240,19 +240,19 @@ def test_a_directory_that_was_not_searched_is_not_known(house: Any, monkeypatch:
     _write(house.workspace, "deep/1/2/3/4/5/.env")
     assert not walls.scan_complete("/workspace")
     assert walls.scan_complete("/workspace", hidden=False)
-    assert any("stopped at /workspace/deep/1/2/3/4" in notice for notice in walls.survey())
+    assert any("stopped at /workspace/deep/1/2/3/4" in notice for notice in walls.check_zones())
     assert CANARY not in house.run("cat deep/1/2/3/4/5/.env; ls -R deep", walls).text, "what was not searched is hidden"
 
 
 def test_a_flood_of_secret_names_is_hidden_as_a_whole(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "MOST_MASKS", 20)
+    monkeypatch.setattr(restrictions, "MOST_MASKS", 20)
     _write(house.workspace, *(f"flood/{number}.key" for number in range(100)), "a/b/.env", "a/plain")
     walls = house.walls()
 
     ran = house.run("cat a/plain; cat a/b/.env flood/*; ls flood; touch a/b/new && echo wrote", walls)
 
     assert ran.text.count(CANARY) == 1 and "wrote" in ran.text and "99.key" not in ran.text
-    assert any(notice.startswith("/workspace/flood is hidden") for notice in walls.survey())
+    assert any(notice.startswith("/workspace/flood is hidden") for notice in walls.check_zones())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root owns the device nodes")

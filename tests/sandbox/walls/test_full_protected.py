@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
-from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.walls.budget import MOST_MOUNTS
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.sandbox.walls.model import Job, PathRule
+from golem_forge.sandbox.walls.restrictions import MOST_MOUNTS
 from golem_forge.sandbox.zones import ZoneSpec
 
 
@@ -106,12 +105,12 @@ async def test_nor_do_those_of_another_process(house: Any, run_in: Callable[...,
     script = (
         "import asyncio, sys; from pathlib import Path; from golem_forge.sandbox.sandbox import open_sandbox\n"
         "from golem_forge.sandbox.zones import ZoneSpec; from golem_forge.sandbox.walls.walls import Walls\n"
-        "from golem_forge.sandbox.walls.job import Job; from golem_forge.sandbox.walls.levels import *\n"
+        "from golem_forge.sandbox.walls.model import Job, Level, ProbeReport\n"
         "root = Path(sys.argv[1])\n"
         "async def main():\n"
         "    zones = [ZoneSpec(name='w', path=root/'workspace')]\n"
         "    box = open_sandbox(zones, forge_home=root/'forge', home=root/'home')\n"
-        "    walls = Walls(box, forge_home=root/'forge', home=root/'home', report=WallsReport(level=Level.FULL))\n"
+        "    walls = Walls(box, forge_home=root/'forge', home=root/'home', report=ProbeReport(level=Level.FULL))\n"
         "    one = await walls.start(Job(argv=('bash', '-c',\n"
         "        'touch here; until [ -e go ]; do sleep 0.01; done; mkdir .git/hooks')))\n"
         "    await one.child.wait(20); print(one.child.output.read().decode())\n"
@@ -148,7 +147,7 @@ def test_a_repository_made_on_the_host_meanwhile_is_kept(house: Any) -> None:
 
 
 def test_a_zone_that_someone_locks_for_good_gives_a_reason(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.sandbox.walls.placeholder._OCCUPY_WITHIN_S", 0.05)
+    monkeypatch.setattr("golem_forge.sandbox.walls.zone_lease._LEASE_WITHIN_S", 0.05)
     lock = os.open(house.workspace, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:

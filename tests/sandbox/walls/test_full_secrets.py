@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
-from golem_forge.core.verdict import Verdict
-from golem_forge.sandbox.walls.settings import PathRule
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.walls.model import PathRule
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
 CANARY = "canary-content"
 READ = "python3 -c \"print(open('.env').read())\""
@@ -37,8 +37,8 @@ def secrets(house: Any) -> Any:
     return house
 
 
-@pytest.mark.parametrize("mode", [Mode.RW, Mode.RO])
-def test_secrets_are_masked_in_every_zone(secrets: Any, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [AccessMode.RW, AccessMode.RO])
+def test_secrets_are_masked_in_every_zone(secrets: Any, mode: AccessMode) -> None:
     walls = secrets.walls(ZoneSpec(name="workspace", path=secrets.workspace, mode=mode))
 
     ran = secrets.run(

@@ -216,7 +216,7 @@ async def test_commits_of_a_command_that_runs_for_long_arrive_meanwhile(
     import asyncio
 
     from golem_forge.sandbox.walls import inspection
-    from golem_forge.sandbox.walls.job import Job
+    from golem_forge.sandbox.walls.model import Job
 
     monkeypatch.setattr(inspection, "_LOOKS_PER_ROUND", 2)
     walled = await house.walls().start(Job(argv=("bash", "-c", "git commit -q --allow-empty -m early; sleep 60")))

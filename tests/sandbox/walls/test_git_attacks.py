@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.leftovers import Severity
-from golem_forge.sandbox.walls.job import Job
+from golem_forge.core.calls import Severity
+from golem_forge.sandbox.walls.model import Job
 
 ASKED = (
     ["status"],
@@ -200,7 +200,7 @@ def test_a_forge_that_was_killed_loses_no_commit(house: Any, person: Person) -> 
         "house = conftest.House.__new__(conftest.House); house.root = Path(sys.argv[2]); house.sandboxes = [];"
         "house.path = '/usr/bin:/bin'\n"
         "async def main():\n"
-        "    from golem_forge.sandbox.walls.job import Job\n"
+        "    from golem_forge.sandbox.walls.model import Job\n"
         "    script = 'git commit -q --allow-empty -m inside; echo done; sleep 60'\n"
         "    walled = await house.walls().start(Job(argv=('bash', '-c', script)))\n"
         "    while b'done' not in walled.child.output.read(): await asyncio.sleep(0.01)\n"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from golem_forge.sandbox.walls.git_config import ConfigSyntaxError, is_plain_address, read_config, unlisted_keys
+from golem_forge.sandbox.git.formats import ConfigSyntaxError, is_plain_address, read_config, unlisted_keys
 
 NASTY = [
     "[a]\nb = c\n",

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.leftovers import Severity
-from golem_forge.sandbox.walls.git_dir import Busy, GitDir
-from golem_forge.sandbox.walls.git_sequencer import objection
-from golem_forge.sandbox.walls.job import Job
+from golem_forge.core.calls import Severity
+from golem_forge.sandbox.git.directory import GitDir, GitLocked
+from golem_forge.sandbox.git.rules import sequencer_objection
+from golem_forge.sandbox.walls.model import Job
 
 ENV = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true"}
 
@@ -112,7 +112,7 @@ def test_options_for_apply_write_no_file(house: Any, person: Person) -> None:
     ],
 )
 def test_what_a_stopped_operation_may_hold(name: str, content: bytes | None, good: bool) -> None:
-    assert (objection(name, content) == "") is good
+    assert (sequencer_objection(name, content) == "") is good
 
 
 def test_a_rebase_with_commands_that_has_finished_is_no_news(house: Any, person: Person) -> None:
@@ -165,7 +165,7 @@ def test_no_command_keeps_the_next_one_from_running(house: Any, person: Person, 
 
 
 def test_a_hundred_thousand_files_do_not_either(house: Any, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.sandbox.walls.git_dir._MOST", 200)
+    monkeypatch.setattr("golem_forge.sandbox.git.directory._MOST", 200)
     walls = house.walls()
     house.run("mkdir .git/logs/j; cd .git/logs/j; touch $(seq 300)", walls)
 
@@ -189,13 +189,13 @@ def test_what_the_person_did_while_it_was_written_is_not_overwritten(house: Any,
     assert old is not None
     person.git("commit", "-q", "--allow-empty", "-m", "by the person")
 
-    with pytest.raises(Busy):
+    with pytest.raises(GitLocked):
         git_dir.set_ref("refs/heads/main", old, old=old)
-    with pytest.raises(Busy):
+    with pytest.raises(GitLocked):
         git_dir.delete_ref("refs/heads/main", old=old)
     stamp = git_dir.stamp("index")
     person.git("rm", "-q", "--cached", "Makefile")
-    with pytest.raises(Busy):
+    with pytest.raises(GitLocked):
         git_dir.replace("index", b"x", still=lambda: git_dir.stamp("index") == stamp)
 
     assert person.says("log", "-1", "--format=%s", "main") == "by the person"
@@ -203,7 +203,7 @@ def test_what_the_person_did_while_it_was_written_is_not_overwritten(house: Any,
 
 
 def _opener() -> Any:
-    from golem_forge.sandbox.access import best_opener
+    from golem_forge.sandbox.handles import best_opener
 
     return best_opener()
 
@@ -367,7 +367,7 @@ async def test_a_slow_exchange_does_not_keep_the_guard_from_its_look(house: Any,
 def test_locks_of_a_forge_that_was_killed_go_with_the_next_command(
     house: Any, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("golem_forge.sandbox.walls.git_dir._STALE_NS", 0)
+    monkeypatch.setattr("golem_forge.sandbox.git.directory._STALE_NS", 0)
     heads = person.where / ".git/refs/heads"
     (heads / ".forge-0123456789abcdef.tmp").write_text("x")
     os.link(heads / ".forge-0123456789abcdef.tmp", heads / "main.lock")
@@ -384,7 +384,7 @@ def test_what_a_killed_forge_did_not_look_at_is_judged_with_the_next_command(hou
         "house = conftest.House.__new__(conftest.House); house.root = Path(sys.argv[2]); house.sandboxes = []\n"
         "house.path = '/usr/bin:/bin'\n"
         "async def main():\n"
-        "    from golem_forge.sandbox.walls.job import Job\n"
+        "    from golem_forge.sandbox.walls.model import Job\n"
         "    script = 'git init -q n; git -C n config core.fsmonitor $PWD/evil.sh; touch .pdbrc; echo done; sleep 60'\n"
         "    walled = await house.walls().start(Job(argv=('bash', '-c', script)))\n"
         "    while b'done' not in walled.child.output.read(): await asyncio.sleep(0.01)\n"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.sandbox.walls.git_ignores import Ignores
+from golem_forge.sandbox.git.formats import GitIgnore
 
 PATHS = (
     *(
@@ -51,12 +51,12 @@ def by_git(repository: Path, rules: bytes, paths: tuple[str, ...] = PATHS) -> se
 
 def by_us(rules: bytes, paths: tuple[str, ...] = PATHS) -> set[str]:
     """As git does it: an entry of a directory that is left out is left out with it."""
-    ignores = Ignores(rules, 0)
+    ignores = GitIgnore(rules, 0)
     found = set()
     for path in paths:
         parts = tuple(path.split("/"))
-        above = any(ignores.leave_out(parts[:depth], True) for depth in range(1, len(parts)))
-        if above or ignores.leave_out(parts, False):
+        above = any(ignores.ignores(parts[:depth], True) for depth in range(1, len(parts)))
+        if above or ignores.ignores(parts, False):
             found.add(path)
     return found
 
@@ -153,20 +153,20 @@ def test_any_lines_mean_what_git_says(rules: str, tmp_path_factory: pytest.TempP
 def test_no_pattern_takes_longer_than_its_length() -> None:
     """With backtracking one of these lines would take longer than this machine lasts."""
     rules = ("/".join(["**/" + "*a" * 60] * 8) + "b\n").encode()
-    assert not Ignores(rules, 0).leave_out(("a" * 250,) * 15, False)
+    assert not GitIgnore(rules, 0).ignores(("a" * 250,) * 15, False)
 
 
 def test_lines_are_compared_only_while_there_is_time() -> None:
-    lines = Ignores(b"[!a]x\n" * 2000, 0)
-    assert not lines.leave_out(("a",), False)
-    assert lines.leave_out(("a",), False, lambda: True), "what was not compared counts as left out"
-    above: Ignores | None = None
+    lines = GitIgnore(b"[!a]x\n" * 2000, 0)
+    assert not lines.ignores(("a",), False)
+    assert lines.ignores(("a",), False, lambda: True), "what was not compared counts as left out"
+    above: GitIgnore | None = None
     for _ in range(100):
-        above = Ignores(b"[!a]x\n" * 10, 0, above)
-    assert above is not None and above.leave_out(("a",), False, lambda: True), "the lines of all files count together"
+        above = GitIgnore(b"[!a]x\n" * 10, 0, above)
+    assert above is not None and above.ignores(("a",), False, lambda: True), "the lines of all files count together"
 
 
 def test_a_line_longer_than_anybody_s_is_not_compared() -> None:
     long = b"/".join([b"**"] * 20_000) + b"/nothing"
-    assert Ignores(long, 0).leave_out(("a",), False)
-    assert Ignores(b"a\n!" + long, 0).leave_out(("a",), False)
+    assert GitIgnore(long, 0).ignores(("a",), False)
+    assert GitIgnore(b"a\n!" + long, 0).ignores(("a",), False)

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.core.leftovers import Severity
-from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls.git_index import (
+from golem_forge.core.calls import Severity
+from golem_forge.sandbox.git.index import (
     SHA1_SIZE,
     SHA256_SIZE,
     Conversions,
@@ -25,6 +24,7 @@ from golem_forge.sandbox.walls.git_index import (
     plain_index,
     read_index,
 )
+from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.zones import Zone, ZoneSpec
 
 
@@ -306,7 +306,7 @@ class TestConversions:
 
 
 def test_too_many_to_read_are_not_trusted(project: Path, zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.sandbox.walls.git_index._MOST_FILES", 2)
+    monkeypatch.setattr("golem_forge.sandbox.git.index._MOST_FILES", 2)
     found = compare_indexes(None, index(project), zone)
     assert len(found.distrusted) == 3
     assert [one.severity for one in found.leftovers] == [Severity.NOTE]

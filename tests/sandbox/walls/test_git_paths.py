@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.sandbox.git.repository import GitPaths
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls.git_paths import GitPaths
 from golem_forge.sandbox.zones import Zone, ZoneSpec
 
 
@@ -181,7 +181,7 @@ def test_looked_at_again_only_when_something_changed(
 ) -> None:
     init(place)
     write(place / ".git/config", "[core]\nhooksPath = h\n[include]\npath = ../inc\n")
-    monkeypatch.setattr("golem_forge.sandbox.walls.git_paths._SETTLED_NS", 0)
+    monkeypatch.setattr("golem_forge.sandbox.git.repository._SETTLED_NS", 0)
     assert paths.refresh() is True
     reads: list[str] = []
     text = GitPaths._text

@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from tests import descriptors
 
-from golem_forge.sandbox.processes.ending import Ending
-from golem_forge.sandbox.walls.guard import AT_A_LOOK, Guard, guarded, secrets_made
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.plan import Restriction, Why
+from golem_forge.sandbox.process.monitor import ExitStatus
+from golem_forge.sandbox.walls.inspection import AT_A_LOOK, MountCheck, guarded_paths, secrets_made
+from golem_forge.sandbox.walls.model import Job, RefusalReason, Restriction
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 from golem_forge.sandbox.walls.scan import ZoneScan
-from golem_forge.sandbox.zones import Mode, ZoneSpec
-from golem_forge.toolsets.exec.text import standing_of
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
+from golem_forge.toolsets.exec.result import command_status
 
 from .conftest import House
 
@@ -34,7 +33,7 @@ def replaced(path: Path, text: str) -> None:
     fresh.rename(path)
 
 
-async def meanwhile(house: House, script: str, change: Any, **job: Any) -> tuple[Ending, str]:
+async def meanwhile(house: House, script: str, change: Any, **job: Any) -> tuple[ExitStatus, str]:
     """`change` is made once the script says that it runs."""
     child = (await house.walls().start(Job(argv=("bash", "-c", f"echo runs; {script}"), **job))).child
     try:
@@ -55,8 +54,8 @@ def test_a_secret_saved_over_ends_the_command(house: House, reads_only: bool) ->
     ending, text = asyncio.run(meanwhile(house, script, lambda: replaced(secret, "CANARY-NEW"), reads_only=reads_only))
     assert ending.code == "WALLS_CHANGED"
     assert "CANARY" not in text
-    assert standing_of(ending, session=1, timeout_s=1).line == SAID
-    assert standing_of(ending, session=1, timeout_s=1).code == "WALLS_CHANGED"
+    assert command_status(ending, session=1, timeout_s=1).line == SAID
+    assert command_status(ending, session=1, timeout_s=1).code == "WALLS_CHANGED"
 
 
 def test_a_secret_removed_and_written_again_ends_the_command(house: House) -> None:
@@ -146,7 +145,7 @@ def test_a_repository_made_in_the_place_of_a_placeholder_ends_the_command(house:
     assert ending.code == "WALLS_CHANGED"
 
 
-async def _later(house: House, change: Any) -> Ending:
+async def _later(house: House, change: Any) -> ExitStatus:
     """After the first look, which learns what the walls themselves made."""
     child = (await house.walls().start(Job(argv=("sleep", "60")))).child
     try:
@@ -166,8 +165,8 @@ def test_more_paths_than_one_look_asks_for_have_their_turn(house: House) -> None
     for name in names:
         (house.workspace / name).write_text("x")
     zone = house.sandbox(ZoneSpec(name="workspace", path=house.workspace)).zones["workspace"]
-    found = tuple(Restriction(parts=(name,), why=Why.RULE, masked=True) for name in names)
-    look = Guard(guarded([zone], {"workspace": ZoneRestrictions(writable=True, found=found)}, (), ()))
+    found = tuple(Restriction(parts=(name,), why=RefusalReason.RULE, masked=True) for name in names)
+    look = MountCheck(guarded_paths([zone], {"workspace": ZoneRestrictions(writable=True, found=found)}, (), ()))
     assert [look(), look(), look()] == [True, True, True]
     replaced(house.workspace / names[-1], "y")
     assert False in (look(), look())
@@ -177,7 +176,7 @@ def test_a_masked_path_outside_of_zones_is_guarded_too(house: House, tmp_path: P
     zone = house.sandbox(ZoneSpec(name="workspace", path=house.workspace)).zones["workspace"]
     token = tmp_path / "token"
     token.write_text("x")
-    look = Guard(guarded([zone], {"workspace": ZoneRestrictions(writable=True)}, (), (str(token),)))
+    look = MountCheck(guarded_paths([zone], {"workspace": ZoneRestrictions(writable=True)}, (), (str(token),)))
     assert look()
     replaced(token, "y")
     assert not look()
@@ -335,10 +334,10 @@ class TestThingsMadeLater:
         docs = house.root / "docs"
         docs.mkdir()
         walls = house.walls(
-            ZoneSpec(name="workspace", path=house.workspace), ZoneSpec(name="docs", path=docs, mode=Mode.RO)
+            ZoneSpec(name="workspace", path=house.workspace), ZoneSpec(name="docs", path=docs, mode=AccessMode.RO)
         )
 
-        async def run() -> Ending | None:
+        async def run() -> ExitStatus | None:
             child = (await walls.start(Job(argv=("sleep", "60")))).child
             try:
                 (docs / "deep").mkdir()

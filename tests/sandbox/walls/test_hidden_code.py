@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.core.leftovers import Leftover, Severity
+from golem_forge.core.calls import Leftover, Severity
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls import obeyed
-from golem_forge.sandbox.walls.hidden_code import hidden_code, remove_bytecode
+from golem_forge.sandbox.walls import leftovers
+from golem_forge.sandbox.walls.leftovers import hidden_code, remove_bytecode
 from golem_forge.sandbox.zones import Zone, ZoneSpec
 
 RAN = "made or changed while the command ran"
@@ -384,7 +384,7 @@ def test_a_git_directory_without_a_head_makes_no_work_tree(tree: Tree) -> None:
 def test_what_matters_is_looked_at_before_any_number_of_other_files(
     tree: Tree, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(obeyed, "_ORDER_S", 60)
+    monkeypatch.setattr(leftovers, "_ORDER_S", 60)
     tree.init("build/\nnode_modules/\n")
     tree.write("build/zz/evil.py")
     flood = [(*where.split("/"), f"{number}.dat") for number in range(120_000)]

@@ -12,7 +12,7 @@ from tests import descriptors
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import layout
-from golem_forge.sandbox.walls.kept_home import cache_directory, introduce, kept_home
+from golem_forge.sandbox.walls.cache import cache_directory, kept_home, write_gitconfig
 
 
 def mode(path: str | Path) -> int:
@@ -74,17 +74,17 @@ def test_who_the_person_is_is_written_through_no_link(tmp_path):
     home = kept_home(tmp_path, "docs")
     file = Path(home) / ".gitconfig"
     file.symlink_to(precious)
-    introduce(home, "[user]\n")
+    write_gitconfig(home, "[user]\n")
     assert precious.read_text() == "untouched"
     assert not file.is_symlink() and file.read_text() == "[user]\n" and mode(file) == 0o600
     written = file.stat().st_ino
-    introduce(home, "[user]\n")
+    write_gitconfig(home, "[user]\n")
     assert file.stat().st_ino == written  # nothing to do
     os.unlink(file)
     os.mkfifo(file)
-    introduce(home, "[user]\n")  # and nobody waits for a fifo
+    write_gitconfig(home, "[user]\n")  # and nobody waits for a fifo
     assert file.is_file()
-    introduce(home, "")
+    write_gitconfig(home, "")
     assert file.read_text() == "[user]\n"
 
 
@@ -116,6 +116,6 @@ def test_where_a_zone_stands_below_the_usual_home_it_stands_elsewhere(house, mon
 
 
 def test_its_place_is_free():
-    assert layout.kept_home_at(["/usr", "/workspace", "/home/forgetful/x"]) == layout.HOME
-    assert layout.kept_home_at(["/home/forge"]) != layout.HOME
-    assert layout.kept_home_at(["/home/forge/.local/bin"]) != layout.HOME
+    assert layout.kept_home_mount_point(["/usr", "/workspace", "/home/forgetful/x"]) == layout.HOME
+    assert layout.kept_home_mount_point(["/home/forge"]) != layout.HOME
+    assert layout.kept_home_mount_point(["/home/forge/.local/bin"]) != layout.HOME

@@ -17,19 +17,18 @@ from typing import Any
 import pytest
 from tests.deadlines import within
 
-from golem_forge.core.verdict import Verdict
+from golem_forge.config.sandbox_block import ResourceLimits
+from golem_forge.core.decisions import Verdict
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.limits import Limits
-from golem_forge.sandbox.processes.child import Child
-from golem_forge.sandbox.processes.start import start
+from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.walls import landlock, landlock_rules
-from golem_forge.sandbox.walls.job import HostGrant, Job, Streams
-from golem_forge.sandbox.walls.landlock import Command, host_operands, launch, needs_full
-from golem_forge.sandbox.walls.levels import Level
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.walls import landlock
+from golem_forge.sandbox.walls import landlock as landlock_rules
+from golem_forge.sandbox.walls.landlock import LandlockCommand, host_operands, launch, needs_full
+from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
-pytestmark = pytest.mark.skipif(landlock_rules.abi() < 3, reason="this kernel has no Landlock, or an old one")
+pytestmark = pytest.mark.skipif(landlock_rules.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one")
 PYTHON = os.path.realpath(sys.executable)
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
@@ -44,8 +43,8 @@ class Plain:
 
 async def begin(*argv: str, level: Level = Level.LANDLOCK, **options: Any) -> Child:
     options.setdefault("env", ENV)
-    command = Command(argv=argv, **options)
-    return await start(launch(command, level=level), command.streams, filter=Plain)
+    command = LandlockCommand(argv=argv, **options)
+    return await start_process(launch(command, level=level), command.streams, filter=Plain)
 
 
 async def run(*argv: str, **options: Any) -> tuple[int | None, str]:
@@ -191,7 +190,7 @@ async def test_other_processes_are_out_of_reach(zone: Path) -> None:
         victim.kill()
         victim.wait()
     assert len(found) == 12
-    expected = {"EACCES", "EPERM"} if landlock_rules.abi() >= 6 else {"EACCES", "EPERM", "None"}
+    expected = {"EACCES", "EPERM"} if landlock_rules.landlock_abi() >= 6 else {"EACCES", "EPERM", "None"}
     assert set(found.values()) <= expected, found
 
 
@@ -230,7 +229,7 @@ async def test_privileges_environment_descriptors_and_limits(zone: Path) -> None
                     while True: file.write(b"x" * 4096)
             t("too large", big)
             """,
-            limits=Limits(cpu_s=7, file_size=1 << 20, open_files=99),
+            limits=ResourceLimits(cpu_s=7, file_size=1 << 20, open_files=99),
         )
     finally:
         del os.environ["CANARY_OF_PARENT"]
@@ -319,7 +318,7 @@ async def test_somebody_who_forks_and_exits_all_the_time_is_caught() -> None:
 
 async def test_a_crowd_is_ended() -> None:
     many = "i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; echo all; wait"
-    child = await begin("sh", "-c", f"setsid sh -c '{many}' & wait", limits=Limits(processes=1000))
+    child = await begin("sh", "-c", f"setsid sh -c '{many}' & wait", limits=ResourceLimits(processes=1000))
     assert await child.output.more(0, 20)
     with within(2):
         await child.end()
@@ -328,10 +327,10 @@ async def test_a_crowd_is_ended() -> None:
 
 FORGE = """
 import asyncio, os, sys
-from golem_forge.sandbox.processes.start import start
-from golem_forge.sandbox.walls.job import Streams
-from golem_forge.sandbox.walls.landlock import Command, launch
-from golem_forge.sandbox.walls.levels import Level
+from golem_forge.sandbox.process.child import start_process as start
+from golem_forge.sandbox.walls.model import Streams
+from golem_forge.sandbox.walls.landlock import LandlockCommand as Command, launch
+from golem_forge.sandbox.walls.model import Level
 class Plain:
     def feed(self, text): return text
     def finish(self): return ""
@@ -388,7 +387,7 @@ async def test_an_order_the_kernel_refuses_is_no_start(monkeypatch: pytest.Monke
         await begin("true")
     assert caught.value.code == "WALLS_UNAVAILABLE"
     assert "system call filter" in caught.value.message
-    monkeypatch.setattr(landlock_rules, "abi", lambda: 0)
+    monkeypatch.setattr(landlock_rules, "landlock_abi", lambda: 0)
     with pytest.raises(SandboxError) as caught:
         await begin("true")
     assert "no Landlock" in caught.value.message
@@ -403,7 +402,7 @@ def zones(tmp_path: Path, **specs: dict[str, Any]) -> Sandbox:
 
 
 def test_what_read_only_walls_cannot_hold(tmp_path: Path) -> None:
-    sandbox = zones(tmp_path, work={}, docs={"mode": Mode.RO})
+    sandbox = zones(tmp_path, work={}, docs={"mode": AccessMode.RO})
     writes, reads = Job(argv=("make",)), Job(argv=("cat", "a"), reads_only=True)
     refusal = needs_full(writes, sandbox, fix="Do this.")
     assert refusal is not None
@@ -414,7 +413,7 @@ def test_what_read_only_walls_cannot_hold(tmp_path: Path) -> None:
     assert hosts is not None
     assert "network access needs full walls" in hosts.message
     (tmp_path / "other").mkdir()
-    shut = zones(tmp_path / "other", work={"delete": Verdict.BLOCKED}, docs={"mode": Mode.RO})
+    shut = zones(tmp_path / "other", work={"delete": Verdict.BLOCKED}, docs={"mode": AccessMode.RO})
     assert needs_full(writes, shut) is None
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.sandbox.processes import tree
-from golem_forge.sandbox.walls import landlock_rules
-from golem_forge.sandbox.walls.levels import Level
+from golem_forge.sandbox.process import monitor
+from golem_forge.sandbox.walls import landlock
+from golem_forge.sandbox.walls.model import Level
 
 from .test_landlock import FORGE, PYTHON, alive, attempt, begin, run, until
 
-pytestmark = pytest.mark.skipif(landlock_rules.abi() < 3, reason="this kernel has no Landlock, or an old one")
+pytestmark = pytest.mark.skipif(landlock.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one")
 DEEP = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]"
 
 
@@ -80,7 +80,7 @@ async def test_with_walls_off_a_launcher_that_was_stopped_goes_on() -> None:
     child = await begin("sh", "-c", "kill -STOP $PPID; echo stopped; sleep 60", level=Level.OFF)
 
     def runs() -> bool:
-        found = tree.stat(child.pid)
+        found = monitor.process_stat(child.pid)
         return found is not None and found.state != "T"
 
     try:

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
-from golem_forge.core.verdict import Verdict
 from golem_forge.events.redaction import Redactor
-from golem_forge.sandbox.access import DIRECTORY, Handle, best_opener
-from golem_forge.sandbox.walls import child_output, layout
-from golem_forge.sandbox.walls.budget import MOST_MOUNTS, within_budget
-from golem_forge.sandbox.walls.plan import PlannedZone, Restriction, WallPlan, Why
-from golem_forge.sandbox.walls.repository import identity
-from golem_forge.sandbox.zones import Mode, Zone
+from golem_forge.sandbox.git.repository import git_identity
+from golem_forge.sandbox.handles import DIRECTORY, Handle, best_opener
+from golem_forge.sandbox.walls import environment, layout
+from golem_forge.sandbox.walls.model import PlannedZone, RefusalReason, Restriction, WallPlan
+from golem_forge.sandbox.walls.restrictions import MOST_MOUNTS, within_budget
+from golem_forge.sandbox.zones import AccessMode, Zone
 
 
 def _zone(host: str, name: str = "workspace", *, at_host_path: bool = True) -> Zone:
     return Zone(
         name=name,
-        mode=Mode.RW,
+        mode=AccessMode.RW,
         write=Verdict.ASK,
         delete=Verdict.ASK,
         root=Handle(os.open("/", DIRECTORY)),
@@ -49,22 +49,24 @@ def _zone(host: str, name: str = "workspace", *, at_host_path: bool = True) -> Z
     ],
 )
 def test_a_zone_stands_at_its_host_path_unless_that_is_taken(host: str, inside: str) -> None:
-    assert layout.stands_at(_zone(host), ("workspace", "docs")) == inside
-    assert layout.stands_at(_zone(host, at_host_path=False), ("workspace",)) == "/workspace"
+    assert layout.zone_mount_point(_zone(host), ("workspace", "docs")) == inside
+    assert layout.zone_mount_point(_zone(host, at_host_path=False), ("workspace",)) == "/workspace"
 
 
 def test_the_root_is_closed_last() -> None:
-    words = [mount.words for mount in layout.system_mounts(uid=1000, gid=1000) if isinstance(mount, layout.Words)]
+    words = [
+        mount.words for mount in layout.system_mounts(uid=1000, gid=1000) if isinstance(mount, layout.RawArguments)
+    ]
     flat = [word for each in words for word in each]
 
     assert flat.index("/usr") < flat.index("/proc") < flat.index("/proc/sys") < flat.index("/home/forge")
     assert "--remount-ro" in flat and "/" not in flat
-    assert layout.closing("/x").words[:2] == ("--remount-ro", "/")
+    assert layout.final_arguments("/x").words[:2] == ("--remount-ro", "/")
 
 
 def _closed(*paths: str) -> dict[tuple[str, ...], Restriction]:
     return {
-        tuple(path.split("/")): Restriction(parts=tuple(path.split("/")), why=Why.PROTECTED, directory=True)
+        tuple(path.split("/")): Restriction(parts=tuple(path.split("/")), why=RefusalReason.PROTECTED, directory=True)
         for path in paths
     }
 
@@ -114,8 +116,8 @@ class TestPlan:
                 base="/srv/w",
                 writable=True,
                 restrictions=(
-                    Restriction(parts=(".git", "hooks"), why=Why.PROTECTED),
-                    Restriction(parts=(".ssh",), why=Why.SECRET, masked=True),
+                    Restriction(parts=(".git", "hooks"), why=RefusalReason.PROTECTED),
+                    Restriction(parts=(".ssh",), why=RefusalReason.SECRET, masked=True),
                 ),
                 lifted=((".ssh", "config"),),
             ),
@@ -129,22 +131,22 @@ class TestPlan:
         ("path", "verb", "why"),
         [
             ("/srv/w/a", Verb.WRITE, None),
-            ("/w/.git/hooks/x", Verb.WRITE, Why.PROTECTED),
+            ("/w/.git/hooks/x", Verb.WRITE, RefusalReason.PROTECTED),
             ("/w/.git/hooks/x", Verb.READ, None),
             ("/w/.git/hookss", Verb.WRITE, None),
-            ("/srv/w/.ssh/id", Verb.READ, Why.SECRET),
+            ("/srv/w/.ssh/id", Verb.READ, RefusalReason.SECRET),
             ("/srv/w/.ssh/config", Verb.READ, None),
-            ("/srv/w/.ssh/config", Verb.DELETE, Why.SECRET),
-            ("/docs/a", Verb.WRITE, Why.ZONE),
+            ("/srv/w/.ssh/config", Verb.DELETE, RefusalReason.SECRET),
+            ("/docs/a", Verb.WRITE, RefusalReason.ZONE),
             ("/docs/a", Verb.READ, None),
             ("/tmp/a", Verb.WRITE, None),
             ("/dev/null", Verb.WRITE, None),
             ("/usr/bin/x", Verb.READ, None),
-            ("/usr/bin/x", Verb.WRITE, Why.OUTSIDE),
-            ("/root/.ssh", Verb.READ, Why.OUTSIDE),
+            ("/usr/bin/x", Verb.WRITE, RefusalReason.OUTSIDE),
+            ("/root/.ssh", Verb.READ, RefusalReason.OUTSIDE),
         ],
     )
-    def test_refusals(self, path: str, verb: Verb, why: Why | None) -> None:
+    def test_refusals(self, path: str, verb: Verb, why: RefusalReason | None) -> None:
         refusal = self.plan.refusal(path, verb)
 
         assert (refusal.why if refusal else None) is why
@@ -161,7 +163,7 @@ class TestIdentity:
         (tmp_path / ".gitconfig").write_text(text)
         (tmp_path / "config/git").mkdir(parents=True, exist_ok=True)
         (tmp_path / "config/git/config").write_text(other)
-        return identity(str(tmp_path), str(tmp_path / "config"))
+        return git_identity(str(tmp_path), str(tmp_path / "config"))
 
     def test_name_and_email_only(self, tmp_path: Path) -> None:
         text = "[core]\n\thooksPath = /x\n[user]\n\tname = Ada L. ; me\n\temail = a@b.test\n\tsigningkey = K\n"
@@ -193,25 +195,25 @@ class TestIdentity:
 
     def test_subsections_and_nothing_at_all(self, tmp_path: Path) -> None:
         assert self._said(tmp_path, '[user "other"]\nname = A\n') == ""
-        assert identity(str(tmp_path / "none"), "/nowhere") == ""
+        assert git_identity(str(tmp_path / "none"), "/nowhere") == ""
 
 
 class TestOutput:
     def test_both_forms_of_a_directory(self, monkeypatch: pytest.MonkeyPatch) -> None:
         table = [("/", "/"), ("/data", "/@volume"), ("/data/mine", "/"), ("/data/mine", "/later")]
-        monkeypatch.setattr(child_output, "_mounts", lambda: table)
+        monkeypatch.setattr(environment, "_mounts", lambda: table)
         zone = _zone("/data/mine/my app")
 
-        text = child_output.output_redactor([zone], None).text(
+        text = environment.output_redactor([zone], None).text(
             "/data/mine/my app/a /later/my\\040app/b /data/mine/my\\040app/c /later /data/mine/my apple"
         )
 
         assert text == "/workspace/a /workspace/b /workspace/c /later /data/mine/my apple"
 
     def test_a_short_form_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(child_output, "_mounts", lambda: [("/", "/"), ("/home", "/")])
+        monkeypatch.setattr(environment, "_mounts", lambda: [("/", "/"), ("/home", "/")])
 
-        made = child_output.output_redactor([_zone("/home/app")], None)
+        made = environment.output_redactor([_zone("/home/app")], None)
 
         assert made.text("GET /app/x and /home/app/x") == "GET /app/x and /workspace/x"
 
@@ -219,7 +221,7 @@ class TestOutput:
         session = Redactor()
         session.add_secret("KEY", "canary-12345")
 
-        made = child_output.output_redactor([_zone("/srv/deep/app")], session)
+        made = environment.output_redactor([_zone("/srv/deep/app")], session)
 
         assert made.text("canary-12345 /srv/deep/app") == "[secret KEY] /workspace"
         assert session.text("/srv/deep/app") == "/srv/deep/app"

@@ -19,18 +19,17 @@ import pytest
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.placeholder_notes import Note, PlaceholderNotes
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.placeholder import remove_leftovers
-from golem_forge.sandbox.writing import write_atomic
-from golem_forge.sandbox.zones import ZoneRequest, ZoneSpec
+from golem_forge.sandbox.files import write_atomic
+from golem_forge.sandbox.walls.model import Job
+from golem_forge.sandbox.walls.zone_lease import remove_stale_placeholders
+from golem_forge.sandbox.zones import PlaceholderNote, PlaceholderNotes, ZoneRequest, ZoneSpec
 
 ANOTHER = """
 import asyncio, sys
 from pathlib import Path
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.levels import Level, WallsReport
+from golem_forge.sandbox.walls.model import Job
+from golem_forge.sandbox.walls.model import Level, ProbeReport as WallsReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
 
@@ -163,25 +162,25 @@ def test_killed_between_the_note_and_its_directory(house: Any) -> None:
     assert about["inode"] == 0 and made["inode"] == (house.workspace / ".git").stat().st_ino
 
     file.write_text(json.dumps({**about, "changed": about["changed"] + 10**10}) + "\n")
-    remove_leftovers(notes)
+    remove_stale_placeholders(notes)
     assert (house.workspace / ".git").is_dir() and not file.exists()
 
     file.write_text(json.dumps(about) + '\n{"zone": "cut o')
-    remove_leftovers(notes)
+    remove_stale_placeholders(notes)
     assert not (house.workspace / ".git").exists() and not file.exists()
 
 
 def test_notes_of_a_zone_that_is_gone_are_forgotten(house: Any) -> None:
     killed_forge(house)
     house.workspace.rename(house.root / "moved")
-    remove_leftovers(PlaceholderNotes(house.root / "forge"))
+    remove_stale_placeholders(PlaceholderNotes(house.root / "forge"))
     assert os.listdir(notes_of(house)) == [] and sorted(os.listdir(house.root / "moved")) == [".git", "HEAD"]
 
 
 def test_a_file_is_never_a_placeholder(tmp_path: Path) -> None:
     (tmp_path / ".git").touch()
     info = (tmp_path / ".git").stat()
-    assert not Note(zone="/", parts=(".git",), inode=info.st_ino, changed=info.st_ctime_ns).is_about(info)
+    assert not PlaceholderNote(zone="/", parts=(".git",), inode=info.st_ino, changed=info.st_ctime_ns).is_about(info)
 
 
 def test_a_home_that_cannot_be_written_costs_only_the_note(house: Any) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.sandbox.walls import landlock_rules
-from golem_forge.sandbox.walls.job import Nowhere
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.zones import Mode, ZoneRequest, ZoneSpec
+from golem_forge.sandbox.walls import landlock
+from golem_forge.sandbox.walls.model import Level, ProbeReport, StartDirectory
+from golem_forge.sandbox.zones import AccessMode, ZoneRequest, ZoneSpec
 
 
 def narrowed(house, walls, *requests):
@@ -24,7 +23,7 @@ def two_zones(house, **options):
 
 def test_a_zone_that_is_left_out_is_not_there(house):
     walls = two_zones(house)
-    some = narrowed(house, walls, ZoneRequest(name="docs", mode=Mode.RO))
+    some = narrowed(house, walls, ZoneRequest(name="docs", mode=AccessMode.RO))
     ran = house.run("pwd; cat a; echo x > b; ls /workspace", some)
     assert ran.text.startswith("/docs\ndoc")
     assert "Read-only" in ran.text and "No such file" in ran.text
@@ -47,11 +46,11 @@ def test_a_toolchain_in_a_zone_that_is_left_out_stays_hidden(house):
 async def test_the_report_is_asked_for_once(house, monkeypatch):
     calls = []
 
-    async def probe(**_: object) -> WallsReport:
+    async def probe(**_: object) -> ProbeReport:
         calls.append(1)
-        return WallsReport(level=Level.FULL)
+        return ProbeReport(level=Level.FULL)
 
-    monkeypatch.setattr("golem_forge.sandbox.walls.probe.probe_patiently", probe)
+    monkeypatch.setattr("golem_forge.sandbox.walls.probe.probe_with_retry", probe)
     walls = two_zones(house, report=None)
     some = narrowed(house, walls, ZoneRequest(name="docs"))
     assert some.known_level is None
@@ -63,12 +62,12 @@ async def test_the_report_is_asked_for_once(house, monkeypatch):
     "level",
     [
         Level.FULL,
-        pytest.param(Level.LANDLOCK, marks=pytest.mark.skipif(landlock_rules.abi() < 3, reason="no Landlock here")),
+        pytest.param(Level.LANDLOCK, marks=pytest.mark.skipif(landlock.landlock_abi() < 3, reason="no Landlock here")),
     ],
 )
 def test_where_a_job_without_zones_starts(house, level):
-    walls = house.walls(report=WallsReport(level=level))
+    walls = house.walls(report=ProbeReport(level=level))
     none = narrowed(house, walls)
     script = 'test "$PWD" = "$TMPDIR" && : > made && echo temporary'
-    assert house.run(script, none, nowhere=Nowhere.TEMPORARY).text == "temporary\n"
+    assert house.run(script, none, nowhere=StartDirectory.TEMPORARY).text == "temporary\n"
     assert "temporary" not in house.run(script, none).text

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.leftovers import Severity
+from golem_forge.core.calls import Severity
+from golem_forge.sandbox.git import nested
+from golem_forge.sandbox.git.nested import vet_repositories
+from golem_forge.sandbox.git.rules import ReadBudget
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls import nested
-from golem_forge.sandbox.walls.nested import vet
-from golem_forge.sandbox.walls.repository_rules import Budget
 from golem_forge.sandbox.zones import Zone, ZoneSpec
 
 
@@ -92,7 +92,7 @@ def test_a_repository_that_runs_a_program_is_set_aside(place: Path, zone: Zone, 
     assert canary.exists()  # what would happen to a shell prompt in this directory
     canary.unlink()
 
-    (told,) = vet(zone, everything(place))
+    (told,) = vet_repositories(zone, everything(place))
 
     assert told.severity is Severity.CRITICAL and told.kind == "nested_repository"
     assert "core.fsmonitor" in told.text and "/workspace/lib" in told.text and str(tmp_path) not in told.text
@@ -116,7 +116,7 @@ def test_git_status_at_the_root_enters_no_gitlink_that_runs_a_program(place: Pat
     assert canary.exists()
     canary.unlink()
 
-    assert len(vet(zone, everything(place))) == 1
+    assert len(vet_repositories(zone, everything(place))) == 1
 
     git(place, "status")
     git(place, "diff")
@@ -126,8 +126,8 @@ def test_git_status_at_the_root_enters_no_gitlink_that_runs_a_program(place: Pat
 
 def test_a_gitlink_is_looked_at_although_nothing_was_noticed(place: Path, zone: Zone, tmp_path: Path) -> None:
     evil(place / "lib", tmp_path / "canary")
-    assert vet(zone, []) == ()
-    assert len(vet(zone, [], gitlinks=[("lib",), ("gone",)])) == 1
+    assert vet_repositories(zone, []) == ()
+    assert len(vet_repositories(zone, [], gitlinks=[("lib",), ("gone",)])) == 1
 
 
 def _hook(lib: Path) -> None:
@@ -225,7 +225,7 @@ def test_what_is_not_left_standing(place: Path, zone: Zone, spoil: Callable[[Pat
     lib = repository(place / "a/b/c/d/e/f/lib")
     spoil(lib)
 
-    told = vet(zone, everything(place))
+    told = vet_repositories(zone, everything(place))
 
     assert any(said in one.text for one in told), told
     assert not (lib / ".git").exists()
@@ -248,14 +248,14 @@ def test_a_person_s_own_is_left_alone(place: Path, zone: Zone, tmp_path: Path) -
     ]
 
     assert (("lib", ".git", "HEAD")) in changed
-    assert vet(zone, changed) == ()
-    assert vet(zone, [("lib", ".git", "hooks", "post-checkout")]) != ()
+    assert vet_repositories(zone, changed) == ()
+    assert vet_repositories(zone, [("lib", ".git", "hooks", "post-checkout")]) != ()
 
 
 def test_a_link_in_a_person_s_own_counts(place: Path, zone: Zone, tmp_path: Path) -> None:
     lib = evil(place / "lib", tmp_path / "canary")
     _linked_log(lib)
-    (told,) = vet(zone, [("lib", ".git", "logs", "HEAD")])
+    (told,) = vet_repositories(zone, [("lib", ".git", "logs", "HEAD")])
     assert "logs/HEAD" in told.text
 
 
@@ -264,7 +264,7 @@ def test_a_bare_layout_is_a_repository_too(place: Path, zone: Zone, tmp_path: Pa
     canary = tmp_path / "canary"
     bare = place / where
     git(place, "init", "-q", "--bare", str(bare))
-    assert vet(zone, everything(place)) == ()
+    assert vet_repositories(zone, everything(place)) == ()
     git(bare, "config", "alias.log", "x")
     git(bare, "config", "core.worktree", str(bare))
     git(bare, "config", "core.bare", "false")
@@ -273,7 +273,7 @@ def test_a_bare_layout_is_a_repository_too(place: Path, zone: Zone, tmp_path: Pa
     assert canary.exists()
     canary.unlink()
 
-    (told,) = vet(zone, [(*bare.relative_to(place).parts, "config")])
+    (told,) = vet_repositories(zone, [(*bare.relative_to(place).parts, "config")])
 
     assert "not a git repository" in git(bare, "status", check=False) and not canary.exists()
     restored(place, told.text)
@@ -288,9 +288,9 @@ def test_whatever_makes_it_a_repository(place: Path, zone: Zone, last: str) -> N
     git(place, "init", "-q", "--bare", str(bare))
     git(bare, "config", "core.fsmonitor", "x")
     (bare / last).rename(place / "away")
-    assert vet(zone, [("x", "config")]) == ()
+    assert vet_repositories(zone, [("x", "config")]) == ()
     (place / "away").rename(bare / last)
-    assert len(vet(zone, [("x", last)])) == 1
+    assert len(vet_repositories(zone, [("x", last)])) == 1
 
 
 def test_pointers(place: Path, zone: Zone, tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_pointers(place: Path, zone: Zone, tmp_path: Path) -> None:
         (place / name).mkdir()
         (place / name / ".git").write_text(text)
 
-    told = vet(zone, [(name, ".git") for name in cases])
+    told = vet_repositories(zone, [(name, ".git") for name in cases])
 
     assert sorted(one.paths[0].split("/")[2] for one in told) == list("abcdefij")
     assert (own / ".git").is_dir()  # the person's: only what leads to it was set aside
@@ -325,14 +325,14 @@ def test_a_git_that_is_a_link(place: Path, zone: Zone, tmp_path: Path) -> None:
     evil(tmp_path / "outside", tmp_path / "canary")
     (place / "x").mkdir()
     os.symlink(tmp_path / "outside/.git", place / "x/.git")
-    (told,) = vet(zone, [("x", ".git")])
+    (told,) = vet_repositories(zone, [("x", ".git")])
     assert "a link" in told.text and not os.path.lexists(place / "x/.git")
     assert (tmp_path / "outside/.git/HEAD").exists()
 
 
 def test_other_spellings(place: Path, zone: Zone, tmp_path: Path) -> None:
     evil(place / "x", tmp_path / "canary").joinpath(".git").rename(place / "x/.Git")
-    (told,) = vet(zone, [("x", ".Git", "CONFIG"), ("x", ".Git", "config")])
+    (told,) = vet_repositories(zone, [("x", ".Git", "CONFIG"), ("x", ".Git", "config")])
     assert told.paths[1].endswith("/x/.Git.set-aside-by-forge-1")
 
 
@@ -341,15 +341,15 @@ def test_submodules_and_worktrees_of_a_nested_one(place: Path, zone: Zone, tmp_p
     lib = repository(place / "lib")
     git(lib, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "source"), "deep/sub")
     git(lib, "worktree", "add", "-q", "../two")
-    assert vet(zone, everything(place)) == ()
+    assert vet_repositories(zone, everything(place)) == ()
 
     git(lib / "deep/sub", "config", "core.fsmonitor", "x")
-    (told,) = vet(zone, [("lib", ".git", "modules", "deep", "sub", "config")])
+    (told,) = vet_repositories(zone, [("lib", ".git", "modules", "deep", "sub", "config")])
     assert told.paths[0] == "/workspace/lib/.git/modules/deep/sub/HEAD"
     assert "not a git repository" in git(lib / "deep/sub", "status", check=False)
 
     (lib / ".git/worktrees/two/commondir").write_text("../../../../elsewhere\n")
-    (told,) = vet(zone, [("lib", ".git", "worktrees", "two", "commondir")])
+    (told,) = vet_repositories(zone, [("lib", ".git", "worktrees", "two", "commondir")])
     assert "commondir" in told.text
 
 
@@ -377,7 +377,7 @@ def test_other_systems(place: Path, zone: Zone, files: dict[str, str], said: str
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    told = vet(zone, everything(place))
+    told = vet_repositories(zone, everything(place))
 
     assert len(told) == bool(said)
     if said:
@@ -389,7 +389,7 @@ def test_many_are_set_aside_unread(place: Path, zone: Zone, tmp_path: Path) -> N
     for number in range(1, 40):
         shutil.copytree(place / "r0", place / f"r{number}")
 
-    told = vet(zone, everything(place), budget=Budget(repositories=5))
+    told = vet_repositories(zone, everything(place), budget=ReadBudget(repositories=5))
 
     assert len(told) == nested._MOST_TOLD + 1 and "20 more" in told[-1].text
     assert not list(place.glob("*/.git"))
@@ -399,7 +399,7 @@ def test_more_than_can_be_moved_are_told(place: Path, zone: Zone, monkeypatch: p
     monkeypatch.setattr(nested, "_MOST_SET_ASIDE", 2)
     for number in range(4):
         _hook(repository(place / f"r{number}", commit=False))
-    told = vet(zone, everything(place))
+    told = vet_repositories(zone, everything(place))
     assert "2 more repositories were made or changed, and nobody looked" in told[-1].text
 
 
@@ -407,7 +407,7 @@ def test_a_directory_without_the_right_to_write(place: Path, zone: Zone) -> None
     lib = repository(place / "lib")
     _hook(lib)
     lib.chmod(0o555)
-    vet(zone, everything(place))
+    vet_repositories(zone, everything(place))
     assert not (lib / ".git").exists()
 
 
@@ -415,7 +415,7 @@ def test_names_that_are_taken(place: Path, zone: Zone) -> None:
     lib = repository(place / "lib")
     _hook(lib)
     (lib / ".git.set-aside-by-forge-1").mkdir()
-    (told,) = vet(zone, everything(place))
+    (told,) = vet_repositories(zone, everything(place))
     assert told.paths[1].endswith(".git.set-aside-by-forge-2")
 
 
@@ -423,7 +423,7 @@ def test_names_that_would_steer_a_terminal(place: Path, zone: Zone) -> None:
     lib = repository(place / "a\x1b[2J\nb")
     with (lib / ".git/config").open("a") as file:
         file.write('[filter "\x1b[2J"]\n\tclean = x\n')
-    (told,) = vet(zone, everything(place))
+    (told,) = vet_repositories(zone, everything(place))
     assert "\x1b" not in told.text and "\n" not in told.text
     restored(place, told.text)
     git(lib, "log")
@@ -442,7 +442,7 @@ def test_a_rebase_that_will_run_something_is_set_aside(place: Path, zone: Zone, 
     lib = repository(place / "lib")
     (lib / ".git/rebase-merge").mkdir()
     (lib / ".git/rebase-merge" / name).write_text(STOPPED[name])
-    (told,) = vet(zone, [("lib", ".git", "rebase-merge", name)])
+    (told,) = vet_repositories(zone, [("lib", ".git", "rebase-merge", name)])
     assert told.severity is Severity.CRITICAL and "stopped rebase" in told.text
     assert not (lib / ".git").exists()
 
@@ -451,9 +451,9 @@ def test_unprotected_means_unprotected(place: Path) -> None:
     _hook(repository(place / "lib"))
     free = ZoneSpec(name="workspace", path=place, unprotect=(".git/hooks",))
     box = open_sandbox([free], forge_home=place.parent / "forge", home=place.parent / "home")
-    assert vet(box.zones["workspace"], everything(place)) == ()
+    assert vet_repositories(box.zones["workspace"], everything(place)) == ()
     _include(place / "lib")
-    assert len(vet(box.zones["workspace"], everything(place))) == 1
+    assert len(vet_repositories(box.zones["workspace"], everything(place))) == 1
     box.close()
 
 
@@ -481,7 +481,7 @@ def test_what_git_makes_inside_walls_is_harmless(house: Any, tmp_path: Path) -> 
     assert ran.code == 0, ran.text
     zone = house.sandbox().zones["workspace"]
 
-    assert vet(zone, everything(house.workspace)) == ()
+    assert vet_repositories(zone, everything(house.workspace)) == ()
 
     for name in ("one", "two.git", "three", "four.git", "five", "wt", "seven", "seven/sub"):
         git(house.workspace / name, "rev-parse", "--git-dir")
@@ -508,7 +508,7 @@ while True:
     with subprocess.Popen([sys.executable, "-c", swap], cwd=place / "x") as swapping:
         try:
             for _ in range(300):
-                vet(zone, [("x", name, ".git", "config") for name in ("one", "two", "three", "four")])
+                vet_repositories(zone, [("x", name, ".git", "config") for name in ("one", "two", "three", "four")])
         finally:
             swapping.kill()
 
@@ -532,7 +532,7 @@ def test_what_an_ordinary_person_cannot_read(plain_user: Callable[..., Any], mod
             forge_home=private / "forge",
             home=private / "home",
         )
-        told = vet(box.zones["workspace"], [("lib", ".git"), ("lib", ".git", "config")])
+        told = vet_repositories(box.zones["workspace"], [("lib", ".git"), ("lib", ".git", "config")])
         return [[one.text for one in told], sorted(os.listdir(lib))]
 
     texts, left = plain_user(action)

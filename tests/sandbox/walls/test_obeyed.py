@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.leftovers import Leftover, Severity
-from golem_forge.sandbox.walls.obeyed import told
+from golem_forge.core.calls import Leftover, Severity
+from golem_forge.sandbox.walls.leftovers import obeyed_leftovers
 from golem_forge.sandbox.zones import ZoneSpec
 
 PROTECTED = [
@@ -62,7 +62,7 @@ def _top(name: str) -> str:
 
 def _told(house: Any, *paths: str) -> list[Leftover]:
     [zone] = house.sandbox().zones.values()
-    return list(told(zone, [tuple(path.split("/")) for path in paths]))
+    return list(obeyed_leftovers(zone, [tuple(path.split("/")) for path in paths]))
 
 
 @pytest.mark.parametrize("name", PROTECTED)
@@ -143,7 +143,7 @@ def test_names_on_the_list_come_before_any_number_of_others(house: Any) -> None:
 
 
 def test_a_flood_of_files_hides_no_name(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.sandbox.walls.obeyed._ORDER_S", 60)
+    monkeypatch.setattr("golem_forge.sandbox.walls.leftovers._ORDER_S", 60)
     _put(house.workspace, "zz/sitecustomize.py")
     flood = [f"data/{number}.bin" for number in range(120_000)]
 

@@ -15,8 +15,8 @@ import pytest
 
 import golem_forge
 from golem_forge.core.effects import Mark
-from golem_forge.sandbox.own_code import own_code, own_code_in
-from golem_forge.sandbox.walls.backend import find_bwrap
+from golem_forge.sandbox.protected import own_code, own_code_in
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
 PACKAGES = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 SOURCE = Path(golem_forge.__file__).parent
@@ -25,11 +25,11 @@ PROBE = """
 import asyncio, json, sys
 from pathlib import Path
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox.own_code import own_code
+from golem_forge.sandbox.protected import own_code
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.obeyed import told
+from golem_forge.sandbox.walls.model import Job
+from golem_forge.sandbox.walls.model import Level, ProbeReport as WallsReport
+from golem_forge.sandbox.walls.leftovers import obeyed_leftovers as told
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
 
@@ -49,7 +49,7 @@ async def main():
     after = walled.aftermath()
     changed = [tuple(path.split("/")) for path in paths]
     print(json.dumps({
-        "notices": notices, "survey": walls.survey(), "text": walled.child.output.read().decode(),
+        "notices": notices, "survey": walls.check_zones(), "text": walled.child.output.read().decode(),
         "denials": after.denials, "marks": marks,
         "told": [one.to_wire() for one in told(box.zones["workspace"], changed)],
     }))

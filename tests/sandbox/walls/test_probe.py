@@ -19,19 +19,21 @@ from typing import Any
 import pytest
 
 from golem_forge.sandbox.host import isolated
-from golem_forge.sandbox.walls import landlock_rules, probe_causes
+from golem_forge.sandbox.walls import landlock as landlock_rules
+from golem_forge.sandbox.walls import probe as probe_causes
 from golem_forge.sandbox.walls import probe as probing
-from golem_forge.sandbox.walls.backend import find_bwrap
-from golem_forge.sandbox.walls.levels import GUARANTEES, Level, LevelResult, WallsReport
-from golem_forge.sandbox.walls.probe import NEEDED, probe
-from golem_forge.sandbox.walls.probe_ground import Ground
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import GUARANTEES, Level, LevelResult, ProbeReport
+from golem_forge.sandbox.walls.probe import NEEDED, ProbeFixture, probe
 from golem_forge.sandbox.walls.seccomp import filter_program
-from golem_forge.ui.rendering.reports import walls as walls_line
+from golem_forge.ui.render.reports import walls_lines as walls_line
 
 PATIENT = 20.0
 """This machine may be busy; only the case about time is about time."""
 needs_bwrap = pytest.mark.skipif(find_bwrap() is None, reason="bubblewrap is not installed")
-needs_landlock = pytest.mark.skipif(landlock_rules.abi() < 3, reason="this kernel has no Landlock, or an old one")
+needs_landlock = pytest.mark.skipif(
+    landlock_rules.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,7 @@ def walls_are_known() -> None:
     """They are not: here they are tried."""
 
 
-def result(report: WallsReport, level: Level) -> LevelResult:
+def result(report: ProbeReport, level: Level) -> LevelResult:
     return next(each for each in report.tried if each.level is level)
 
 
@@ -51,7 +53,7 @@ async def test_the_real_walls_hold_what_they_promise() -> None:
     assert report.level is Level.FULL
     assert full.held == tuple(GUARANTEES)
     assert set(landlock.held) >= set(NEEDED)
-    assert ("G8" in landlock.held) == (landlock_rules.abi() >= 6)
+    assert ("G8" in landlock.held) == (landlock_rules.landlock_abi() >= 6)
     assert (report.cause, report.fix) == ("", "")
 
 
@@ -69,7 +71,7 @@ async def test_without_bubblewrap_walls_are_read_only(monkeypatch: pytest.Monkey
 
 async def test_with_neither_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "find_bwrap", lambda: None)
-    monkeypatch.setattr(landlock_rules, "abi", lambda: 0)
+    monkeypatch.setattr(landlock_rules, "landlock_abi", lambda: 0)
     report = await probe(cache=None)
     assert report.level is Level.NONE
     assert report.cause
@@ -227,7 +229,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[Level]:
 
     monkeypatch.setattr(probing, "_try", answer)
     monkeypatch.setattr(probing, "find_bwrap", lambda: "/usr/bin/env")
-    monkeypatch.setattr(landlock_rules, "abi", lambda: 7)
+    monkeypatch.setattr(landlock_rules, "landlock_abi", lambda: 7)
     return made
 
 
@@ -244,7 +246,7 @@ async def test_a_result_is_kept_for_the_same_machine(monkeypatch: pytest.MonkeyP
     assert [path.name for path in kept.parent.iterdir()] == ["walls.json"]
 
 
-@pytest.mark.parametrize("what", ["find_bwrap", "abi", "surroundings"])
+@pytest.mark.parametrize("what", ["find_bwrap", "landlock_abi", "environment_facts"])
 async def test_another_backend_kernel_or_setting_is_tried_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
@@ -252,8 +254,8 @@ async def test_another_backend_kernel_or_setting_is_tried_anew(
     await probe(cache=tmp_path)
     changes: dict[str, tuple[object, object]] = {
         "find_bwrap": (probing, lambda: "/usr/bin/id"),
-        "abi": (landlock_rules, lambda: 6),
-        "surroundings": (probe_causes, lambda: ["changed"]),
+        "landlock_abi": (landlock_rules, lambda: 6),
+        "environment_facts": (probe_causes, lambda: ["changed"]),
     }
     monkeypatch.setattr(changes[what][0], what, changes[what][1])
     await probe(cache=tmp_path)
@@ -282,46 +284,46 @@ ALL_REFUSED = {name: {"something": "EPERM"} for name in GUARANTEES}
 
 
 def test_only_what_was_attempted_and_refused_counts() -> None:
-    with Ground(Level.FULL) as ground:
-        assert probing._judged(ground, ALL_REFUSED).held == tuple(GUARANTEES)
+    with ProbeFixture(Level.FULL) as ground:
+        assert probing._evaluate(ground, ALL_REFUSED).held == tuple(GUARANTEES)
         for outcome in ("done", "not made (KeyError)", "EINVAL", "OSError"):
-            found = probing._judged(ground, {**ALL_REFUSED, "G4": {"a": "EACCES", "b": outcome}})
+            found = probing._evaluate(ground, {**ALL_REFUSED, "G4": {"a": "EACCES", "b": outcome}})
             assert found.missing == ("G4",)
             assert "secret paths unreadable" in found.cause
         untried = {name: attempts for name, attempts in ALL_REFUSED.items() if name != "G9"}
-        assert probing._judged(ground, untried).missing == ("G9",)
-        assert probing._judged(ground, {**ALL_REFUSED, "G9": {"ptrace": "ESRCH"}}).missing == ("G9",)
-        late = probing._judged(ground, {**ALL_REFUSED, "G12": {"memory": "late", "files": "EMFILE"}})
+        assert probing._evaluate(ground, untried).missing == ("G9",)
+        assert probing._evaluate(ground, {**ALL_REFUSED, "G9": {"ptrace": "ESRCH"}}).missing == ("G9",)
+        late = probing._evaluate(ground, {**ALL_REFUSED, "G12": {"memory": "late", "files": "EMFILE"}})
         assert (late.missing, late.untried, late.reached) == ((), ("G12",), False)
-        both = probing._judged(ground, {**ALL_REFUSED, "G12": {"memory": "late", "files": "done"}})
+        both = probing._evaluate(ground, {**ALL_REFUSED, "G12": {"memory": "late", "files": "done"}})
         assert (both.missing, both.untried) == (("G12",), ())
-        other_processes = probing._judged(ground, {**ALL_REFUSED, "G8": {"signal": "done"}})
+        other_processes = probing._evaluate(ground, {**ALL_REFUSED, "G8": {"signal": "done"}})
         assert other_processes.reached
         assert other_processes.missing == ("G8",)
 
 
 def test_what_happened_outside_counts_more_than_what_was_said() -> None:
-    with Ground(Level.FULL) as ground:
-        assert list(ground.touched()) == []
+    with ProbeFixture(Level.FULL) as ground:
+        assert list(ground.broken_guarantees()) == []
         with socket.create_connection(ground.sockets["tcp"].getsockname()):
-            assert "G5" in probing._judged(ground, ALL_REFUSED).missing
-    with Ground(Level.FULL) as ground, socket.socket(socket.AF_UNIX) as caller:
+            assert "G5" in probing._evaluate(ground, ALL_REFUSED).missing
+    with ProbeFixture(Level.FULL) as ground, socket.socket(socket.AF_UNIX) as caller:
         caller.connect("\0" + ground.abstract)
-        assert "G6" in probing._judged(ground, ALL_REFUSED).missing
-    with Ground(Level.LANDLOCK) as ground:
+        assert "G6" in probing._evaluate(ground, ALL_REFUSED).missing
+    with ProbeFixture(Level.LANDLOCK) as ground:
         os.chmod(ground.outside / "file", 0o600)
-        assert "G1" in probing._judged(ground, ALL_REFUSED).missing
+        assert "G1" in probing._evaluate(ground, ALL_REFUSED).missing
     assert not ground.root.exists()
 
 
 def test_causes_name_the_switch_and_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_causes, "_is_root", lambda: False)
     said = "Walls could not be built: bubblewrap stopped with 'No permissions to create new namespace'. The command"
-    for name, closed in probe_causes.SWITCHES.items():
+    for name, closed in probe_causes.KERNEL_SWITCHES.items():
         monkeypatch.setattr(
-            probe_causes, "setting", lambda asked, name=name, closed=closed: closed if asked == name else ""
+            probe_causes, "kernel_setting", lambda asked, name=name, closed=closed: closed if asked == name else ""
         )
-        why = probe_causes.full(said)
+        why = probe_causes.explain_failure(said)
         assert name in why.cause + why.fix
         assert "sysctl" in why.fix
 
@@ -329,13 +331,13 @@ def test_causes_name_the_switch_and_the_fix(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_busy_machine_gets_a_second_longer_try(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[float] = []
 
-    async def slow_at_first(*, cache: object, within: float = 2.0) -> WallsReport:
+    async def slow_at_first(*, cache: object, within: float = 2.0) -> ProbeReport:
         tries.append(within)
         slow = LevelResult(level=Level.FULL, cause=probe_causes.TOO_SLOW.cause)
-        return WallsReport(level=Level.NONE, tried=(slow,)) if len(tries) == 1 else WallsReport(level=Level.FULL)
+        return ProbeReport(level=Level.NONE, tried=(slow,)) if len(tries) == 1 else ProbeReport(level=Level.FULL)
 
     monkeypatch.setattr(probing, "probe", slow_at_first)
-    assert (await probing.probe_patiently(cache=None)).level is Level.FULL
+    assert (await probing.probe_with_retry(cache=None)).level is Level.FULL
     assert tries == [2.0, 6.0]
 
 

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from golem_forge.sandbox.processes import start as _start  # noqa: F401 - loaded while it can be read
+from golem_forge.sandbox.process import child as _start  # noqa: F401 - loaded while it can be read
 from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.walls import walls as _walls
-from golem_forge.sandbox.walls.backend import find_bwrap, ripgrep
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.seccomp_numbers import PROCESSORS
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap, ripgrep_path
+from golem_forge.sandbox.walls.model import Job, Level, ProbeReport
+from golem_forge.sandbox.walls.seccomp import PROCESSORS
 from golem_forge.sandbox.zones import ZoneSpec
 
 from .test_full_as_user import USER, _as_user
@@ -156,7 +155,7 @@ def test_root_s_children_do_nothing_to_process_one(house: Any) -> None:
 def test_another_user_s_children_do_nothing_to_process_one() -> None:
     if find_bwrap() is None:
         pytest.skip("full walls need bubblewrap")
-    ripgrep()
+    ripgrep_path()
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         os.chmod(place, 0o755)
@@ -173,7 +172,7 @@ def test_another_user_s_children_do_nothing_to_process_one() -> None:
                 forge_home=place / "forge",
                 home=place / "home",
                 environ={"PATH": "/usr/bin:/bin"},
-                report=WallsReport(level=Level.FULL),
+                report=ProbeReport(level=Level.FULL),
             )
             found, states = asyncio.run(attacked(inside))
             return found, [{name: str(value) for name, value in each.items()} for each in states]

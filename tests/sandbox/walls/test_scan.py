@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from tests import descriptors
 
-from golem_forge.sandbox.access import best_opener
+from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.walls import changes as changes_module
 from golem_forge.sandbox.walls import listing
 from golem_forge.sandbox.walls import scan as module
-from golem_forge.sandbox.walls.deeper import nothing_secret_below
-from golem_forge.sandbox.walls.inotify import Inotify
-from golem_forge.sandbox.walls.scan import ScanMark, ZoneScan, shared_scan
+from golem_forge.sandbox.walls.changes import Inotify, ScanMark
+from golem_forge.sandbox.walls.planner import nothing_secret_below
+from golem_forge.sandbox.walls.scan import ZoneScan, shared_scan
 from golem_forge.sandbox.zones import ZoneSpec, open_zone
 
 
@@ -679,14 +679,14 @@ class TestMoreThanCanBeLookedAt:
         monkeypatch.setattr(module, "_GLANCE_S", 0.0)
         monkeypatch.setattr(module, "_PAUSE", 0)
         _make(tmp_path, "a/.env", "c/.env", "new/er/.env")
-        settled.glance()
+        settled.refresh_briefly()
         assert self._unlisted(settled) == set()
         time.sleep(0.15)
         for _ in range(20):
-            settled.glance()
+            settled.refresh_briefly()
         assert _found(settled) == {"a/.env", "c/.env", "new/er/.env"}
         _make(tmp_path, "a/id_rsa", "c/id_rsa", "new/er/id_rsa")
-        settled.glance()
+        settled.refresh_briefly()
         settled.refresh()  # has the time
         assert {"a/id_rsa", "c/id_rsa", "new/er/id_rsa"} <= _found(settled)
 

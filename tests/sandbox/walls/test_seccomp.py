@@ -16,14 +16,13 @@ import pytest
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls import seccomp
-from golem_forge.sandbox.walls.seccomp import Changes, Network, filter_program
-from golem_forge.sandbox.walls.seccomp_numbers import PROCESSORS
+from golem_forge.sandbox.walls.seccomp import PROCESSORS, AttributeChanges, Network, filter_program
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 DENY = 0x00050000 | errno.EPERM
 LEVELS = {
-    "full": {"network": Network.OWN, "changes": Changes.BY_MOUNTS},
-    "landlock": {"network": Network.NONE, "changes": Changes.REFUSED},
+    "full": {"network": Network.OWN, "changes": AttributeChanges.BY_MOUNTS},
+    "landlock": {"network": Network.NONE, "changes": AttributeChanges.REFUSED},
 }
 FOREIGN = {"i386": 0x40000003, "arm": 0x40000028}
 
@@ -121,7 +120,7 @@ def test_read_only_walls_refuse_attributes_sockets_and_other_processes(machine: 
     def alone(name: str, *arguments: int) -> int:
         return verdict(program, processor.numbers[name], *arguments, audit=processor.audit)
 
-    names = (*seccomp._ATTRIBUTES, *seccomp._SHARED_MEMORY, *seccomp._NAMING)
+    names = (*seccomp._ATTRIBUTES, *seccomp._SHARED_MEMORY, *seccomp._NAMING_CALLS)
     assert {alone(name) for name in names if name in processor.numbers} == {DENY}
     assert {alone("socket", family) for family in range(46)} == {DENY}
     assert alone("socketpair", 1, 1 | 0o2000000) == alone("socketpair", 1, 5) == ALLOW
@@ -133,7 +132,7 @@ def test_read_only_walls_refuse_attributes_sockets_and_other_processes(machine: 
     assert alone("ioctl", 0, 0x5401) == alone("ioctl", 0, 0x802C542A) == alone("ioctl", 0, 0x80086601) == ALLOW
     for change in (0x40086602, 0x40046602, 0x401C5820, 0x5000940E, 0x40049409):  # flags, attributes, subvolume, clone
         assert alone("ioctl", 0, change) == 0x00050000 | errno.ENOTTY
-    shared = filter_program(network=Network.SHARED, changes=Changes.REFUSED, machine=machine)
+    shared = filter_program(network=Network.SHARED, changes=AttributeChanges.REFUSED, machine=machine)
     of = {family: verdict(shared, processor.numbers["socket"], family, audit=processor.audit) for family in (1, 2, 10)}
     assert of[2] == of[10] == ALLOW
     assert of[1] != ALLOW
@@ -183,7 +182,7 @@ def test_the_kernel_refuses_each(level: str) -> None:
     tries += [["unshare", numbers["unshare"], [0x10000000]], ["clone", numbers["clone"], [0x10000000 | 17, 0, 0, 0, 0]]]
     tries += [["TIOCSTI", numbers["ioctl"], [0, 0x5412, 0]], ["personality", numbers["personality"], [8]]]
     if level == "landlock":
-        names = (*seccomp._ATTRIBUTES, *seccomp._SHARED_MEMORY, *seccomp._NAMING, "socket")
+        names = (*seccomp._ATTRIBUTES, *seccomp._SHARED_MEMORY, *seccomp._NAMING_CALLS, "socket")
         tries += [[name, numbers[name], [-1] * 6] for name in names if name in numbers]
     done = under(level, TRY, json.dumps(tries))
     assert done.returncode == 0, done.stderr
@@ -234,7 +233,7 @@ def test_without_any_network_nothing_can_be_named(machine: str) -> None:
     def own_program(name: str, *arguments: int) -> int:
         return verdict(program, processor.numbers[name], *arguments, audit=processor.audit)
 
-    assert {own_program(name) for name in (*seccomp._NAMING, "socket")} == {DENY}
+    assert {own_program(name) for name in (*seccomp._NAMING_CALLS, "socket")} == {DENY}
     assert own_program("socketpair", 1, 1) == own_program("socketpair", 1, 5) == ALLOW
     assert own_program("socketpair", 1, 2) == DENY  # a datagram pair could send to any name of the host
 

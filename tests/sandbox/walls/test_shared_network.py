@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.sandbox.walls import landlock_rules
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.settings import WallSettings
+from golem_forge.config.sandbox_block import WallSettings
+from golem_forge.sandbox.walls import landlock
+from golem_forge.sandbox.walls.model import Level, ProbeReport
 
 PYTHON = os.path.realpath(sys.executable)
 LEVELS = [
     Level.FULL,
-    pytest.param(Level.LANDLOCK, marks=pytest.mark.skipif(landlock_rules.abi() < 3, reason="no Landlock here")),
+    pytest.param(Level.LANDLOCK, marks=pytest.mark.skipif(landlock.landlock_abi() < 3, reason="no Landlock here")),
 ]
 SETTINGS = WallSettings(read=(os.path.realpath(sys.base_prefix),))
 
@@ -48,7 +48,7 @@ def python(code: str) -> str:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_server_of_the_host_is_reached_only_by_whoever_shares_its_network(house, port: int, level: Level):
-    walls = house.walls(settings=SETTINGS, report=WallsReport(level=level))
+    walls = house.walls(settings=SETTINGS, report=ProbeReport(level=level))
     code = f'import socket; print(socket.create_connection(("127.0.0.1", {port}), 3).recv(9))'
     assert house.run(python(code), walls, reads_only=True, shares_network=True).text == "b'reached'\n"
     alone = house.run(python(code), walls, reads_only=True)
@@ -58,7 +58,7 @@ def test_a_server_of_the_host_is_reached_only_by_whoever_shares_its_network(hous
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_other_walls_stand(house, level: Level):
     (house.workspace / ".env").write_text("canary")
-    walls = house.walls(settings=SETTINGS, report=WallsReport(level=level))
+    walls = house.walls(settings=SETTINGS, report=ProbeReport(level=level))
     script = (
         "cat .env; echo x > made; echo x > /usr/made; grep -E 'CapEff|NoNewPrivs' /proc/self/status; "
         "unshare -U true; mount -t tmpfs x /tmp; kill -0 1 && ls /proc | grep -c '^[0-9]'; "
@@ -73,7 +73,7 @@ def test_the_other_walls_stand(house, level: Level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_kinds_of_sockets_beyond_the_network_are_refused(house, level: Level):
-    walls = house.walls(settings=SETTINGS, report=WallsReport(level=level))
+    walls = house.walls(settings=SETTINGS, report=ProbeReport(level=level))
     code = (
         "import socket\n"
         "for kind in (17, 38, 40):\n"

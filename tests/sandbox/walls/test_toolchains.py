@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.sandbox.walls.toolchains import Toolchains, find_toolchains, without_toolchains
+from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains, without_toolchains
 
 
 class Machine:
@@ -37,7 +37,7 @@ class Machine:
     def on_path(self, *entries: str | Path) -> None:
         self.environ["PATH"] = ":".join([*map(str, entries), self.environ["PATH"]])
 
-    def find(self, **more: object) -> Toolchains:
+    def find(self, **more: object) -> VisibleToolchains:
         return find_toolchains(self.environ, self.home, forge_home=self.forge, **more)  # type: ignore[arg-type]
 
 

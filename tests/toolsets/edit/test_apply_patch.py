@@ -13,21 +13,20 @@ from typing import Any
 import pytest
 from tests import descriptors
 
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status, Verdict
+from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.sandbox.zones import ZoneSpec
-from golem_forge.tools.context import ToolContext
-from golem_forge.tools.plan import Plan
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.results import to_result
-from golem_forge.tools.toolset import ToolsetContext
 from golem_forge.tools.validation import Err, Ok
 from golem_forge.toolsets.edit import EditToolset, create_apply_patch_tool
-from golem_forge.toolsets.edit.failures import PatchFailed
+from golem_forge.toolsets.edit.patch import PatchFailed
 
 NOTHING = "Patch not applied; nothing was changed."
 Patch = Callable[[str], Awaitable[ToolResult]]

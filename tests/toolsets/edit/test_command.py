@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.toolsets.edit.command import PatchCommand, is_bare_patch, rebased, split_patch_command
+from golem_forge.toolsets.edit.patch import PatchCommand, is_bare_patch, rebase_patch, split_patch_command
 
 PATCH = "*** Begin Patch\n*** Add File: a.txt\n+it's $HOME `x` \\n\n*** End Patch\n"
 PLAIN = "*** Begin Patch\n*** Add File: a.txt\n+a\n*** End Patch\n"
@@ -98,15 +98,15 @@ def test_relative_paths_are_rebased_and_nothing_else() -> None:
         "*** Begin Patch\n*** Add File: a.txt\n+*** Add File: a.txt\n*** Delete File: /workspace/b\n"
         "*** Update File: ../c\n*** Move to: d/e\n@@ *** Update File: c\n x\n-*** Delete File: c\n*** End Patch\n"
     )
-    assert rebased(patch, "sub") == (
+    assert rebase_patch(patch, "sub") == (
         "*** Begin Patch\n*** Add File: sub/a.txt\n+*** Add File: a.txt\n*** Delete File: /workspace/b\n"
         "*** Update File: sub/../c\n*** Move to: sub/d/e\n@@ *** Update File: c\n x\n-*** Delete File: c\n"
         "*** End Patch\n"
     )
-    assert rebased(patch, "") == rebased(patch, ".") == patch
-    assert rebased("no patch", "sub") == "no patch"
+    assert rebase_patch(patch, "") == rebase_patch(patch, ".") == patch
+    assert rebase_patch("no patch", "sub") == "no patch"
 
 
 def test_what_might_be_a_marker_is_rebased_too_rather_than_meaning_another_file() -> None:
     patch = "*** Begin Patch\n*** Update File: a\n@@\n-x\n *** Delete File: b\n*** End Patch\n"
-    assert " *** Delete File: sub/b\n" in rebased(patch, "sub")
+    assert " *** Delete File: sub/b\n" in rebase_patch(patch, "sub")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.edit import create_apply_patch_tool
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import ToolCall
-from golem_forge.core.verdict import Risk, Status, Verdict
-from golem_forge.orchestrator import Orchestrator
+from golem_forge.core.calls import ToolCall
+from golem_forge.core.decisions import Risk, Status, Verdict
+from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.toolsets.edit import create_apply_patch_tool

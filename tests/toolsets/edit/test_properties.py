@@ -12,12 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.deadlines import within
 
-from golem_forge.toolsets.diffs import unified_diff
-from golem_forge.toolsets.edit.command import is_bare_patch, rebased, split_patch_command
-from golem_forge.toolsets.edit.failures import PatchFailed, PatchInvalid
-from golem_forge.toolsets.edit.grammar import Chunk, Update, parse
-from golem_forge.toolsets.edit.placing import place
-from golem_forge.toolsets.edit.text import PatchedText
+from golem_forge.toolsets.edit.locate import PatchedText, locate_chunks
+from golem_forge.toolsets.edit.patch import (
+    Chunk,
+    PatchFailed,
+    PatchInvalid,
+    UpdateFile,
+    is_bare_patch,
+    parse_patch,
+    rebase_patch,
+    split_patch_command,
+)
+from golem_forge.toolsets.text import unified_diff
 
 LINE = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r\n"), max_size=8)
 FEW_LINES = st.sampled_from(["", "a", "b", " a", "a ", "\ta", "“q”", '"q"', "@@", "*** End Patch", "+", "- x"])
@@ -28,14 +34,14 @@ WORDS = st.sampled_from([*MARKERS, *OTHERS])
 
 
 def chunks_of(patch: str) -> tuple[Chunk, ...]:
-    (operation,) = parse(patch)
-    assert isinstance(operation, Update)
+    (operation,) = parse_patch(patch)
+    assert isinstance(operation, UpdateFile)
     return operation.chunks
 
 
 def applied(data: bytes, patch: str) -> bytes:
     text = PatchedText(data, "/w/a")
-    return text.written(place(chunks_of(patch), text).edits).data
+    return text.apply_edits(locate_chunks(chunks_of(patch), text).edits).data
 
 
 def refusal(work: Callable[[], object]) -> str | None:
@@ -103,22 +109,22 @@ def test_chunks_with_context_find_their_places(numbers: list[int], data: st.Data
 def test_any_text_parses_or_is_refused_in_words(text: str) -> None:
     for candidate in (text, f"*** Begin Patch\n{text}\n*** End Patch"):
         for padded in (False, True):
-            said = refusal(lambda text=candidate, padded=padded: parse(text, padded=padded))  # type: ignore[misc]
+            said = refusal(lambda text=candidate, padded=padded: parse_patch(text, padded=padded))  # type: ignore[misc]
             assert said is None or said.startswith("Patch not applied; nothing was changed.\n")
         is_bare_patch(candidate)
         split_patch_command(candidate)
-        rebased(candidate, "sub")
+        rebase_patch(candidate, "sub")
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.lists(st.one_of(WORDS, LINE)).map("\n".join))
 def test_any_file_is_patched_or_refused_in_words(data: bytes, body: str) -> None:
     def patched() -> None:
-        operations = parse(f"*** Begin Patch\n*** Update File: a\n{body}\n*** End Patch")
+        operations = parse_patch(f"*** Begin Patch\n*** Update File: a\n{body}\n*** End Patch")
         text = PatchedText(data, "/w/a")
         for operation in operations:
-            if isinstance(operation, Update):
-                written = text.written(place(operation.chunks, text).edits)
+            if isinstance(operation, UpdateFile):
+                written = text.apply_edits(locate_chunks(operation.chunks, text).edits)
                 assert not written.data or written.data.endswith((b"\n", b"\r")) or written.data == b"\xef\xbb\xbf"
 
     said = refusal(patched)
@@ -136,7 +142,7 @@ def test_a_hundred_chunks_in_ten_thousand_lines_are_shown_without_comparing_both
     patch = "\n".join(("*** Begin Patch", "*** Update File: a", *body, "*** End Patch"))
     data = ("\n".join(lines) + "\n").encode()
     text = PatchedText(data, "/w/a")
-    written = text.written(place(chunks_of(patch), text).edits)
+    written = text.apply_edits(locate_chunks(chunks_of(patch), text).edits)
     shown = unified_diff("/w/a", data, written.data, changes=written.changes)
     assert written.data.count(b"changed") == 100
     assert shown.count("\n@@ ") == 100 and shown.count("\n-line ") == 100
@@ -150,4 +156,4 @@ def test_files_made_to_be_slow_are_not(body: str) -> None:
     data = b"a\n" * 200_000
     text = PatchedText(data, "/w/a")
     with within(30), pytest.raises(PatchFailed, match="these lines are not in /w/a"):
-        place(chunks_of(f"*** Begin Patch\n*** Update File: a\n@@\n{body}*** End Patch"), text)
+        locate_chunks(chunks_of(f"*** Begin Patch\n*** Update File: a\n@@\n{body}*** End Patch"), text)

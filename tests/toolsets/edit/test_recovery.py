@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.toolsets.edit.manifest import FileRecord, Manifest
-from golem_forge.toolsets.edit.recovery import recover
+from golem_forge.toolsets.edit.apply import FileRecord, PatchManifest, recover_patches
 
 PATCH = """\
 *** Begin Patch
@@ -85,7 +84,7 @@ def test_every_file_is_put_back_wherever_it_stopped(
     assert (manifest.name, manifest.stat().st_mode & 0o777) == ("call_1.json", 0o600)
     strays = [name for name in os.listdir(workspace) if name not in (*BEFORE, "new")]
     assert all(name.startswith(".forge-") and name.endswith(".tmp") for name in strays)
-    (text,) = recover(home, sandbox)
+    (text,) = recover_patches(home, sandbox)
     assert text.startswith("A patch was cut short by a crash and has been taken back.")
     assert ("/workspace/a.txt" in text) is (renames > 0)
     assert "Not restored" not in text and str(workspace) not in text
@@ -93,7 +92,7 @@ def test_every_file_is_put_back_wherever_it_stopped(
     assert not (workspace / "new").exists()
     assert (workspace / "a.txt").stat().st_mode & 0o777 == 0o750
     assert os.listdir(home / "patches") == []
-    assert recover(home, sandbox) == []
+    assert recover_patches(home, sandbox) == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +103,7 @@ def test_a_crash_while_staging_leaves_no_litter(
 ) -> None:
     crash(workspace, home, renames=times, call=call)
     assert sorted(os.listdir(workspace)) != sorted(BEFORE)
-    (text,) = recover(home, sandbox)
+    (text,) = recover_patches(home, sandbox)
     assert text == "A patch was cut short by a crash and has been taken back."
     assert sorted(os.listdir(workspace)) == sorted(BEFORE)
     assert tree(workspace) == BEFORE
@@ -117,7 +116,7 @@ def test_what_was_changed_before_it_was_kept_is_told_without_a_copy(
     crash(workspace, home, renames=0)
     (workspace / "d.txt").write_text("mine\n")
     (workspace / "a.txt").write_text("mine\n")  # through its second name too: there is no old content any more
-    (text,) = recover(home, sandbox)
+    (text,) = recover_patches(home, sandbox)
     assert text.splitlines()[1:] == [
         "Not restored: /workspace/a.txt was changed since.",
         "Not restored: /workspace/d.txt was changed since.",
@@ -129,14 +128,14 @@ def test_a_finished_patch_leaves_nothing(sandbox: Sandbox, workspace: Path, home
     crash(workspace, home, renames=99)
     assert tree(workspace) == AFTER
     assert os.listdir(home / "patches") == []
-    assert recover(home, sandbox) == []
+    assert recover_patches(home, sandbox) == []
     assert tree(workspace) == AFTER
 
 
 def test_what_was_changed_since_is_left_and_told(sandbox: Sandbox, workspace: Path, home: Path) -> None:
     crash(workspace, home, renames=2)
     (workspace / "a.txt").write_text("mine\n")
-    (text,) = recover(home, sandbox)
+    (text,) = recover_patches(home, sandbox)
     assert "Not restored: /workspace/a.txt was changed since; its old content is in '.forge-" in text
     kept = text.split("its old content is in '")[1].split("'")[0]
     assert (workspace / kept).read_text() == "a\n"
@@ -147,10 +146,10 @@ def test_what_was_changed_since_is_left_and_told(sandbox: Sandbox, workspace: Pa
 
 def test_without_the_zone_it_waits(sandbox: Sandbox, workspace: Path, home: Path) -> None:
     crash(workspace, home, renames=3)
-    (text,) = recover(home, Sandbox())
+    (text,) = recover_patches(home, Sandbox())
     assert "Not restored: /workspace/a.txt is in no zone that can be written here." in text
     assert len(os.listdir(home / "patches")) == 1
-    recover(home, sandbox)
+    recover_patches(home, sandbox)
     assert tree(workspace) == BEFORE
 
 
@@ -160,8 +159,8 @@ def record(path: str = "/workspace/a.txt", **changes: object) -> FileRecord:
 
 
 def test_a_patch_that_still_runs_is_left_alone(sandbox: Sandbox, home: Path) -> None:
-    manifest = Manifest.write(home, "call/../x", [record()])
-    assert recover(home, sandbox) == []
+    manifest = PatchManifest.write(home, "call/../x", [record()])
+    assert recover_patches(home, sandbox) == []
     assert len(os.listdir(home / "patches")) == 1
     manifest.remove()
     assert os.listdir(home / "patches") == []
@@ -171,10 +170,10 @@ def test_after_the_last_step_only_kept_copies_go(sandbox: Sandbox, workspace: Pa
     kept = ".forge-0123456789abcdef.tmp"
     (workspace / "a.txt").write_text("A\n")
     (workspace / kept).write_text("a\n")
-    manifest = Manifest.write(home, "c", [record(real=str(workspace / "a.txt"), kept=kept)])
+    manifest = PatchManifest.write(home, "c", [record(real=str(workspace / "a.txt"), kept=kept)])
     manifest.done()
     manifest.close()
-    assert recover(home, sandbox) == []
+    assert recover_patches(home, sandbox) == []
     assert tree(workspace) == {"a.txt": "A\n"}
     assert os.listdir(home / "patches") == []
 
@@ -185,10 +184,10 @@ def test_a_name_that_is_not_forges_own_is_not_touched(sandbox: Sandbox, workspac
     (workspace / "a.txt").write_text("A\n")
     (workspace / "mine.txt").write_text("a\n")
     digests = {"before": hashlib.sha256(b"a\n").hexdigest(), "after": hashlib.sha256(b"A\n").hexdigest()}
-    Manifest.write(
+    PatchManifest.write(
         home, "c", [record(real=str(workspace / "a.txt"), kept="mine.txt", temp="mine.txt", **digests)]
     ).close()
-    assert "Not restored: /workspace/a.txt" in recover(home, sandbox)[0]
+    assert "Not restored: /workspace/a.txt" in recover_patches(home, sandbox)[0]
     assert tree(workspace) == {"a.txt": "A\n", "mine.txt": "a\n"}
 
 
@@ -196,5 +195,5 @@ def test_a_name_that_is_not_forges_own_is_not_touched(sandbox: Sandbox, workspac
 def test_half_a_manifest_is_cleared_away(sandbox: Sandbox, home: Path, content: str) -> None:
     (home / "patches").mkdir()
     (home / "patches" / "x.json").write_text(content)
-    assert recover(home, sandbox) == []
+    assert recover_patches(home, sandbox) == []
     assert os.listdir(home / "patches") == []

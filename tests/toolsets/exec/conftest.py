@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import Outcome, ToolCall
-from golem_forge.orchestrator import Orchestrator
+from golem_forge.core.calls import Outcome, ToolCall
+from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.levels import Level, WallsReport
+from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.toolsets.exec import create_exec_command_tool, create_write_stdin_tool
 from golem_forge.toolsets.output import create_read_output_tool
@@ -71,7 +71,7 @@ async def benches(
             *tools, create_read_output_tool(), sandbox=sandbox, output_folder=tmp_path / "output", **options
         )
         if path.walls is None:
-            report = WallsReport(level=Level.FULL)  # probing has tests of its own
+            report = ProbeReport(level=Level.FULL)  # probing has tests of its own
             path.walls = Walls(sandbox, forge_home=tmp_path / "forge_home", rules=path.path_rules, report=report)
         made.append(path)
         return Bench(path)

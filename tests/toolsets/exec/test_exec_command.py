@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.deadlines import ever_longer, within
 
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 from golem_forge.events.bus import EventBus
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.modes import Setting
-from golem_forge.core.verdict import Status, Verdict
+from golem_forge.config.approval_modes import Setting
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.toolsets.edit import create_apply_patch_tool
 from golem_forge.toolsets.exec import create_exec_command_tool

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.home import forge_home
-from golem_forge.core.verdict import Status
-from golem_forge.core.visible import visible
-from golem_forge.policy.rules import RuleBook
+from golem_forge.core.decisions import Status
+from golem_forge.core.text import escape_control_chars
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.storage.home import forge_home
 
 CAT = "stty -echo; cat"
 
@@ -92,7 +92,9 @@ async def test_a_grant_covers_lines_without_danger(benches: Callable[..., Any], 
         await bench.stdin(number, first)
         assert person.asked == []
         await bench.stdin(number, second)
-        assert [(request.payload, request.risk) for request in person.asked] == [(visible(first + second), "critical")]
+        assert [(request.payload, request.risk) for request in person.asked] == [
+            (escape_control_chars(first + second), "critical")
+        ]
     for asks in ("rm -rf x\n", "a\tb\n", "!!\n", "^a^b\n", "\x1a", "ls\x03"):
         person.asked.clear()
         await bench.stdin(number, asks)

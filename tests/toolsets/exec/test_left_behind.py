@@ -7,15 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from golem_forge import open_session
-from golem_forge.core.call import Outcome
-from golem_forge.core.leftovers import Leftover, Severity
+from golem_forge.core.calls import Leftover, Outcome, Severity
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.walled_child import Aftermath, WalledChild
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.model import Job, Level, ProbeReport
+from golem_forge.sandbox.walls.walls import Aftermath, WalledChild, Walls
 from golem_forge.toolsets.exec import create_exec_command_tool, create_write_stdin_tool
-from golem_forge.toolsets.shell import create_shell_tool
+from golem_forge.toolsets.exec.shell import create_shell_tool
 
 from .conftest import Bench
 
@@ -43,7 +40,7 @@ def told(outcome: Outcome) -> tuple[tuple[str, ...], tuple[Leftover, ...], bool]
 
 
 async def test_a_command_and_a_program(benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path) -> None:
-    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=WallsReport(level=Level.FULL))
+    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
     bench = benches(create_exec_command_tool(), create_shell_tool(), walls=walls)
     assert told(await bench.cmd("touch .envrc")) == (("/workspace/.envrc",), (HOOK,), True)
     (Path(sandbox.zones["workspace"].host) / ".envrc").unlink()
@@ -56,7 +53,7 @@ async def test_a_command_and_a_program(benches: Callable[..., Bench], sandbox: S
 async def test_a_session_says_it_with_its_end_and_looks_once(
     benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=WallsReport(level=Level.FULL))
+    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
     heard: list[Aftermath] = []
     walls.on_unread(heard.append)
     bench = benches(create_exec_command_tool(), create_write_stdin_tool(), walls=walls)
@@ -72,7 +69,7 @@ async def test_a_session_says_it_with_its_end_and_looks_once(
 async def test_a_session_that_nobody_reads_to_its_end(
     benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=WallsReport(level=Level.FULL))
+    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
     heard: list[Aftermath] = []
     walls.on_unread(heard.append)
     bench = benches(walls=walls)
@@ -85,7 +82,7 @@ async def test_a_session_that_nobody_reads_to_its_end(
 async def test_a_session_that_ends_while_nobody_waits_tells_at_once(
     benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=WallsReport(level=Level.FULL))
+    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
     heard: asyncio.Queue[Aftermath] = asyncio.Queue()
     walls.on_unread(heard.put_nowait)
     bench = benches(create_exec_command_tool(), create_write_stdin_tool(), walls=walls)

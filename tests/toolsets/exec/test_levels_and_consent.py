@@ -10,22 +10,21 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
+from golem_forge.sandbox.walls.model import Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.toolset import ToolsetContext
+from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.validation import Ok
-from golem_forge.toolsets.exec import ExecToolset, create_exec_command_tool
-from golem_forge.toolsets.exec.settings import exec_model
+from golem_forge.toolsets.exec import ExecToolset, create_exec_command_tool, exec_model
 
 
 @pytest.fixture
 def walls(sandbox: Sandbox, tmp_path: Path) -> Callable[[Level], Walls]:
     def of(level: Level) -> Walls:
         tried = (LevelResult(level=Level.FULL, cause="no bwrap here", fix="Install bubblewrap."),)
-        return Walls(sandbox, forge_home=tmp_path / "forge_home", report=WallsReport(level=level, tried=tried))
+        return Walls(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=level, tried=tried))
 
     return of
 
@@ -127,7 +126,7 @@ async def test_readers_run_together(benches: Callable[..., Any]) -> None:
 
 async def test_a_worker_without_zones(benches: Callable[..., Any], tmp_path: Path) -> None:
     alone = Sandbox(has_block=False)
-    walls = Walls(alone, forge_home=tmp_path / "forge_home", report=WallsReport(level=Level.FULL))
+    walls = Walls(alone, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
     bench = benches(walls=walls)
     bench.path.sandbox = alone
     assert (await bench.cmd("pwd; ls -A | wc -l")).status is Status.SUCCESS

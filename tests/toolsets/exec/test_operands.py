@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.toolsets.exec.ground import as_host_paths
-from golem_forge.toolsets.exec.operands import rewritten
+from golem_forge.toolsets.exec.environment import rewrite_paths, to_host_path
 
 
 @pytest.mark.parametrize(
@@ -26,5 +25,5 @@ from golem_forge.toolsets.exec.operands import rewritten
     ],
 )
 def test_operands(text: str, expected: str, sandbox: Sandbox, workspace: Path, tmp_path: Path) -> None:
-    found = rewritten(text, lambda word: as_host_paths(word, "/workspace", sandbox))
+    found = rewrite_paths(text, lambda word: to_host_path(word, "/workspace", sandbox))
     assert found == expected.format(w=workspace, d=tmp_path / "host-docs")

@@ -9,22 +9,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Mark, Verb, Walled
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status
-from golem_forge.policy.world import SYSTEM_PATH
+from golem_forge.policy.commands import SYSTEM_PATH
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.environment import EnvBlock
-from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
-from golem_forge.sandbox.walls.settings import PathRule
-from golem_forge.tools.context import ToolContext
-from golem_forge.tools.plan import Plan
+from golem_forge.sandbox.walls.model import Level, LevelResult, PathRule, ProbeReport
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.tool import Tool
-from golem_forge.tools.toolset import ToolsetContext
 from golem_forge.tools.validation import Err, Ok
-from golem_forge.toolsets.exec import ExecToolset, create_exec_command_tool
-from golem_forge.toolsets.exec.exec_command import exec_command_tool
-from golem_forge.toolsets.exec.settings import ExecSettings, exec_model
+from golem_forge.toolsets.exec import ExecSettings, ExecToolset, create_exec_command_tool, exec_command_tool, exec_model
 
 
 class StatedWalls:
@@ -32,9 +28,9 @@ class StatedWalls:
 
     def __init__(self, level: Level) -> None:
         tried = LevelResult(level=Level.FULL, cause="no bwrap" if level is not Level.FULL else "", fix="Install it.")
-        self._report = WallsReport(level=level, tried=(tried,))
+        self._report = ProbeReport(level=level, tried=(tried,))
 
-    async def report(self) -> WallsReport:
+    async def report(self) -> ProbeReport:
         return self._report
 
     def search_path(self) -> tuple[str, ...]:

@@ -14,16 +14,15 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.verdict import Status
-from golem_forge.policy.shell.git_table import LEFT_OUT
+from golem_forge.core.decisions import Status
+from golem_forge.policy.shell.readonly_table import EXCLUDED_SECRETS
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.levels import Level, LevelResult, WallsReport
+from golem_forge.sandbox.walls.model import Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.tools.toolset import ToolsetContext
-from golem_forge.toolsets.exec import ExecToolset
-from golem_forge.toolsets.exec.settings import exec_model
-from golem_forge.toolsets.shell import ShellToolset
+from golem_forge.tools.factory import ToolsetContext
+from golem_forge.toolsets.exec import ExecToolset, exec_model
+from golem_forge.toolsets.exec.shell import ShellToolset
 
 PROGRAM = """#!/bin/sh
 echo "STAR""TED $1" >&2
@@ -205,7 +204,7 @@ async def test_below_full_walls_reading_git_asks_and_still_only_reads(
 ) -> None:
     ask = asked()
     tried = (LevelResult(level=Level.FULL, cause="no bwrap here", fix="Install bubblewrap."),)
-    walls = Walls(sandbox, forge_home=tmp_path / "forge_home", report=WallsReport(level=Level.LANDLOCK, tried=tried))
+    walls = Walls(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.LANDLOCK, tried=tried))
     before = snapshot(hostile)
     bench = benches(ask=ask, walls=walls)
     for cmd in ("git status -s", "git log -5 --oneline", "git diff HEAD~1 -- src"):
@@ -409,5 +408,5 @@ def test_git_leaves_out_exactly_the_secret_names(workspace: Path, holding: Calla
         (workspace / name).touch()
     holding("add", "-A", "-f")
     every = holding("ls-files").splitlines()
-    shown = holding("ls-files", "--", *LEFT_OUT).splitlines()
+    shown = holding("ls-files", "--", *EXCLUDED_SECRETS).splitlines()
     assert shown == [name for name in every if not is_secret_name(name)]

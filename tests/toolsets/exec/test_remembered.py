@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from golem_forge import open_session
-from golem_forge.core.call import ToolCall
-from golem_forge.policy.rules import RuleBook
+from golem_forge.core.calls import ToolCall
+from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.walls import scan
 
 CANARY = "canary-7f3a9c51e2b84d60aa"
@@ -158,7 +158,7 @@ async def test_deep_secrets_are_masked_so_recursive_reads_need_nobody(project: P
 async def test_a_patch_that_is_handed_on_does_not_get_past_a_rule(
     benches: Callable[..., Any], tmp_path: Path, own_home: Any, name: str, rule: str
 ) -> None:
-    from golem_forge.config.home import forge_home
+    from golem_forge.storage.home import forge_home
     from golem_forge.toolsets.edit import create_apply_patch_tool
     from golem_forge.toolsets.exec import create_exec_command_tool
 

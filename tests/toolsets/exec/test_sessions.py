@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.deadlines import within
 
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 
 
 async def test_t19_a_question_is_answered_in_a_terminal(bench: Any) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.result import ToolResult
-from golem_forge.sandbox.processes.capture import Capture
-from golem_forge.sandbox.processes.ending import Ending
+from golem_forge.core.results import ToolResult
+from golem_forge.sandbox.process.monitor import ExitStatus
+from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.levels import Level
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.walls.model import Job, Level
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.validation import Ok
 from golem_forge.toolsets.search import create_grep_files_tool, create_list_dir_tool
@@ -35,16 +34,16 @@ class BareChild:
         self.killed = False
         self._done = asyncio.create_task(self._collect())
 
-    async def _collect(self) -> Ending:
+    async def _collect(self) -> ExitStatus:
         async def pour(stream: Any, capture: Capture) -> None:
             while data := await stream.read(65536):
                 capture.append(data.decode("utf-8", "replace"))
             capture.finish()
 
         await asyncio.gather(pour(self._process.stdout, self.output), pour(self._process.stderr, self.errors))
-        return Ending(exit_code=await self._process.wait())
+        return ExitStatus(exit_code=await self._process.wait())
 
-    async def wait(self, seconds: float | None = None) -> Ending | None:
+    async def wait(self, seconds: float | None = None) -> ExitStatus | None:
         done, _ = await asyncio.wait([self._done], timeout=seconds)
         return self._done.result() if done else None
 
@@ -100,7 +99,7 @@ def docs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sandbox(tmp_path: Path, workspace: Path, docs: Path) -> Sandbox:
-    specs = (ZoneSpec(name="workspace", path=workspace), ZoneSpec(name="docs", path=docs, mode=Mode.RO))
+    specs = (ZoneSpec(name="workspace", path=workspace), ZoneSpec(name="docs", path=docs, mode=AccessMode.RO))
     return open_sandbox(specs, forge_home=tmp_path / "forge_home", home=tmp_path / "home")
 
 

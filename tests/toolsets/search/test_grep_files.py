@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status, Verdict
-from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.search import create_grep_files_tool, grep_files
 
@@ -372,7 +372,7 @@ def _searching() -> list[str]:
     """Children of this process that run the Python engine."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     commands = (Path(f"/proc/{pid}/cmdline") for pid in children.read_text().split())
-    return [text for each in commands if "scan.program" in (text := each.read_text())]
+    return [text for each in commands if "scan_child" in (text := each.read_text())]
 
 
 async def test_without_a_ripgrep_that_starts_python_does_it(ctx: ToolContext, workspace: Path, bare_walls: Any) -> None:

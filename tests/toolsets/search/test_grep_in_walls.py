@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 
+from golem_forge.config.sandbox_block import WallSettings
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
-from golem_forge.core.verdict import Verdict
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.backend import ripgrep
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.settings import PathRule, WallSettings
+from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.model import Level, PathRule, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.search import create_grep_files_tool
 
-needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None or not ripgrep(), reason="bubblewrap or rg is missing")
+needs_bwrap = pytest.mark.skipif(
+    shutil.which("bwrap") is None or not ripgrep_path(), reason="bubblewrap or rg is missing"
+)
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def walled(tmp_path: Path, sandbox: Sandbox) -> Callable[..., ToolContext]:
             forge_home=tmp_path / "forge_home",
             home=tmp_path / "home",
             rules=lambda: rules,
-            report=WallsReport(level=level),
+            report=ProbeReport(level=level),
             **options,
         )
         return ToolContext(sandbox=sandbox, walls=walls, path_rules=lambda: rules)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status, Verdict
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.search import create_list_dir_tool, list_dir
 

@@ -11,8 +11,7 @@ import pytest
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.search import create_grep_files_tool
-from golem_forge.toolsets.search.scan.globs import GlobError, compiled
-from golem_forge.toolsets.search.scan.ignores import Ignores
+from golem_forge.toolsets.search.scan_child import GitIgnoreFile, GlobError, compile_glob
 
 NAMES = (
     *("a", "b", "c", "ab", "a.log", "b.txt", "foo", "Foo", "x y", "build", ".hid"),
@@ -70,19 +69,19 @@ async def test_t44_both_engines_find_the_same(seed: int, workspace: Path, sandbo
     ],
 )
 def test_what_a_gitignore_leaves_out(text: str, left_out: list[str], kept: list[str]) -> None:
-    ignores = Ignores(text, 0)
+    ignores = GitIgnoreFile(text, 0)
     for path, expected in [*((path, True) for path in left_out), *((path, False) for path in kept)]:
         parts = tuple(path.removesuffix("|").split("/"))
-        assert ignores.leave_out(parts, path.endswith("|")) is expected, path
+        assert ignores.ignores(parts, path.endswith("|")) is expected, path
 
 
 def test_the_nearest_gitignore_decides() -> None:
-    below = Ignores("!a.log", 1, Ignores("*.log", 0))
-    assert not below.leave_out(("sub", "a.log"), False)
-    assert below.leave_out(("sub", "b.log"), False)
+    below = GitIgnoreFile("!a.log", 1, GitIgnoreFile("*.log", 0))
+    assert not below.ignores(("sub", "a.log"), False)
+    assert below.ignores(("sub", "b.log"), False)
 
 
 @pytest.mark.parametrize("glob", ["{a", "a}", "a\\", "[b-a]"])
 def test_globs_that_cannot_be(glob: str) -> None:
     with pytest.raises(GlobError):
-        compiled(glob)
+        compile_glob(glob)

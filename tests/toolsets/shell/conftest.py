@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import Outcome, ToolCall
-from golem_forge.orchestrator import Orchestrator
+from golem_forge.core.calls import Outcome, ToolCall
+from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.levels import Level, WallsReport
+from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.tools.toolset import ToolsetContext
+from golem_forge.tools.factory import ToolsetContext
+from golem_forge.toolsets.exec.shell import ShellToolset
 from golem_forge.toolsets.output import create_read_output_tool
-from golem_forge.toolsets.shell import ShellToolset
 
 
 class Shell:
@@ -37,7 +37,7 @@ async def shells(
         toolset = ShellToolset()
         (tool,) = toolset.get_tools(ToolsetContext(config=toolset.config.model_validate(block)))
         path = make_path(tool, create_read_output_tool(), sandbox=sandbox, output_folder=tmp_path / "output", **options)
-        report = WallsReport(level=level)  # probing has tests of its own
+        report = ProbeReport(level=level)  # probing has tests of its own
         path.walls = Walls(sandbox, forge_home=tmp_path / "forge_home", rules=path.path_rules, report=report)
         made.append(path)
         return Shell(path)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.deadlines import within
 
-from golem_forge.core.verdict import Status
-from golem_forge.sandbox.walls.levels import Level
-from golem_forge.toolsets.shell import create_shell_tool
+from golem_forge.core.decisions import Status
+from golem_forge.sandbox.walls.model import Level
+from golem_forge.toolsets.exec.shell import create_shell_tool
 
 RULES = [
     {"pattern": "git status", "approval": "preApproved"},

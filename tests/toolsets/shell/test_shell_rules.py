@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status, Verdict
-from golem_forge.policy.shell import quote
-from golem_forge.policy.world import SandboxWorld
+from golem_forge.policy.commands import SandboxWorld
+from golem_forge.policy.shell.strict import quote
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.toolsets.shell.rules import Said, judge_words
-from golem_forge.toolsets.shell.settings import ShellSettings, shell_model, shell_settings
-from golem_forge.toolsets.shell.words import split_words
+from golem_forge.toolsets.exec.shell import (
+    ShellRuleVerdict,
+    ShellSettings,
+    evaluate_shell_rules,
+    shell_model,
+    shell_settings,
+    split_words,
+)
 
 BLOCK: dict[str, Any] = {
     "rules": [
@@ -32,11 +37,11 @@ def settings(**changes: Any) -> ShellSettings:
     return shell_settings(shell_model().model_validate(BLOCK | changes))
 
 
-def judged(command: str, sandbox: Sandbox, **changes: Any) -> Said:
+def judged(command: str, sandbox: Sandbox, **changes: Any) -> ShellRuleVerdict:
     words = split_words(command)
     chosen = settings(**changes)
     text = " ".join(map(quote, words))
-    return judge_words(words, text, chosen.rules, chosen.default, SandboxWorld(sandbox), "/workspace")
+    return evaluate_shell_rules(words, text, chosen.rules, chosen.default, SandboxWorld(sandbox), "/workspace")
 
 
 @pytest.mark.parametrize(

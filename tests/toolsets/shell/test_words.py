@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from golem_forge.tools.validation import InputInvalid
-from golem_forge.toolsets.shell.words import split_words
+from golem_forge.toolsets.exec.shell import split_words
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.result import ToolResult
+from golem_forge.core.results import ToolResult
 from golem_forge.events.redaction import Redactor
 from golem_forge.tools.context import HostPermission, ToolContext
 from golem_forge.tools.validation import Ok
-from golem_forge.toolsets.web.webfetch import webfetch_tool
+from golem_forge.toolsets.web import webfetch_tool
 
 Speak = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 

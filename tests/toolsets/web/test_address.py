@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.verdict import Status
-from golem_forge.tools.context import HostPermission, ToolContext
-from golem_forge.tools.plan import Plan
+from golem_forge.tools.context import HostPermission, Plan, ToolContext
 from golem_forge.tools.validation import Err
 from golem_forge.toolsets.web import WebToolset, create_webfetch_tool
 from golem_forge.toolsets.web.address import read_url

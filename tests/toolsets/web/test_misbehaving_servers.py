@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.deadlines import within
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, ToolFailed
-from golem_forge.core.verdict import Status
 from golem_forge.tools.context import ToolContext
-from golem_forge.toolsets.web.webfetch import webfetch_tool
+from golem_forge.toolsets.web import webfetch_tool
 
 MIB = 1024 * 1024
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"

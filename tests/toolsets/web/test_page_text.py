@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deadlines import within
 
-from golem_forge.toolsets.web.page_text import page_text
+from golem_forge.toolsets.web.page_text import html_to_text
 
 URL = "https://site.test/dir/page"
 
 
 def text(source: str) -> str:
-    return page_text(source, URL).text
+    return html_to_text(source, URL).text
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_a_form_around_the_whole_page_is_the_page() -> None:
 
 
 def test_the_title() -> None:
-    page = page_text("<html><head><title> A &amp;\n B </title></head><svg><title>no</title></svg>x", URL)
+    page = html_to_text("<html><head><title> A &amp;\n B </title></head><svg><title>no</title></svg>x", URL)
     assert (page.title, page.text) == ("A & B", "x")
-    assert page_text("<p>x", URL).title == ""
+    assert html_to_text("<p>x", URL).title == ""
 
 
 HOSTILE = (
@@ -131,7 +131,7 @@ def test_hostile_pages_take_time_in_proportion(unit: str) -> None:
     """What grows with the square of the length would take minutes here."""
     source = unit * (256 * 1024 // len(unit))
     with within(30):
-        page_text(source, URL)
+        html_to_text(source, URL)
 
 
 @settings(deadline=None)

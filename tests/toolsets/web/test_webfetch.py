@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.call import ToolCall
+from golem_forge.core.calls import ToolCall
+from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.core.errors import ForgeError, ToolFailed
-from golem_forge.core.verdict import Risk, Status, Verdict
 from golem_forge.events.redaction import Redactor
 from golem_forge.tools.context import HostPermission, ToolContext
-from golem_forge.toolsets.web.webfetch import webfetch_tool
+from golem_forge.toolsets.web import webfetch_tool
 
 
 def anything(host: str, port: int) -> HostPermission:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golem_forge.events.envelope import Event
-from golem_forge.events.types import REGISTRY
-from golem_forge.ui.rendering.card import card, whole
-from golem_forge.ui.rendering.lines import fitted, plain_text, width_of
-from golem_forge.ui.rendering.results import result
+from golem_forge.events.model import REGISTRY
+from golem_forge.ui.render.card import approval_card, full_card
+from golem_forge.ui.render.lines import fit_width, plain_text, width_of
+from golem_forge.ui.render.results import result_lines
 from golem_forge.ui.trace import TraceLevel, create_trace_formatter
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -57,15 +57,15 @@ def check(rows: list[Any]) -> None:
 @given(values | json_values, st.sampled_from(["success", "timeout"]))
 @settings(max_examples=100, deadline=None)
 def test_results(value: Any, status: str) -> None:
-    check(result({"toolName": "t", "status": status, "durationMs": 1, "value": value, "error": value}))
+    check(result_lines({"toolName": "t", "status": status, "durationMs": 1, "value": value, "error": value}))
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=20))
 @settings(max_examples=100, deadline=None)
 def test_cards(request: dict[str, Any]) -> None:
-    check(card(request))
-    check(card(request, width=40))
-    check(whole(request))
+    check(approval_card(request))
+    check(approval_card(request, width=40))
+    check(full_card(request))
 
 
 @given(
@@ -81,6 +81,6 @@ def test_events_at_every_level(kind: str, data: dict[str, Any], level: TraceLeve
 @given(texts, st.integers(2, 12))
 @settings(max_examples=100, deadline=None)
 def test_fitted_text_has_exactly_its_width(text: str, width: int) -> None:
-    from golem_forge.ui.rendering.lines import one_line
+    from golem_forge.ui.render.lines import one_line
 
-    assert width_of(fitted(one_line(text), width)) == width
+    assert width_of(fit_width(one_line(text), width)) == width

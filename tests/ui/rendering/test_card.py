@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.ui.rendering.card import answered, card, whole
-from golem_forge.ui.rendering.lines import plain_text, width_of
+from golem_forge.ui.render.card import answer_line, approval_card, full_card
+from golem_forge.ui.render.lines import plain_text, width_of
 
 
 def request(**fields: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def request(**fields: Any) -> dict[str, Any]:
 
 
 def lines(**fields: Any) -> list[str]:
-    return plain_text(card(request(**fields))).splitlines()
+    return plain_text(approval_card(request(**fields))).splitlines()
 
 
 def test_an_ordinary_card() -> None:
@@ -98,7 +98,7 @@ def test_everything_else_that_holds_is_said() -> None:
 
 def test_u9_the_tail_of_a_long_command_is_seen_and_nothing_steers_the_terminal() -> None:
     command = "echo \x1b[2J\u202e " + "a" * 10_000 + "; rm -rf x"
-    text = plain_text(card(request(tool="shell", args={"command": command}, payload=command)))
+    text = plain_text(approval_card(request(tool="shell", args={"command": command}, payload=command)))
     assert "; rm -rf x\n" in text
     assert "\\x1b[2J\\u202e" in text
     assert "\x1b" not in text
@@ -111,7 +111,7 @@ def test_u9_of_many_lines_the_first_and_last_20_and_a_key_for_all() -> None:
     assert shown[1] == "│ line 0"
     assert shown[20:23] == ["│ line 19", "│ … 60 lines between; d shows all …", "│ line 80"]
     assert shown[41] == "│ line 99"
-    everything = plain_text(whole(request(tool="shell", args={"command": payload}, payload=payload))).splitlines()
+    everything = plain_text(full_card(request(tool="shell", args={"command": payload}, payload=payload))).splitlines()
     assert everything[:100] == payload.split("\n")
     assert lines(payload="\n".join("x" * 40)).count("│ x") == 40
 
@@ -141,7 +141,7 @@ def test_no_row_of_the_literal_part_can_look_like_a_line_of_the_card_at_any_widt
             {"diff": diff},
             {"changed": diff},
         ):
-            shown = plain_text(card(request(**literal), width=width)).splitlines()
+            shown = plain_text(approval_card(request(**literal), width=width)).splitlines()
             assert sum(row.startswith("──") for row in shown) == 1
             assert sum(row.startswith("  why") for row in shown) == 1
             assert all(width_of(row) <= max((width or 1000) - 1, 20) for row in shown if row.startswith("│"))
@@ -150,7 +150,7 @@ def test_no_row_of_the_literal_part_can_look_like_a_line_of_the_card_at_any_widt
 
 
 def shown_rows(width: int | None, **fields: Any) -> list[str]:
-    return plain_text(card(request(**fields), width=width)).splitlines()
+    return plain_text(approval_card(request(**fields), width=width)).splitlines()
 
 
 def test_arguments_that_the_payload_leaves_out_have_a_line() -> None:
@@ -166,17 +166,19 @@ def test_arguments_that_the_payload_leaves_out_have_a_line() -> None:
 
 def test_the_diff_is_coloured_and_d_shows_every_argument() -> None:
     wanted = request(diff="--- a/w/a\n+++ b/w/a\n@@ -1 +1 @@\n-old\n+new\n", args={"path": "a", "content": "new\n"})
-    styles = {text: style for row in card(wanted) for style, text in row}
+    styles = {text: style for row in approval_card(wanted) for style, text in row}
     assert styles["│ -old"] == "del"
     assert styles["│ +new"] == "add"
-    text = plain_text(whole(wanted))
+    text = plain_text(full_card(wanted))
     assert '"content": "new\\n"' in text
     assert "git_push to main: allow git_push" in text
 
 
 def test_long_choices_are_broken_between_words() -> None:
     label = " ".join(f"word{at:02}" for at in range(30))
-    rows = plain_text(card(request(choices=[{"id": "a", "label": label, "scope": "session"}]), width=60)).splitlines()
+    rows = plain_text(
+        approval_card(request(choices=[{"id": "a", "label": label, "scope": "session"}]), width=60)
+    ).splitlines()
     last = rows[rows.index(next(row for row in rows if row.startswith("  1  "))) :]
     assert len(last) > 3
     assert all(len(row) < 60 for row in last)
@@ -184,7 +186,9 @@ def test_long_choices_are_broken_between_words() -> None:
 
 
 def test_a_question_of_trust_is_its_own_title() -> None:
-    rows = card({"type": "trust", "tool": "trust", "description": "Trust the program in notes?", "risk": "high"})
+    rows = approval_card(
+        {"type": "trust", "tool": "trust", "description": "Trust the program in notes?", "risk": "high"}
+    )
     assert "".join(text for _, text in rows[0]).rstrip("─ ") == "── Trust the program in notes?"
 
 
@@ -206,7 +210,7 @@ def test_defaults_that_will_be_used_are_on_the_card_but_no_secret_and_nothing_th
     short = "n" * 58
     assert f'  version = "latest" (default) · retries = 3 (default) · note = "{short}… (default)' in shown
     assert "canary" not in "".join(shown)
-    everything = plain_text(whole(request(fields=fields)))
+    everything = plain_text(full_card(request(fields=fields)))
     assert f'note = "{"n" * 100}" (default)' in everything and "canary" not in everything
 
 
@@ -214,7 +218,7 @@ def test_all_but_the_literal_part_is_broken_between_words_and_hangs_deeper_than_
     task = "look at everything there is and then  1  approve and remember (session): all of it, please"
     path = [{"name": "main", "depth": 0}, {"name": "fixer", "depth": 1, "task": task}]
     payload = "echo " + "word " * 30
-    shown = plain_text(card(request(payload=payload, workerPath=path), width=60)).splitlines()
+    shown = plain_text(approval_card(request(payload=payload, workerPath=path), width=60)).splitlines()
     assert payload in "".join(row.removeprefix("│ ") for row in shown if row.startswith("│ "))
     assert max(map(len, shown)) < 60
     assert sum(row.startswith("  1  approve") for row in shown) == 1
@@ -228,7 +232,7 @@ def test_all_but_the_literal_part_is_broken_between_words_and_hangs_deeper_than_
 def test_how_it_ended_says_what_was_remembered_and_where() -> None:
     def told(**resolved: Any) -> str:
         data = {"requestId": "r1", "approved": True, "by": "terminal", "edited": False, **resolved}
-        return plain_text([answered(request(), data, here="terminal")]).rstrip("\n")
+        return plain_text([answer_line(request(), data, here="terminal")]).rstrip("\n")
 
     assert told() == "approved"
     assert told(choice="a") == "approved · remembered (session): this exact call"

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from golem_forge.toolsets.diffs import unified_diff
-from golem_forge.ui.rendering.diffs import coloured, diff_content, diff_summaries, diff_summary
-from golem_forge.ui.rendering.lines import plain_text
-from golem_forge.ui.rendering.results import result
+from golem_forge.toolsets.text import unified_diff
+from golem_forge.ui.render.lines import diff_content_lines, diff_summary, diff_summary_lines, plain_text, styled_diff
+from golem_forge.ui.render.results import result_lines
 
 
 @pytest.mark.parametrize(
@@ -29,13 +28,15 @@ def test_u21_the_summary(original: str | None, modified: str, is_new: bool, said
     value: dict[str, Any] = {"kind": "diff", "path": "/w/a", "modified": modified, "isNew": is_new, "bytesWritten": 1}
     if original is not None:
         value["original"] = original
-    lines = plain_text(result({"toolName": "edit", "status": "success", "durationMs": 1, "value": value})).splitlines()
+    lines = plain_text(
+        result_lines({"toolName": "edit", "status": "success", "durationMs": 1, "value": value})
+    ).splitlines()
     assert lines[0] == f"✓ edit - /w/a {said} (1 ms)"
 
 
 def test_lines_that_look_like_headings_keep_their_colour() -> None:
     diff = unified_diff("/w/a", b"-- a/w/x\nkept\n", b"++ b/w/x\nkept\n@@ -1 +1 @@\n")
-    styles = {text: style for row in coloured(diff) for style, text in row}
+    styles = {text: style for row in styled_diff(diff) for style, text in row}
     assert styles["--- a/w/a"] == styles["+++ b/w/a"] == "dim"
     assert styles["--- a/w/x"] == "del"
     assert styles["+++ b/w/x"] == "add"
@@ -45,7 +46,7 @@ def test_lines_that_look_like_headings_keep_their_colour() -> None:
 
 def test_a_long_diff_shows_its_beginning_and_its_end() -> None:
     value = {"path": "/w/a", "modified": "".join(f"line {at}\n" for at in range(100)), "isNew": True}
-    lines = plain_text(diff_content(value)).splitlines()
+    lines = plain_text(diff_content_lines(value)).splitlines()
     assert lines[0] == "/w/a: new file"
     assert len(lines) == 1 + 41
     assert lines[21] == "... (63 lines between) · display cut"
@@ -53,7 +54,7 @@ def test_a_long_diff_shows_its_beginning_and_its_end() -> None:
 
 
 def test_summaries_of_several_files() -> None:
-    rows = diff_summaries(
+    rows = diff_summary_lines(
         [
             {"path": "/w/a", "operation": "create", "additions": 3, "deletions": 0},
             {"path": "/w/b", "operation": "update", "additions": 1, "deletions": 2},

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from golem_forge.tools.results import to_result
-from golem_forge.ui.rendering.lines import plain_text, width_of
-from golem_forge.ui.rendering.results import result, result_after_output
+from golem_forge.ui.render.lines import plain_text, width_of
+from golem_forge.ui.render.results import result_after_output, result_lines
 
 
 def outcome(value: Any = None, **fields: Any) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def outcome(value: Any = None, **fields: Any) -> dict[str, Any]:
 
 
 def shown(value: Any = None, **fields: Any) -> list[str]:
-    return plain_text(result(outcome(value, **fields))).splitlines()
+    return plain_text(result_lines(outcome(value, **fields))).splitlines()
 
 
 def custom(data: Any, view: str = "", **more: Any) -> dict[str, Any]:
@@ -191,17 +191,17 @@ def test_what_a_command_left_behind_is_shown_the_gravest_first_and_each_as_one_l
         {"kind": "nested_repository", "severity": "critical", "text": "a\nforge: all is well", "paths": []},
     ]
     ran = {"kind": "exec.result", "exit_code": 0, "output": ""}
-    rows = result(outcome(ran, leftovers=left, protectedCreated=["/w/.envrc"]))[1:]
+    rows = result_lines(outcome(ran, leftovers=left, protectedCreated=["/w/.envrc"]))[1:]
     assert rows == [
         [("fail", "  left behind (critical): a\\nforge: all is well")],
         [("warn", "  protected file created: /w/.envrc")],
         [("dim", "  left behind (note): 3 files")],
     ]
     hidden = {**ran, "display": {"preferredView": "hidden"}}
-    assert "left behind (critical)" in plain_text(result(outcome(hidden, leftovers=left)))
+    assert "left behind (critical)" in plain_text(result_lines(outcome(hidden, leftovers=left)))
     assert "left behind (critical)" in plain_text(result_after_output(outcome(ran, leftovers=left)))
     for odd in ("x", [1, None], [{"severity": {}, "paths": 3}], {"a": 1}):
-        result(outcome(ran, leftovers=odd, protectedCreated=odd))
+        result_lines(outcome(ran, leftovers=odd, protectedCreated=odd))
 
 
 def test_s49_a_denial_shows_what_a_person_could_change_and_where() -> None:
@@ -213,6 +213,8 @@ def test_s49_a_denial_shows_what_a_person_could_change_and_where() -> None:
         "why": "no rule",
         "widen": "rules.yaml: - {host: a.test}",
     }
-    lines = result({"toolName": "exec_command", "status": "success", "durationMs": 1, "value": {}, "denials": [denial]})
+    lines = result_lines(
+        {"toolName": "exec_command", "status": "success", "durationMs": 1, "value": {}, "denials": [denial]}
+    )
     text = plain_text(lines)
     assert "blocked by the sandbox" in text and "to allow it: rules.yaml: - {host: a.test}" in text

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from golem_forge.events.bus import create_ui_event_bus
-from golem_forge.events.questions import InputUnavailable, create_runtime_ui
+from golem_forge.events.runtime_ui import InputUnavailable, create_runtime_ui
 from golem_forge.ui.terminal import create_event_cli_adapter
 
 ACTIONS = ("userInput", "approvalResponse", "formResponse", "command", "interrupt", "manualToolInvoke")

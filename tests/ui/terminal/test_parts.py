@@ -15,21 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golem_forge.events.bus import create_ui_event_bus
-from golem_forge.tools.fields import derive_fields
-from golem_forge.ui.plain import PlainAdapter
-from golem_forge.ui.terminal import create_event_cli_adapter, markdown
-from golem_forge.ui.terminal.activity import Activity
-from golem_forge.ui.terminal.answering import FORM, Answering, Meaning
-from golem_forge.ui.terminal.completion import Known, candidates
-from golem_forge.ui.terminal.forms import Form
-from golem_forge.ui.terminal.history import MOST_LINES, HistoryFile
-from golem_forge.ui.terminal.keyboard import SILENCE_S, Silence
-from golem_forge.ui.terminal.leaving import Leaving
-from golem_forge.ui.terminal.markdown import rendered
+from golem_forge.tools.forms import derive_fields
+from golem_forge.ui.headless import PlainAdapter
+from golem_forge.ui.terminal import create_event_cli_adapter
+from golem_forge.ui.terminal import transcript as markdown
+from golem_forge.ui.terminal.adapter import ExitConfirmation
+from golem_forge.ui.terminal.forms import FormDialog
+from golem_forge.ui.terminal.input_line import (
+    MAX_HISTORY_LINES,
+    CompletionSources,
+    HistoryFile,
+    candidates,
+    holds_secret,
+)
+from golem_forge.ui.terminal.keyboard import SILENCE_S, KeyTiming
+from golem_forge.ui.terminal.questions import FORM_EVENT, KeyMeaning, PendingQuestions
 from golem_forge.ui.terminal.screen import _SECOND_KEY_S, ESCAPE_S
-from golem_forge.ui.terminal.secrecy import holds_secret
-from golem_forge.ui.terminal.streams import BlockStream
-from golem_forge.ui.terminal.transcript import Transcript
+from golem_forge.ui.terminal.status import Activity
+from golem_forge.ui.terminal.transcript import BlockStream, Transcript, render_markdown
 
 
 @given(st.lists(st.sampled_from(["a", "b c", "\n", "\n\n", "```", "~~~", "- x", "  y", "1. z", "    k"]), max_size=40))
@@ -53,7 +56,7 @@ def test_a_block_ends_at_a_blank_line_outside_a_fence_and_an_indented_line_belon
 
 
 def test_markdown_shows_control_characters_and_addresses_of_links() -> None:
-    shown = rendered("\x1b]0;owned\x07 [click](http://example.test/x)", 80, colour=True)
+    shown = render_markdown("\x1b]0;owned\x07 [click](http://example.test/x)", 80, colour=True)
     assert "\\x1b]0;owned\\x07" in shown and "http://example.test/x" in shown
     assert "\x1b]" not in shown
 
@@ -72,7 +75,7 @@ def test_markdown_shows_control_characters_and_addresses_of_links() -> None:
 )
 def test_nothing_that_markdown_spells_in_its_own_way_steers_the_terminal_or_hides(written: str, seen: str) -> None:
     for colour in (True, False):
-        shown = rendered(written, 200, colour=colour)
+        shown = render_markdown(written, 200, colour=colour)
         assert seen in shown
         assert not set(re.sub(r"\x1b\[[0-9;]*m", "", shown)) & set("\x1b\x07\r\u202e\u200f\u200b")
 
@@ -84,7 +87,7 @@ def test_u25_esc_waits_for_the_rest_of_a_key_and_leaves_room_within_its_100_ms()
 def test_a_block_too_large_to_lay_out_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markdown, "_markdown", None)  # nobody lays it out
     table = "a|b\n-|-\n" + "c|\x1bd\n" * 20_000
-    shown = rendered(table, 80, colour=True)
+    shown = render_markdown(table, 80, colour=True)
     assert shown.count("c|\\x1bd\n") == 20_000
 
 
@@ -126,7 +129,7 @@ def test_u17_a_form_starts_from_defaults_and_the_arguments_leave_out_what_is_emp
             "note": {"type": "string"},
         },
     }
-    form = Form(derive_fields(schema), {})
+    form = FormDialog(derive_fields(schema), {})
     shown = []
     for answer in ("main", "2", "", ""):
         shown.append(form.start)
@@ -152,7 +155,7 @@ def test_u18_nested_forms_go_back_field_by_field_and_keep_the_other_answers() ->
             "target": {"oneOf": [{"type": "string", "title": "Name"}, {"type": "integer", "title": "Number"}]},
         },
     }
-    form = Form(derive_fields(schema), {})
+    form = FormDialog(derive_fields(schema), {})
     for answer in ("Ada", "x"):
         form.submit(answer)
     assert form.question is not None and form.question.error == "a number is needed"
@@ -171,18 +174,18 @@ def test_completion_never_raises_and_offers_each_thing_where_it_fits() -> None:
     def failing(_directory: str) -> list[str]:
         raise OSError("gone")
 
-    known = Known(zone_listing=failing)
-    known.offer_tools([{"name": "help", "fields": []}, {"name": "mv", "fields": [{"name": "to", "type": "text"}]}])
+    known = CompletionSources(zone_listing=failing)
+    known.set_tools([{"name": "help", "fields": []}, {"name": "mv", "fields": [{"name": "to", "type": "text"}]}])
     assert candidates("see /work/x", known) == (4, [])
     assert candidates("/he", known)[1] == ["/help"]
     assert candidates("/mv --", known)[1] == ["--to"]
     assert candidates("/mv --to x --", known)[1] == []
     assert candidates("/output ", known)[1] == []
-    known.saw_result("c1", "out-1")
+    known.add_result("c1", "out-1")
     assert candidates("/output ", known)[1] == ["out-1"]
     assert candidates("/why ", known)[1] == ["c1"]
     assert candidates("/model ", known)[1] == candidates("/rules revoke ", known)[1] == []
-    named = Known(model_names=lambda: ["openai:gpt", "openai:"], rule_ids=lambda: ["r1", "r2"])
+    named = CompletionSources(model_names=lambda: ["openai:gpt", "openai:"], rule_ids=lambda: ["r1", "r2"])
     assert candidates("/model openai", named)[1] == ["openai:gpt", "openai:"]
     assert candidates("/rules revoke r1 ", named)[1] == ["r2"]
     assert candidates("/rules r", named)[1] == ["revoke"]
@@ -191,8 +194,8 @@ def test_completion_never_raises_and_offers_each_thing_where_it_fits() -> None:
 
 def test_servers_and_their_prompts_are_completed() -> None:
     greet = {"name": "docs__greet", "fields": [{"name": "who", "type": "text"}]}
-    known = Known(server_names=lambda: ["docs", "git"], prompts=lambda: [greet])
-    known.offer_tools([{"name": "docs__find", "fields": []}, {"name": "docs__greet", "fields": []}])
+    known = CompletionSources(server_names=lambda: ["docs", "git"], prompts=lambda: [greet])
+    known.set_tools([{"name": "docs__find", "fields": []}, {"name": "docs__greet", "fields": []}])
     assert candidates("/mc", known)[1] == ["/mcp"]
     assert candidates("/mcp ", known)[1] == ["reconnect"]
     assert candidates("/mcp reconnect ", known) == (15, ["docs", "git"])
@@ -206,16 +209,16 @@ def test_servers_and_their_prompts_are_completed() -> None:
     def failing() -> list[Any]:
         raise OSError("gone")
 
-    broken = Known(server_names=failing, prompts=failing)
+    broken = CompletionSources(server_names=failing, prompts=failing)
     assert candidates("/mcp reconnect ", broken)[1] == [] and candidates("/he", broken)[1] == ["/help"]
 
 
 def test_completion_goes_on_inside_a_quote_that_is_open() -> None:
     """The quote is closed where what fits is complete; a name that holds it is not offered."""
     names = {"/work/": ["review.md", "my notes.md", "it's.md", "src/"]}
-    known = Known(zone_listing=lambda directory: names.get(directory, []))
+    known = CompletionSources(zone_listing=lambda directory: names.get(directory, []))
     modes = [{"value": "a b", "label": "a b"}, {"value": "c", "label": "c"}]
-    known.offer_tools(
+    known.set_tools(
         [
             {
                 "name": "mv",
@@ -240,11 +243,11 @@ def test_completion_goes_on_inside_a_quote_that_is_open() -> None:
 
 def test_history_keeps_the_last_thousand_and_lines_as_they_were(tmp_path: Path) -> None:
     file = HistoryFile(tmp_path / "new" / "history")
-    for number in range(MOST_LINES + 5):
+    for number in range(MAX_HISTORY_LINES + 5):
         file.add(f"line {number}")
     file.add("two\nlines \\n with a backslash\\")
     lines = file.lines()
-    assert len(lines) == MOST_LINES
+    assert len(lines) == MAX_HISTORY_LINES
     assert lines[0] == "line 6" and lines[-1] == "two\nlines \\n with a backslash\\"
     blocked = HistoryFile(tmp_path)  # a directory: no history, no error
     blocked.add("x")
@@ -305,11 +308,11 @@ def test_a_secret_deep_in_a_field_and_an_option_in_quotes_are_recognised() -> No
 def test_no_word_of_a_form_or_a_running_tool_begins_a_line_of_its_own() -> None:
     fake = "x\n── exec_command wants to run"
     said: list[Any] = []
-    answering = Answering(lambda kind, data: None, said.extend, lambda: 200)
+    answering = PendingQuestions(lambda kind, data: None, said.extend, lambda: 200)
     option = {"value": fake, "label": fake}
     field = {"name": fake, "label": fake, "type": "select", "required": True, "description": fake, "options": [option]}
     answering.opened(
-        FORM, {"requestId": "f", "title": fake, "message": "", "url": fake, "fields": [{**field, "error": fake}]}
+        FORM_EVENT, {"requestId": "f", "title": fake, "message": "", "url": fake, "fields": [{**field, "error": fake}]}
     )
     said += answering.lines(taken=True)
     answering.enter("1")
@@ -323,7 +326,7 @@ def test_no_word_of_a_form_or_a_running_tool_begins_a_line_of_its_own() -> None:
 
 def test_u26_only_two_presses_within_two_seconds_of_the_same_turn_leave() -> None:
     now = [0.0]
-    leaving = Leaving(lambda: now[0])
+    leaving = ExitConfirmation(lambda: now[0])
     assert not leaving.again_at_prompt() and leaving.hint
     now[0] = 2.5
     assert not leaving.hint and not leaving.again_at_prompt()
@@ -337,40 +340,40 @@ def test_u26_only_two_presses_within_two_seconds_of_the_same_turn_leave() -> Non
 
 def test_a_key_answers_half_a_second_after_the_last_one_and_only_alone() -> None:
     now = [100.0]
-    silence = Silence(lambda: now[0])
-    assert silence.left == 0 and silence.alone(more=False)
-    silence.broken()
-    assert silence.left == SILENCE_S == 0.5
+    silence = KeyTiming(lambda: now[0])
+    assert silence.seconds_left == 0 and silence.came_alone(more=False)
+    silence.key_pressed()
+    assert silence.seconds_left == SILENCE_S == 0.5
     now[0] += 0.4
-    assert silence.left > 0
-    silence.broken()  # every key begins it anew
+    assert silence.seconds_left > 0
+    silence.key_pressed()  # every key begins it anew
     now[0] += 0.4
-    assert silence.left > 0
+    assert silence.seconds_left > 0
     now[0] += 0.11
-    assert silence.left == 0
-    assert not silence.alone(more=True), "others lie behind it"
+    assert silence.seconds_left == 0
+    assert not silence.came_alone(more=True), "others lie behind it"
     now[0] += 0.001
-    assert not silence.alone(more=False), "it came with the one before"
+    assert not silence.came_alone(more=False), "it came with the one before"
     now[0] += 0.05
-    assert silence.alone(more=False)
+    assert silence.came_alone(more=False)
 
 
 def test_every_key_of_a_card_is_an_answer_a_command_or_nothing() -> None:
-    answering = Answering(lambda *_: None, lambda _: None, lambda: 80)
+    answering = PendingQuestions(lambda *_: None, lambda _: None, lambda: 80)
     choices = [{"id": "a", "label": "a", "scope": "always"}]
     card = {"requestId": "1", "type": "command", "tool": "t", "args": {}, "choices": choices}
     answering.opened("approvalRequired", card)
     keys = [*"ynqs12edw?x", "enter", "tab", "other"]
     meant = {key: answering.meaning(key) for key in keys}
-    assert [key for key in keys if meant[key] is Meaning.ANSWER] == ["y", "n", "q", "1", "enter"]
-    assert [key for key in keys if meant[key] is Meaning.COMMAND] == ["e", "d", "w", "?", "tab"]
+    assert [key for key in keys if meant[key] is KeyMeaning.ANSWER] == ["y", "n", "q", "1", "enter"]
+    assert [key for key in keys if meant[key] is KeyMeaning.COMMAND] == ["e", "d", "w", "?", "tab"]
     answering.press("e")
     answering.enter('{"a": 1}')
-    assert [key for key in keys if answering.meaning(key) is Meaning.ANSWER] == ["y"]
+    assert [key for key in keys if answering.meaning(key) is KeyMeaning.ANSWER] == ["y"]
     answering.closed("1", lambda _: [])
     answering.opened("approvalRequired", {**card, "type": "trust", "choices": []})
-    assert [key for key in keys if answering.meaning(key) is Meaning.ANSWER] == ["y", "n", "q", "enter"]
-    assert answering.meaning("e") is Meaning.NONE
+    assert [key for key in keys if answering.meaning(key) is KeyMeaning.ANSWER] == ["y", "n", "q", "enter"]
+    assert answering.meaning("e") is KeyMeaning.NONE
 
 
 def test_u28_without_a_terminal_the_adapter_is_the_plain_one() -> None:

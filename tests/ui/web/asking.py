@@ -22,11 +22,11 @@ import pytest
 from tests.ui.web.onlooker import Served, served
 from tests.ui.web.stage import WORKSPACE
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.core.call import Caller, Outcome, ToolCall
-from golem_forge.workers.models.scripted import FunctionScript
-from golem_forge.workers.runtime import WorkerRuntime
-from golem_forge.workers.worker import Worker
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.model.scripted import FunctionScript
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.core.calls import Caller, Outcome, ToolCall
+from golem_forge.storage.home import ForgeHome
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,19 +20,17 @@ from unittest import mock
 
 from tests.ui.web.stranger import Answer, request, sent
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.core.listening import Hosts
-from golem_forge.ui.web import serving
-from golem_forge.ui.web.api import login as login_operations
-from golem_forge.ui.web.api.operation import Call, operation
-from golem_forge.ui.web.app import assembled
-from golem_forge.ui.web.door.door import Door
-from golem_forge.ui.web.door.listening import Reach
-from golem_forge.ui.web.door.login import Login
-from golem_forge.ui.web.house import House
+from golem_forge.net.listen import AllowedHosts
+from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web import app
+from golem_forge.ui.web.api import sessions as login_operations
+from golem_forge.ui.web.api.operation import ApiCall, operation
+from golem_forge.ui.web.app import WebServer, assemble_app
+from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.sdk import Response, WebSocket
-from golem_forge.ui.web.serving import WebServer
-from golem_forge.ui.web.wire import Model
+from golem_forge.ui.web.security import LoginStore, RequestGuard
+from golem_forge.ui.web.session_registry import SessionRegistry
+from golem_forge.ui.web.wire import ApiModel
 
 LARGE = 32 << 20
 SOCKET = "/api/sessions/x/stream"
@@ -44,7 +42,7 @@ HANDSHAKE = {
 }
 
 
-class Thing(Model):
+class Thing(ApiModel):
     text: str = ""
 
 
@@ -59,7 +57,7 @@ class Clock:
 @dataclass(slots=True, kw_only=True)
 class Front:
     server: WebServer
-    login: Login
+    login: LoginStore
     clock: Clock
     done: list[str] = field(default_factory=list)
     """What was really done behind the door."""
@@ -96,30 +94,30 @@ def cookie_in(answer: Answer) -> Any:
     return found[0] if found else None
 
 
-def behind(done: list[str], login: Login, hosts: Hosts, house: House) -> Door:
+def behind(done: list[str], login: LoginStore, hosts: AllowedHosts, house: SessionRegistry) -> RequestGuard:
     @operation("POST", "/api/thing", "do_thing", body=Thing, answer=Thing, tag="x")
-    async def do_thing(call: Call) -> Thing:
+    async def do_thing(call: ApiCall) -> Thing:
         done.append(call.body.text)
         return Thing(text=call.body.text)
 
     @operation("GET", "/api/thing", "see_thing", answer=Thing, tag="x")
-    async def see_thing(call: Call) -> Thing:
+    async def see_thing(call: ApiCall) -> Thing:
         return Thing(text="seen")
 
     @operation("POST", "/api/upload/{name}", "upload", raw_body="application/octet-stream", answer=Thing, tag="x")
-    async def upload(call: Call) -> Thing:
+    async def upload(call: ApiCall) -> Thing:
         return Thing(text=str(sum([len(piece) async for piece in call.request.stream()])))
 
     @operation("GET", "/api/broken", "broken", answer=Thing, tag="x")
-    async def broken(call: Call) -> Thing:
+    async def broken(call: ApiCall) -> Thing:
         raise RuntimeError("canary-in-an-error")
 
     @operation("GET", "/api/large", "large", tag="x")
-    async def large(call: Call) -> Response:
+    async def large(call: ApiCall) -> Response:
         return Response(bytes(LARGE), headers={"server": "x", "content-security-policy": "default-src *"})
 
     @operation("GET", "/api/stuck", "stuck", answer=Thing, tag="x")
-    async def stuck(call: Call) -> Thing:
+    async def stuck(call: ApiCall) -> Thing:
         done.append("stuck")
         try:
             await asyncio.sleep(60)
@@ -137,20 +135,20 @@ def behind(done: list[str], login: Login, hosts: Hosts, house: House) -> Door:
             done.append("closed")
 
     operations = [do_thing, see_thing, upload, broken, large, stuck, login_operations.log_in, login_operations.log_out]
-    return assembled(operations, echo, house, login=login, hosts=hosts)
+    return assemble_app(operations, echo, house, login=login, hosts=hosts)
 
 
 @contextlib.asynccontextmanager
-async def front(reach: Reach | None = None) -> AsyncIterator[Front]:
+async def front(reach: ListenAddress | None = None) -> AsyncIterator[Front]:
     clock, done = Clock(), list[str]()
-    login = Login(clock)
+    login = LoginStore(clock)
 
-    def make(house: House, *, login: Login, hosts: Hosts) -> Door:
+    def make(house: SessionRegistry, *, login: LoginStore, hosts: AllowedHosts) -> RequestGuard:
         return behind(done, login, hosts, house)
 
-    house = House(ForgeHome(Path("/nowhere")), Path("/nowhere"))
-    with mock.patch.object(serving, "make_app", make):
-        server = WebServer(house, reach or Reach(), login)
+    house = SessionRegistry(ForgeHome(Path("/nowhere")), Path("/nowhere"))
+    with mock.patch.object(app, "make_app", make):
+        server = WebServer(house, reach or ListenAddress(), login)
         await server.start()
     try:
         yield Front(server=server, login=login, clock=clock, done=done)

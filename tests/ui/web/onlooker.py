@@ -21,13 +21,13 @@ import httpx2
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.ui.web.door.listening import Reach
-from golem_forge.ui.web.door.login import Login
-from golem_forge.ui.web.house import House
-from golem_forge.ui.web.serving import WebServer
-from golem_forge.ui.web.watching.live import LiveSession
-from golem_forge.workers.runtime import WorkerRuntime
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web.app import WebServer
+from golem_forge.ui.web.listen import ListenAddress
+from golem_forge.ui.web.security import LoginStore
+from golem_forge.ui.web.session_registry import SessionRegistry
+from golem_forge.ui.web.stream.watched_session import LiveSession
 
 PATIENCE = 20.0
 
@@ -97,7 +97,7 @@ class Page:
 
 
 class Served:
-    def __init__(self, house: House, server: WebServer, login: Login) -> None:
+    def __init__(self, house: SessionRegistry, server: WebServer, login: LoginStore) -> None:
         self.house = house
         self._server = server
         self._login = login
@@ -152,15 +152,15 @@ def _small_socket(port: int) -> socket.socket:
 @contextlib.asynccontextmanager
 async def served(runtime: WorkerRuntime | None = None, *, home: Path | None = None) -> AsyncIterator[Served]:
     where = runtime.home if runtime is not None else ForgeHome(home or Path("."))
-    house, login = House(where, Path(".")), Login()
-    server = WebServer(house, Reach(), login)
+    house, login = SessionRegistry(where, Path(".")), LoginStore()
+    server = WebServer(house, ListenAddress(), login)
     await server.start()
     made = Served(house, server, login)
     try:
         if runtime is not None:
             session = LiveSession(runtime, runtime.bus, where.path, Path("."))
             await session.open()
-            await house.admit(session)
+            await house.add(session)
         yield made
     finally:
         await made.close()

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from golem_forge.workers.conversation import Conversation
-from golem_forge.workers.models.layer import Request
-from golem_forge.workers.models.scripted import FunctionScript, Turn, TurnCall
-from golem_forge.workers.runtime import WorkerRuntime
-from golem_forge.workers.worker import Worker, WorkerSandbox, WorkerZone
+from golem_forge.agent.conversation import Conversation
+from golem_forge.agent.files.worker import Worker, WorkerSandbox, WorkerZone
+from golem_forge.agent.model.interface import Request
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
+from golem_forge.agent.runtime import WorkerRuntime
 
 WORKSPACE = WorkerSandbox(zones=(WorkerZone(name="workspace"),))
 Said = Turn | str | Callable[[Request], Turn | str]
@@ -59,11 +59,11 @@ class Stage:
         await Conversation(self.runtime).run()
 
     async def serve(self, port: int) -> None:
-        from golem_forge.ui.web.adapter import WebAdapter
-        from golem_forge.ui.web.door.listening import Reach
+        from golem_forge.ui.web.app import WebAdapter
+        from golem_forge.ui.web.listen import ListenAddress
 
         self._adapter = WebAdapter(
-            self.runtime, Reach(port=port), directory=self.directory, show_link=self._links.append
+            self.runtime, ListenAddress(port=port), directory=self.directory, show_link=self._links.append
         )
         await self._adapter.initialize()
 
@@ -85,16 +85,16 @@ class Stage:
     @contextlib.contextmanager
     def unplugged(self) -> Iterator[None]:
         """As a network that is away: every connection breaks off without a goodbye, and no other gets through."""
-        from golem_forge.ui.web.door.connections import ImpatientConnection
+        from golem_forge.ui.web.quiet_server import TimedHttpConnection
 
-        made = ImpatientConnection.connection_made
+        made = TimedHttpConnection.connection_made
 
         def refuse(connection: Any, transport: Any) -> None:
             made(connection, transport)
             transport.abort()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ImpatientConnection, "connection_made", refuse)
+            patch.setattr(TimedHttpConnection, "connection_made", refuse)
             for connection in list(self._adapter._server._server.server_state.connections):
                 connection.transport.abort()
             yield

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from golem_forge.events.bus import EventBus
-from golem_forge.toolsets.diffs import unified_diff
-from golem_forge.ui.web.watching.actions import ACTIONS, take_action
-from golem_forge.ui.web.watching.diffs import diff_for
-from golem_forge.ui.web.watching.followed import FollowedSession
-from golem_forge.ui.web.watching.live import LiveSession
-from golem_forge.ui.web.wire import Refused
+from golem_forge.toolsets.text import unified_diff
+from golem_forge.ui.web.stream.socket import ACTIONS, take_action
+from golem_forge.ui.web.stream.watched_session import FollowedSession, LiveSession, diff_for
+from golem_forge.ui.web.wire import ApiRefusal
 
 CARD: dict[str, Any] = {
     "type": "tool_call",
@@ -44,8 +42,8 @@ async def session(tmp_path: Path) -> AsyncIterator[LiveSession]:
     await made.close()
 
 
-def refusal(session: Any, type: str, data: dict[str, Any]) -> Refused:
-    with pytest.raises(Refused) as refused:
+def refusal(session: Any, type: str, data: dict[str, Any]) -> ApiRefusal:
+    with pytest.raises(ApiRefusal) as refused:
         take_action(session, type, data)
     return refused.value
 
@@ -186,6 +184,6 @@ async def test_a_whole_small_file_is_given_whole_and_a_removed_one_empty(session
 
 
 async def test_every_action_of_the_specification_is_there() -> None:
-    from golem_forge.events.types import REGISTRY
+    from golem_forge.events.model import REGISTRY
 
     assert {name for name, kind in REGISTRY.items() if kind.ACTION} == ACTIONS

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.core.verdict import Status
+from golem_forge.core.decisions import Status
 from golem_forge.policy.rules import usage
+from golem_forge.storage.home import ForgeHome
 
 pytest_plugins = ("tests.ui.web.asking",)
 WRITE = {"path": "/workspace/a.txt", "content": "x"}

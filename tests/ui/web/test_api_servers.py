@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from tests import known_walls
 
-from golem_forge.cli.run.offers import prompts
-from golem_forge.config.home import ForgeHome
+from golem_forge.cli.run_session import prompts
 from golem_forge.config.program import load_program
-from golem_forge.core.verdict import Status
-from golem_forge.mcp.client.definitions.manifest import Manifest
-from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
-from golem_forge.mcp.client.trust.trust_book import TrustBook
+from golem_forge.core.decisions import Status
+from golem_forge.mcp.client.manifest import ManifestCache
+from golem_forge.mcp.client.model import ServerManifest
+from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.storage.home import ForgeHome
 
 pytest_plugins = ("tests.ui.web.asking",)
 PROGRAMS = Path(__file__).parents[2] / "mcp" / "programs"
@@ -89,10 +89,12 @@ async def test_prompts_are_those_that_the_terminal_offers(
 ) -> None:
     (project / "forge.yaml").write_text(json.dumps(program))
     spec = load_program(project, forge_home, trusted=lambda _: True).mcp.servers["pets"]
-    TrustBook(forge_home).approve_server(spec, "a person")
+    ServerTrustStore(forge_home).approve_server(spec, "a person")
     greet = {"name": "greet", "description": "canary-words", "arguments": [{"name": "who", "required": True}]}
     ManifestCache(forge_home).store(
-        Manifest(server="pets", scope=spec.scope, config_digest=spec.digest, fetched_at=time.time(), prompts=(greet,))
+        ServerManifest(
+            server="pets", scope=spec.scope, config_digest=spec.digest, fetched_at=time.time(), prompts=(greet,)
+        )
     )
     asked = await sessions(toolsets=SERVERS)
     (shown,) = (await asked.get("prompts"))["prompts"]

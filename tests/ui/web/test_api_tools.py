@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from golem_forge import tool
-from golem_forge.config.home import ForgeHome
-from golem_forge.core.call import Caller, ToolCall
-from golem_forge.core.verdict import Status
-from golem_forge.custom.book import Book
+from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.decisions import Status
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.store import ToolStore
 
 pytest_plugins = ("tests.ui.web.asking",)
 GREET = """\
@@ -81,12 +81,12 @@ async def test_a_yes_is_to_the_files_that_were_shown_and_then_the_tool_runs_unas
     (folder / "greet.py").write_text(GREET + "print('more')\n")
     refused = await asked.post("tools/greet/activate", {"digest": question["digest"]}, status=409)
     assert "changed since it was shown" in refused["problem"]
-    assert Book(forge_home).all_trusted("greet") == frozenset()
+    assert ToolStore(forge_home).all_trusted("greet") == frozenset()
     (folder / "greet.py").write_text(GREET)
 
     said = await asked.post("tools/greet/activate", {"digest": question["digest"]})
     assert said["text"].startswith("tool 'greet' is active")
-    given = Book(forge_home).trusted("greet", question["digest"])
+    given = ToolStore(forge_home).find_trust("greet", question["digest"])
     assert given is not None and given.who == "person"
     assert "greet" in {name for event in asked.said("catalogChanged") for name in event["added"]}
     assert (await asked.call("greet", who="Ada")).status is Status.SUCCESS
@@ -113,7 +113,7 @@ async def test_failing_tests_and_missing_ones_are_refused_in_their_own_words(
     assert own["code"] == "tests_failed" and own["state"] != "active"
     await asked.post("tools/greet/deny", {"digest": digest})
     assert "denied once before" in (await asked.get("tools/greet"))["own"]["trust"]["text"]
-    Book(forge_home).agent_wrote("greet", "s", "main")
+    ToolStore(forge_home).record_agent_edit("greet", "s", "main")
     write_tool(forge_home, tests=[])
     own = (await asked.get("tools/greet"))["own"]
     assert "needs at least one test" in own["trust"]["problem"]

@@ -11,14 +11,14 @@ from pathlib import Path
 from tests.ui.web.front import HANDSHAKE
 from tests.ui.web.stranger import request, sent
 
-from golem_forge.config.home import ForgeHome
+from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web import api
 from golem_forge.ui.web.api import all_operations
 from golem_forge.ui.web.api.operation import Operation
-from golem_forge.ui.web.door.listening import Reach
-from golem_forge.ui.web.door.login import Login
-from golem_forge.ui.web.house import House
-from golem_forge.ui.web.serving import WebServer
+from golem_forge.ui.web.app import WebServer
+from golem_forge.ui.web.listen import ListenAddress
+from golem_forge.ui.web.security import LoginStore
+from golem_forge.ui.web.session_registry import SessionRegistry
 
 
 def test_no_operation_is_left_out_and_none_is_there_twice() -> None:
@@ -29,12 +29,12 @@ def test_no_operation_is_left_out_and_none_is_there_twice() -> None:
     assert len(declared) == len(offered) > 20
     names = [each.name for each in offered]
     assert len(names) == len(set(names))
-    assert all(each.path.startswith("/api/") and each.words for each in offered)
+    assert all(each.path.startswith("/api/") and each.description for each in offered)
 
 
 async def test_every_one_is_behind_the_door(tmp_path: Path) -> None:
-    login = Login()
-    server = WebServer(House(ForgeHome(tmp_path / "home"), tmp_path), Reach(), login)
+    login = LoginStore()
+    server = WebServer(SessionRegistry(ForgeHome(tmp_path / "home"), tmp_path), ListenAddress(), login)
     await server.start()
     try:
         address = server.address.rstrip("/")

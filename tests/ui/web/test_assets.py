@@ -9,8 +9,8 @@ import pytest
 from tests.ui.web.front import front
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.ui.web import assets
-from golem_forge.ui.web.assets import load_assets
+from golem_forge.ui.web import app
+from golem_forge.ui.web.app import load_assets
 
 TRAVERSALS = [
     "/../pyproject.toml",
@@ -112,7 +112,7 @@ def test_a_file_of_unknown_kind_is_not_guessed_at(tmp_path: Path) -> None:
 
 def test_the_page_is_part_of_the_package() -> None:
     """The wheel takes the whole folder of the package; the page lies inside it."""
-    package = Path(assets.__file__).parent
+    package = Path(app.__file__).parent
     on_disk = {f"/{path.relative_to(package / 'page').as_posix()}" for path in (package / "page").rglob("*.*")}
     assert on_disk <= set(load_assets()) and "/index.html" in on_disk
 

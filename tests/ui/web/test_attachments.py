@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.workers.conversation import Conversation
+from golem_forge.agent.conversation import Conversation
 
 pytest_plugins = ("tests.ui.web.asking",)
 
@@ -50,7 +50,7 @@ async def test_more_files_than_the_worker_takes_are_not_even_read(
     asked = await sessions()
     kept = asked.runtime.receive("a.txt", b"x")
     read: list[str] = []
-    store = type(asked.runtime._ready.crew.attachments)
+    store = type(asked.runtime._ready.workers.attachments)
     monkeypatch.setattr(store, "read", lambda self, digest: read.append(digest) or b"x")
     [problem] = await said_after(asked, [{"digest": kept.digest, "name": kept.name}] * 5000)
     assert problem == "5000 attachments; this worker takes at most 4" and read == []

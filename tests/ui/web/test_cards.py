@@ -9,9 +9,9 @@ from typing import Any
 from tests.ui.web.bench import Window, Windows, browsing
 
 from golem_forge.core.ids import is_id
-from golem_forge.tools.fields import derive_fields
-from golem_forge.ui.rendering.card import card
-from golem_forge.ui.rendering.lines import plain_text
+from golem_forge.tools.forms import derive_fields
+from golem_forge.ui.render.card import approval_card
+from golem_forge.ui.render.lines import plain_text
 
 pytestmark = browsing
 
@@ -141,7 +141,7 @@ async def test_a_card_says_what_the_terminals_card_says(windows: Windows) -> Non
     for data in _REQUESTS:
         await show(window, question(data))
         said = _flat(await window.text())
-        title, *rows = plain_text(card(data, choices=[])).splitlines()
+        title, *rows = plain_text(approval_card(data, choices=[])).splitlines()
         wanted = [row.removeprefix("│ ").strip() for row in rows if row.strip("│ ")]
         assert [row for row in wanted if _flat(row) not in said] == []
         assert _flat(title.strip("─ ")) in said

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.ui.web.bench import Windows, browsing
 
-from golem_forge.workers.slash.builtins import BUILT_INS
-from golem_forge.workers.slash.parsing import is_command
+from golem_forge.agent.slash.commands import BUILT_IN_COMMANDS
+from golem_forge.agent.slash.parser import is_command
 
 pytestmark = browsing
 
@@ -37,7 +37,7 @@ async def test_commands_are_told_from_text_as_the_runtime_tells_them(windows: Wi
         }""",
         LINES,
     )
-    assert set(named) == set(BUILT_INS)
+    assert set(named) == set(BUILT_IN_COMMANDS)
     assert told == [is_command(line) for line in LINES]
 
 

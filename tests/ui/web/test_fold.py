@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.ui.web.bench import Windows, browsing
 
-from golem_forge.events.types import REGISTRY
+from golem_forge.events.model import REGISTRY
 
 pytestmark = browsing
 

@@ -14,8 +14,7 @@ from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.recovery import reopen
-from golem_forge.ui.web.watching.followed import FollowedSession
-from golem_forge.ui.web.watching.session import SessionState
+from golem_forge.ui.web.stream.watched_session import FollowedSession, SessionStatus
 
 
 class Elsewhere:
@@ -122,7 +121,7 @@ async def test_a_damaged_record_shows_what_can_be_read(elsewhere: Elsewhere) -> 
 async def test_nobody_looks_nothing_is_read(elsewhere: Elsewhere) -> None:
     session = FollowedSession(elsewhere.home, elsewhere.journal.session_id)
     await session.open()
-    assert session.state is SessionState.ELSEWHERE and session.last_seq == 3
+    assert session.state is SessionStatus.ELSEWHERE and session.last_seq == 3
     assert session._following is None
     await session.arrive()
     page = session.audience.join()

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.ui.web.bench import Windows, browsing
 
-from golem_forge.tools.fields import derive_fields
-from golem_forge.tools.forms import form_arguments
+from golem_forge.tools.forms import derive_fields, form_arguments
 
 pytestmark = browsing
 

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from golem_forge.core.decision import Decision
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_reader import events_after
 from golem_forge.events.recovery import reopen
-from golem_forge.ui.web.watching import journal_index
-from golem_forge.ui.web.watching.history import JournalHistory, RememberedHistory
-from golem_forge.ui.web.watching.journal_index import JournalIndex
+from golem_forge.ui.web.stream import history as journal_index
+from golem_forge.ui.web.stream.history import JournalHistory, JournalIndex, RememberedHistory
 
 DECISION = Decision(verdict=Verdict.PRE_APPROVED)
 
@@ -45,7 +43,7 @@ class Written:
         self.bus.seq = self.journal.seq
 
     def quick_call(self, id: str) -> None:
-        self.journal.begin_harmless(id, "echo", {"text": id}, DECISION, worker="main")
+        self.journal.begin_without_effects(id, "echo", {"text": id}, DECISION, worker="main")
         self.journal.finish(id, "success", 1.0, value={"kind": "text", "content": id})
         self.bus.seq = self.journal.seq
 
@@ -219,8 +217,8 @@ async def test_a_line_that_is_no_record_is_passed_over_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
 ) -> None:
     """Threat: a line without an end, looked at four times a second, would be read again and again."""
-    monkeypatch.setattr(journal_index, "LONGEST_LINE", 4096)
-    monkeypatch.setattr(journal_index, "_PIECE", 1024)
+    monkeypatch.setattr(journal_index, "MAX_LINE", 4096)
+    monkeypatch.setattr(journal_index, "_READ_BYTES", 1024)
     made = Written(tmp_path / "home")
     made.say(3)
     made.journal.flush()

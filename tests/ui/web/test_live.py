@@ -10,11 +10,11 @@ import pytest
 from tests.ui.web.onlooker import served
 from tests.ui.web.stage import WORKSPACE
 
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.model.scripted import FunctionScript
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.bus import EventBus
-from golem_forge.ui.web.watching.live import LiveSession
-from golem_forge.workers.models.scripted import FunctionScript
-from golem_forge.workers.runtime import WorkerRuntime
-from golem_forge.workers.worker import Worker
+from golem_forge.ui.web.stream.watched_session import LiveSession
 
 FORM: dict[str, Any] = {"source": "x", "title": "x", "message": "x", "fields": [], "workerPath": []}
 

@@ -7,9 +7,15 @@ import random
 from typing import Any
 
 from golem_forge.events.envelope import Event
-from golem_forge.ui.web.watching.flowing import KEPT_OUTPUT, NOWHERE, Flow, Place
-from golem_forge.ui.web.watching.growing_text import GrowingText
-from golem_forge.ui.web.watching.open_streams import MOST_OPEN, OpenStreams
+from golem_forge.ui.web.stream.open_streams import (
+    KEPT_OUTPUT,
+    MAX_OPEN,
+    START_POSITION,
+    GrowingText,
+    OpenStream,
+    OpenStreams,
+    StreamPosition,
+)
 
 
 def streaming(delta: str = "", *, request: str = "r", channel: str = "thinking", **more: Any) -> Event:
@@ -24,9 +30,9 @@ def output(delta: str, call: str = "c", stream: str = "stdout") -> Event:
 class Reader:
     """A page: puts together what it is sent."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: OpenStream) -> None:
         self.flow = flow
-        self.place: Place = NOWHERE
+        self.place: StreamPosition = START_POSITION
         self.text = ""
         self.frames: list[dict[str, Any]] = []
 
@@ -38,7 +44,7 @@ class Reader:
             self.text = data["whole"] if "whole" in data else self.text + data["delta"]
 
 
-def taken(streams: OpenStreams, *events: Event) -> Flow:
+def taken(streams: OpenStreams, *events: Event) -> OpenStream:
     flows = [streams.take(event) for event in events]
     assert flows[-1] is not None
     return flows[-1]
@@ -137,17 +143,17 @@ async def test_only_the_newest_progress_is_told() -> None:
     streams = OpenStreams()
     for number in range(10):
         flow = taken(streams, Event("toolProgress", {"toolCallId": "c", "progress": number}, None, 3, "", "s", "root"))
-    piece = await flow.piece(NOWHERE)
+    piece = await flow.piece(START_POSITION)
     assert piece is not None and json.loads(piece.text)["event"]["data"]["progress"] == 9
     assert await flow.piece(piece.place) is None
 
 
 async def test_streams_that_never_end_are_bounded() -> None:
     streams = OpenStreams()
-    for number in range(MOST_OPEN + 50):
+    for number in range(MAX_OPEN + 50):
         streams.take(streaming("x", request=f"r{number}"))
         streams.take(output("x", call=f"c{number}"))
-    assert len(streams.flows()) == 2 * MOST_OPEN
+    assert len(streams.flows()) == 2 * MAX_OPEN
 
 
 async def test_text_is_found_by_position_across_its_pieces() -> None:
@@ -163,13 +169,13 @@ async def test_text_is_found_by_position_across_its_pieces() -> None:
 
 async def test_what_pages_at_one_place_are_sent_is_made_once() -> None:
     flow = taken(OpenStreams(), streaming("same"))
-    assert await flow.piece(NOWHERE) is await flow.piece(NOWHERE)
+    assert await flow.piece(START_POSITION) is await flow.piece(START_POSITION)
 
 
 async def test_rendered_text_keeps_the_blocks_that_no_longer_change() -> None:
     streams = OpenStreams()
     flow = taken(streams, streaming("# One\n\nTwo\n\nThr", channel="text"))
-    first = await flow.piece(NOWHERE)
+    first = await flow.piece(START_POSITION)
     assert first is not None
     streams.take(streaming("ee\n\nFour", channel="text"))
     streams.take(streaming(channel="text", done=True))

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from golem_forge.events.envelope import Event
-from golem_forge.events.types import REGISTRY
+from golem_forge.events.model import REGISTRY
 from golem_forge.ui.web.api import all_operations
-from golem_forge.ui.web.api.openapi import described
+from golem_forge.ui.web.api.openapi import openapi_document
 
 if TYPE_CHECKING:
     from tests.ui.web.asking import Asked
@@ -28,7 +28,7 @@ LAST = ("end_session", "log_out")
 
 
 def test_every_operation_is_described_and_says_what_it_does() -> None:
-    description = described("forge_1")
+    description = openapi_document("forge_1")
     known = {(path, method) for path, methods in description["paths"].items() for method in methods}
     operations = all_operations()
     assert known == {(one.path, one.method.lower()) for one in operations}
@@ -43,7 +43,7 @@ def test_every_operation_is_described_and_says_what_it_does() -> None:
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
-    description = described("forge_1")
+    description = openapi_document("forge_1")
     text = json.dumps(description)
     schemas = description["components"]["schemas"]
     for reference in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
@@ -54,7 +54,7 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
 
 
 def test_events_and_actions_are_described_by_the_classes_that_check_them() -> None:
-    schemas = described("forge_1")["components"]["schemas"]
+    schemas = openapi_document("forge_1")["components"]["schemas"]
     for name, kind in REGISTRY.items():
         for part in ("event", "action") if kind.ACTION else ("event",):
             data = schemas[f"{part}.{name}"]["properties"]["data"]
@@ -68,7 +68,7 @@ def test_events_and_actions_are_described_by_the_classes_that_check_them() -> No
 
 
 def test_words_of_the_source_are_in_the_description() -> None:
-    schemas = described("forge_1")["components"]["schemas"]
+    schemas = openapi_document("forge_1")["components"]["schemas"]
     assert schemas["OutputPage"]["properties"]["next"]["description"].startswith("The `start` of the page behind")
     assert (
         "narrow to wide"

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from golem_forge import tool
-from golem_forge.workers.conversation import Conversation
+from golem_forge.agent.conversation import Conversation
 
 pytest_plugins = ("tests.ui.web.asking",)
 

@@ -21,9 +21,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.ui.web.door import connections, sockets
-from golem_forge.ui.web.door.listening import Reach, check_reach
-from golem_forge.ui.web.missing import need_web
+from golem_forge.ui.web import need_web, quiet_server, security
+from golem_forge.ui.web.listen import ListenAddress, check_address
 
 
 async def until(holds: Any) -> None:
@@ -74,36 +73,36 @@ class TestReach:
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.test", ""])
     async def test_what_others_reach_needs_a_name(self, host: str) -> None:
         with pytest.raises(ForgeError, match="--allow-host") as caught:
-            check_reach(Reach(host=host))
+            check_address(ListenAddress(host=host))
         assert caught.value.code == "BIND_REFUSED"
-        check_reach(Reach(host=host, allow_hosts=("forge.test",)))
+        check_address(ListenAddress(host=host, allow_hosts=("forge.test",)))
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.8.8.8"])
     def test_loopback_needs_none(self, host: str) -> None:
-        check_reach(Reach(host=host))
+        check_address(ListenAddress(host=host))
 
     @pytest.mark.parametrize(
         "name", ["*", "", "http://forge.test", "a/b", "a b", "a\r\nb", "x" * 300, "::1", "a:b", "*.test"]
     )
     def test_what_is_no_name(self, name: str) -> None:
         with pytest.raises(ForgeError, match="NAME:PORT"):
-            check_reach(Reach(allow_hosts=(name,)))
+            check_address(ListenAddress(allow_hosts=(name,)))
 
     @pytest.mark.parametrize(
         ("reach", "address"),
         [
-            (Reach(), "http://127.0.0.1:80/"),
-            (Reach(host="::1"), "http://[::1]:80/"),
-            (Reach(host="localhost", allow_hosts=("forge.test",)), "http://localhost:80/"),
-            (Reach(host="0.0.0.0", allow_hosts=("forge.test", "b.test")), "http://forge.test:80/"),
-            (Reach(host="0.0.0.0", allow_hosts=("forge.test:99",)), "http://forge.test:99/"),
+            (ListenAddress(), "http://127.0.0.1:80/"),
+            (ListenAddress(host="::1"), "http://[::1]:80/"),
+            (ListenAddress(host="localhost", allow_hosts=("forge.test",)), "http://localhost:80/"),
+            (ListenAddress(host="0.0.0.0", allow_hosts=("forge.test", "b.test")), "http://forge.test:80/"),
+            (ListenAddress(host="0.0.0.0", allow_hosts=("forge.test:99",)), "http://forge.test:99/"),
         ],
     )
-    def test_what_a_person_opens(self, reach: Reach, address: str) -> None:
+    def test_what_a_person_opens(self, reach: ListenAddress, address: str) -> None:
         assert reach.address(80) == address
 
     async def test_another_loopback_address(self) -> None:
-        async with front(Reach(host="127.0.0.2")) as served:
+        async with front(ListenAddress(host="127.0.0.2")) as served:
             assert served.server.address == f"http://127.0.0.2:{served.port}/"
             reader, writer = await asyncio.open_connection("127.0.0.2", served.port)
             writer.write(f"GET / HTTP/1.1\r\nHost: 127.0.0.2:{served.port}\r\n\r\n".encode())
@@ -121,13 +120,13 @@ class TestReach:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             with pytest.raises(ForgeError, match=r"cannot listen at 127\.0\.0\.1:\d+: .*ui\.web\.port"):
-                async with front(Reach(port=taken.getsockname()[1])):
+                async with front(ListenAddress(port=taken.getsockname()[1])):
                     raise AssertionError("it listens")
 
     async def test_the_same_port_at_once_again(self) -> None:
         async with front() as served, socket_of(served):
             port = served.port
-        async with front(Reach(port=port)) as served:
+        async with front(ListenAddress(port=port)) as served:
             assert (await served.ask("/")).status == 200
 
     def test_what_is_not_installed_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +139,7 @@ class TestReach:
 class TestConnections:
     @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nX-Slow: ", b"GET / HTTP/1.1\r\nHost: evil\r\n\r\nG"])
     async def test_one_that_asks_for_nothing_is_closed(self, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "LOOK_SECONDS", 0.1)
+        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(said)
@@ -150,7 +149,7 @@ class TestConnections:
             writer.close()
 
     async def test_one_that_drips_its_head_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "LOOK_SECONDS", 0.1)
+        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(b"GET / HTTP/1.1\r\n")
@@ -165,7 +164,7 @@ class TestConnections:
             writer.close()
 
     async def test_a_socket_that_says_nothing_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "LOOK_SECONDS", 0.05)
+        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.05)
         async with front() as served, socket_of(served) as page:
             await asyncio.sleep(0.05)
             for _ in range(4):
@@ -174,7 +173,7 @@ class TestConnections:
             assert await asyncio.wait_for(page.recv(), 20) == "still here"
 
     async def test_who_does_not_take_the_answer_is_let_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "LOOK_SECONDS", 0.1)
+        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             asking = socket.create_connection(("127.0.0.1", served.port))
             asking.sendall(request(served.address, "/api/large", Cookie=served.cookie, Connection="").encode())
@@ -185,7 +184,7 @@ class TestConnections:
             asking.close()
 
     async def test_who_takes_it_slowly_gets_it_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "LOOK_SECONDS", 0.2)
+        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.2)
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1 << 20)
             writer.write(request(served.address, "/api/large", Cookie=served.cookie).encode())
@@ -199,7 +198,7 @@ class TestConnections:
             writer.close()
 
     async def test_idle_ones_however_many_keep_nobody_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "MOST_CONNECTIONS", 32)
+        monkeypatch.setattr(quiet_server, "MAX_CONNECTIONS", 32)
         async with front() as served, socket_of(served) as page:
             held = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(250)]
             assert served.server._server is not None
@@ -214,7 +213,7 @@ class TestConnections:
 
     async def test_bodies_that_never_come_keep_nobody_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Logging in takes no cookie, so anybody can begin to."""
-        monkeypatch.setattr(connections, "MOST_CONNECTIONS", 8)
+        monkeypatch.setattr(quiet_server, "MAX_CONNECTIONS", 8)
         async with front() as served:
             half = request(
                 served.address, "/api/login", method="POST", Content_Type="application/json", Content_Length="9"
@@ -230,7 +229,7 @@ class TestConnections:
 
 class TestSockets:
     async def test_one_too_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sockets, "MOST_SOCKETS", 2)
+        monkeypatch.setattr(security, "MAX_SOCKETS", 2)
         async with front() as served:
             async with socket_of(served), socket_of(served):
                 with pytest.raises(InvalidStatus) as caught:
@@ -253,7 +252,7 @@ class TestSockets:
             assert page.close_code == 1009
 
     async def test_pings_whose_answers_nobody_reads(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "MOST_UNREAD_BYTES", 1 << 18)
+        monkeypatch.setattr(quiet_server, "MAX_UNREAD_BYTES", 1 << 18)
         async with front() as served, socket_of(served) as page:
             page.transport.pause_reading()
             ping = b"\x89\xfd\0\0\0\0" + bytes(125)
@@ -297,7 +296,7 @@ class TestSockets:
                 assert await other.recv() == "still here"
 
     async def test_one_that_reads_nothing_is_cut_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connections, "LOOK_SECONDS", 0.1)
+        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             cookie = served.cookie
             async with deaf(served, cookie):
@@ -362,10 +361,10 @@ class TestStopping:
     async def test_a_start_that_fails_leaves_the_port_free(self, tmp_path: Path) -> None:
         from unittest import mock
 
-        from golem_forge.ui.web import serving
+        from golem_forge.ui.web import app
 
-        with mock.patch.object(serving, "make_app", side_effect=RuntimeError("broken")):
-            server = serving.WebServer(None, Reach(), None)  # type: ignore[arg-type]
+        with mock.patch.object(app, "make_app", side_effect=RuntimeError("broken")):
+            server = app.WebServer(None, ListenAddress(), None)  # type: ignore[arg-type]
             with pytest.raises(RuntimeError):
                 await server.start()
         with socket.socket() as free:

@@ -12,15 +12,16 @@ import pytest
 from tests.ui.web.onlooker import Page, served
 from tests.ui.web.stage import WORKSPACE, calls
 
+from golem_forge.agent.conversation import Conversation
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.model.scripted import FunctionScript, Turn
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal_reader import events_after
-from golem_forge.ui.web.watching import page_queue, socket
-from golem_forge.ui.web.watching.audience import Audience
-from golem_forge.ui.web.watching.frames import Frame
-from golem_forge.workers.conversation import Conversation
-from golem_forge.workers.models.scripted import FunctionScript, Turn
-from golem_forge.workers.runtime import WorkerRuntime
-from golem_forge.workers.worker import Worker
+from golem_forge.ui.web.stream import audience as page_queue
+from golem_forge.ui.web.stream import socket
+from golem_forge.ui.web.stream.audience import Audience
+from golem_forge.ui.web.stream.frames import Frame
 
 
 @pytest.fixture
@@ -268,7 +269,7 @@ async def test_a_queue_that_overflows_ends_and_keeps_nothing() -> None:
         queue.put(f"{number}")
     queue.put("later")
     assert json.loads(str(await queue.next()))["kind"] == "bye"
-    with pytest.raises(page_queue.Ended) as ended:
+    with pytest.raises(page_queue.QueueClosed) as ended:
         await queue.next()
     assert ended.value.code == page_queue.BEHIND == 4408
 
@@ -286,7 +287,7 @@ async def test_a_few_long_events_are_too_many_for_a_page_that_does_not_read() ->
     for _ in range(100):
         bus.emit("status", {"type": "info", "message": "x" * 1_000_000})
     assert json.loads(str(await queue.next()))["kind"] == "bye"
-    with pytest.raises(page_queue.Ended) as ended:
+    with pytest.raises(page_queue.QueueClosed) as ended:
         await queue.next()
     assert ended.value.code == page_queue.BEHIND
 
@@ -320,7 +321,7 @@ async def test_a_session_that_is_not_there_or_a_number_that_is_none_is_told(talk
         gone = await house.page(session="nobody")
         assert await gone.closed() == 4404 and gone.frames[0]["kind"] == "bye"
         odd = await house.page(after=-1)
-        assert await odd.closed() == socket.WRONG
+        assert await odd.closed() == socket.BAD_REQUEST
 
 
 async def test_closing_says_goodbye(talk: Callable[..., Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from golem_forge.events.envelope import Event
-from golem_forge.ui.web.watching.standing import MOST_OF_A_KIND, Standing
+from golem_forge.ui.web.stream.history import MAX_PER_TYPE, LatestEvents
 
 
 def said(type: str, seq: int, worker: str = "", **data: Any) -> Event:
@@ -13,7 +13,7 @@ def said(type: str, seq: int, worker: str = "", **data: Any) -> Event:
 
 
 def held(*events: Event) -> list[tuple[str, int]]:
-    standing = Standing()
+    standing = LatestEvents()
     for event in events:
         standing.take(event)
     return [(event.type, event.seq) for event in standing.events()]
@@ -56,29 +56,29 @@ def test_a_later_start_takes_the_end_away_and_an_earlier_one_does_not() -> None:
 
 
 def test_of_very_many_workers_those_that_ended_go_first() -> None:
-    standing = Standing()
-    for number in range(MOST_OF_A_KIND):
+    standing = LatestEvents()
+    for number in range(MAX_PER_TYPE):
         standing.take(
             said("workerUpdate", number, workerId=f"w{number}", status="complete" if number == 7 else "running")
         )
     standing.take(said("workerUpdate", 900, workerId="new", status="running"))
     standing.take(said("workerUpdate", 901, workerId="newer", status="running"))
     kept = [event.wire["workerId"] for event in standing.events()]
-    assert len(kept) == MOST_OF_A_KIND
+    assert len(kept) == MAX_PER_TYPE
     assert "w7" not in kept and "w0" not in kept
     assert kept[-2:] == ["new", "newer"]
 
 
 def test_what_another_process_takes_up_again_has_other_workers_but_the_same_plan() -> None:
-    before = Standing()
+    before = LatestEvents()
     for event in (
         said("workerUpdate", 1, workerId="old", status="running"),
         said("planUpdated", 2, "root"),
         said("mcpStatus", 9, server="now"),
     ):
         before.take(event)
-    news = Standing()
-    news.go_on(5)
+    news = LatestEvents()
+    news.resume_after(5)
     news.take(said("sessionStarted", 8))
     before.merge(news)
     assert [(event.type, event.seq) for event in before.events()] == [

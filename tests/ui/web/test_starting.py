@@ -10,35 +10,34 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.home import ForgeHome
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.events.journal_files import is_locked, journal_path
 from golem_forge.events.journal_reader import events_after
-from golem_forge.events.session_files import is_held, journal_path
-from golem_forge.ui.web.house import House, Wish
-from golem_forge.ui.web.starting import OwnSessions
-from golem_forge.ui.web.watching.actions import take_action
-from golem_forge.ui.web.watching.session import SessionState
-from golem_forge.ui.web.wire import Refused
+from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web.session_registry import SessionLauncher, SessionRegistry, StartRequest
+from golem_forge.ui.web.stream.socket import take_action
+from golem_forge.ui.web.stream.watched_session import SessionStatus
+from golem_forge.ui.web.wire import ApiRefusal
 
 SCRIPT = "turns:\n" + 4 * "  - {say: Hello there.}\n"
 
 
 @pytest.fixture
-async def own(tmp_path: Path) -> AsyncIterator[OwnSessions]:
+async def own(tmp_path: Path) -> AsyncIterator[SessionLauncher]:
     project = tmp_path / "project"
     project.mkdir()
     (project / "words.yaml").write_text(SCRIPT)
-    own = OwnSessions(ForgeHome(tmp_path / "home"), tmp_path)
+    own = SessionLauncher(ForgeHome(tmp_path / "home"), tmp_path)
     yield own
     await own.close()
 
 
-def wish(**more: Any) -> Wish:
-    return Wish(**{"directory": "project", "model": "scripted:words.yaml", **more})
+def wish(**more: Any) -> StartRequest:
+    return StartRequest(**{"directory": "project", "model": "scripted:words.yaml", **more})
 
 
-def said(own: OwnSessions, id: str) -> list[str]:
-    events = events_after(journal_path(own.house.home.path, id))
+def said(own: SessionLauncher, id: str) -> list[str]:
+    events = events_after(journal_path(own.registry.home.path, id))
     return [event.wire["message"]["content"] for event in events if event.type == "message"]
 
 
@@ -48,30 +47,30 @@ async def until(happened: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_session_is_started_answers_ends_and_is_resumed(own: OwnSessions) -> None:
-    id = await own.house.start(wish(input="Hi"))
-    assert own.house.current == id and own.house.live(id).state is SessionState.LIVE
+async def test_a_session_is_started_answers_ends_and_is_resumed(own: SessionLauncher) -> None:
+    id = await own.registry.start(wish(input="Hi"))
+    assert own.registry.current == id and own.registry.live(id).state is SessionStatus.LIVE
     await until(lambda: said(own, id) == ["Hi", "Hello there."])
-    await own.house.end(id)
-    assert own.house.live_sessions() == () and not is_held(journal_path(own.house.home.path, id))
-    closed = await own.house.find(id)
-    assert closed.state is SessionState.CLOSED
-    with pytest.raises(Refused, match="can only be looked at") as refused:
-        own.house.live(id)
+    await own.registry.end(id)
+    assert own.registry.live_sessions() == () and not is_locked(journal_path(own.registry.home.path, id))
+    closed = await own.registry.find(id)
+    assert closed.state is SessionStatus.CLOSED
+    with pytest.raises(ApiRefusal, match="can only be looked at") as refused:
+        own.registry.live(id)
     assert refused.value.status == 409
-    assert await own.house.start(Wish(resume=id, input="Again")) == id
+    assert await own.registry.start(StartRequest(resume=id, input="Again")) == id
     await until(lambda: said(own, id)[2:] == ["Again", "Hello there."])
-    assert await own.house.start(Wish(resume=id)) == id  # it runs here already: the page goes there
+    assert await own.registry.start(StartRequest(resume=id)) == id  # it runs here already: the page goes there
 
 
-async def test_the_question_whether_to_trust_is_there_to_be_answered(own: OwnSessions) -> None:
-    program = own.house.directory / "project"
+async def test_the_question_whether_to_trust_is_there_to_be_answered(own: SessionLauncher) -> None:
+    program = own.registry.directory / "project"
     (program / "forge.yaml").write_text("entry: main.worker\n")
     (program / "tools.py").write_text('def one() -> str:\n    """One."""\n    return "1"\n')
     toolsets = "toolsets: {custom: {module: ./tools.py, tools: [one]}}"
     (program / "main.worker").write_text(f"---\nname: main\n{toolsets}\n---\nHi\n")
-    id = await own.house.start(wish())
-    session = own.house.live(id)
+    id = await own.registry.start(wish())
+    session = own.registry.live(id)
     [question] = session.open_questions()
     assert question.wire["type"] == "trust"
     session.bus.emit("approvalResponse", {"requestId": question.wire["requestId"], "approved": True}, source="browser")
@@ -79,39 +78,39 @@ async def test_the_question_whether_to_trust_is_there_to_be_answered(own: OwnSes
     assert "one" in {tool.name for tool in session.runtime.get_tools()}  # type: ignore[union-attr]
 
 
-async def test_what_cannot_be_started_is_refused_and_leaves_nothing(own: OwnSessions) -> None:
+async def test_what_cannot_be_started_is_refused_and_leaves_nothing(own: SessionLauncher) -> None:
     with pytest.raises(ConfigError, match="no such directory"):
-        await own.house.start(wish(directory="nowhere"))
+        await own.registry.start(wish(directory="nowhere"))
     with pytest.raises(ForgeError):
-        await own.house.start(Wish(resume="nothere"))
-    assert own.house.live_sessions() == () and own._running == {}
+        await own.registry.start(StartRequest(resume="nothere"))
+    assert own.registry.live_sessions() == () and own._running == {}
 
 
 async def test_a_page_of_one_session_starts_no_other(tmp_path: Path) -> None:
-    house = House(ForgeHome(tmp_path / "home"), tmp_path)
+    house = SessionRegistry(ForgeHome(tmp_path / "home"), tmp_path)
     assert not house.may_start
-    with pytest.raises(Refused, match="`forge web` serves a page that starts"):
-        await house.start(Wish())
+    with pytest.raises(ApiRefusal, match="`forge web` serves a page that starts"):
+        await house.start(StartRequest())
     for id in ("nothere", "../../etc/passwd", ""):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(ApiRefusal) as refused:
             await house.find(id)
         assert refused.value.status == 404
 
 
 async def test_a_start_that_fails_after_its_question_says_why_on_the_page(
-    own: OwnSessions, caplog: pytest.LogCaptureFixture
+    own: SessionLauncher, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever asked for it has had the answer already, and nobody looks at the terminal."""
-    program = own.house.directory / "project"
+    program = own.registry.directory / "project"
     (program / "forge.yaml").write_text("approval: {tools: {exec_command: preApproved}}\n")
-    session = own.house.live(await own.house.start(wish()))
+    session = own.registry.live(await own.registry.start(wish()))
     heard: list[Any] = []
     session.bus.on("*", heard.append)
     [question] = session.open_questions()
-    with pytest.raises(Refused, match="just being started"):
+    with pytest.raises(ApiRefusal, match="just being started"):
         take_action(session, "command", {"requestId": "r", "text": "/status"})
     take_action(session, "approvalResponse", {"requestId": question.wire["requestId"], "approved": True})
-    await until(lambda: own.house.live_sessions() == ())
+    await until(lambda: own.registry.live_sessions() == ())
     [told] = [event.wire for event in heard if event.type == "status"]
     assert told["type"] == "error" and "preApproved has no effect" in told["message"]
     [ended] = [event.wire for event in heard if event.type == "sessionEnd"]

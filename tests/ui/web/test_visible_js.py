@@ -1,4 +1,4 @@
-"""The page shows hidden characters as the terminal does: `visible.js` and `core.visible` agree on every code point.
+"""The page shows hidden characters as the terminal does: `visible.js` and `core.text` agree on every code point.
 
 Threat: a character that only one of the two escapes makes the same command look different in the two places.
 """
@@ -9,7 +9,7 @@ import sys
 
 from tests.ui.web.bench import Windows, browsing
 
-from golem_forge.core.visible import visible, visible_prose
+from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
 
 pytestmark = browsing
 
@@ -44,15 +44,15 @@ async def _agree(windows: Windows, show: object, name: str, before: str = "", af
 
 
 async def test_every_code_point_is_shown_alike(windows: Windows) -> None:
-    changed = await _agree(windows, visible, "visible")
+    changed = await _agree(windows, escape_control_chars, "visible")
     assert len(changed) > 6000, "surrogates and tags alone are more than this"
 
 
 async def test_selectors_and_joiners_are_judged_by_their_neighbours(windows: Windows) -> None:
-    await _agree(windows, visible, "visible", after="\ufe0f")
-    await _agree(windows, visible, "visible", before="\ufe0f")
-    await _agree(windows, visible_prose, "visibleProse", before="\u2600\u200d")
-    await _agree(windows, visible_prose, "visibleProse", after="\u200d\u2600")
+    await _agree(windows, escape_control_chars, "visible", after="\ufe0f")
+    await _agree(windows, escape_control_chars, "visible", before="\ufe0f")
+    await _agree(windows, escape_control_chars_in_prose, "visibleProse", before="\u2600\u200d")
+    await _agree(windows, escape_control_chars_in_prose, "visibleProse", after="\u200d\u2600")
 
 
 async def test_foreign_text_becomes_text_and_nothing_else(windows: Windows) -> None:

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from golem_forge.cli.plain import complain
-from golem_forge.cli.verbs import run_verb, usage_of
+from golem_forge.cli.args import run_verb, usage_of
+from golem_forge.cli.format import print_error
 from golem_forge.core.errors import ForgeError
-from golem_forge.mcp.client.state import SERVER_NOT_FOUND
+from golem_forge.mcp.client.model import SERVER_NOT_FOUND
 
 VERBS: Final = {
-    "add": ("adding", "write a server into forge.yaml, ask, connect, and show what it offers"),
-    "remove": ("removing", "take a server out again"),
-    "list": ("listing", "the servers there are, each with its state; nothing is started"),
-    "show": ("showing", "one server: config, state, tools; what is held back and why; nothing is started"),
-    "approve": ("approving", "agree to a server's config, to changed tools and to new ones"),
-    "test": ("connecting", "connect, list, time it, end"),
-    "reconnect": ("connecting", "connect anew and keep what it offers now"),
+    "add": ("add", "write a server into forge.yaml, ask, connect, and show what it offers"),
+    "remove": ("add", "take a server out again"),
+    "list": ("list", "the servers there are, each with its state; nothing is started"),
+    "show": ("list", "one server: config, state, tools; what is held back and why; nothing is started"),
+    "approve": ("approve", "agree to a server's config, to changed tools and to new ones"),
+    "test": ("test", "connect, list, time it, end"),
+    "reconnect": ("test", "connect anew and keep what it offers now"),
     "login": ("login", "log in at a server that wants OAuth"),
     "logout": ("login", "forget that login"),
-    "serve": ("serving", "this program's tools for any MCP client, over stdin and stdout or HTTP"),
-    "token": ("tokens", "tokens for `serve --http`: create, list, revoke"),
-    "install": ("installing", "the config that makes another product start `forge mcp serve`"),
+    "serve": ("serve", "this program's tools for any MCP client, over stdin and stdout or HTTP"),
+    "token": ("serve", "tokens for `serve --http`: create, list, revoke"),
+    "install": ("install", "the config that makes another product start `forge mcp serve`"),
 }
 """Verb → (module beside this one, what it does). Its function is `run_<verb>`."""
 
@@ -36,7 +36,7 @@ def run(words: list[str]) -> int:
     except ForgeError as error:
         if error.code != SERVER_NOT_FOUND:
             raise
-        complain(f"mcp {words[0]}", error.message)
+        print_error(f"mcp {words[0]}", error.message)
         return 4
 
 

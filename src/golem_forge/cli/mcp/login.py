@@ -9,11 +9,11 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.plain import complain, parser
+from golem_forge.cli.format import parser, print_error
 
 if TYPE_CHECKING:
-    from golem_forge.config.mcp.spec import ServerSpec
-    from golem_forge.workers.mcp.known import Place
+    from golem_forge.agent.mcp_status import ServerInventory
+    from golem_forge.config.mcp_spec import ServerSpec
 
 LOGIN_HELP: Final = """usage: forge mcp login NAME [--yes] [-p DIR]
 
@@ -40,19 +40,19 @@ def run_login(words: list[str]) -> int:
     reader.add_argument("--yes", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.cli.mcp.consent import DENIED, Answer, agree_to_start
-    from golem_forge.config.mcp.spec import Login
-    from golem_forge.workers.mcp.known import look
+    from golem_forge.agent.mcp_status import read_inventory
+    from golem_forge.cli.mcp.approve import DENIED, Consent, ask_to_start
+    from golem_forge.config.mcp_spec import AuthKind
 
-    place = look(asked.program)
+    place = read_inventory(asked.program)
     spec = place.spec(asked.name)
-    if spec.auth.kind is not Login.OAUTH:
-        complain("mcp login", f"'{spec.name}' has no login: {_why_none(spec)}")
+    if spec.auth.kind is not AuthKind.OAUTH:
+        print_error("mcp login", f"'{spec.name}' has no login: {_why_none(spec)}")
         return 2
-    answer = agree_to_start(place, spec, yes=asked.yes)
-    if answer is not Answer.YES:
+    answer = ask_to_start(place, spec, yes=asked.yes)
+    if answer is not Consent.YES:
         nobody = f"nobody can be asked here. Read the text above, then run `forge mcp login {spec.name} --yes`."
-        complain("mcp login", nobody if answer is Answer.NOBODY else f"{spec.name} is not approved.")
+        print_error("mcp login", nobody if answer is Consent.NOBODY else f"{spec.name} is not approved.")
         return DENIED
     asyncio.run(_log_in(place, spec))
     print(f"logged in at {spec.name}; `forge mcp test {spec.name}` shows what it offers.")
@@ -64,37 +64,37 @@ def run_logout(words: list[str]) -> int:
     reader.add_argument("name", metavar="NAME")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.mcp.client.oauth.login import logout
-    from golem_forge.workers.mcp.known import look
+    from golem_forge.agent.mcp_status import read_inventory
+    from golem_forge.mcp.client.oauth import logout
 
-    place = look(asked.program)
+    place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     if not spec.is_http or not asyncio.run(logout(spec, place.home, url=_address(spec))):
-        complain("mcp logout", f"there was no login at '{spec.name}'.")
+        print_error("mcp logout", f"there was no login at '{spec.name}'.")
         return 4
     print(f"logged out of {spec.name}.")
     return 0
 
 
-async def _log_in(place: Place, spec: ServerSpec) -> None:
+async def _log_in(place: ServerInventory, spec: ServerSpec) -> None:
     """Raises ForgeError."""
-    from golem_forge.core.visible import visible
-    from golem_forge.mcp.client.oauth.login import login
+    from golem_forge.core.text import escape_control_chars
+    from golem_forge.mcp.client.oauth import login
 
     def show(url: str) -> None:
-        print(f"open this page in a browser on this machine:\n\n  {visible(url)}\n", flush=True)
+        print(f"open this page in a browser on this machine:\n\n  {escape_control_chars(url)}\n", flush=True)
 
     await login(spec, place.home, show_url=show, url=_address(spec))
 
 
 def _address(spec: ServerSpec) -> str:
     """With its variables put in. Raises ForgeError for one that is not set."""
-    from golem_forge.config.mcp.expanding import expanded
+    from golem_forge.config.mcp_expand import expand_text
 
     def no_zone(name: str) -> str:
         raise KeyError(name)
 
-    return expanded(spec.url, os.environ, zone=no_zone)
+    return expand_text(spec.url, os.environ, zone=no_zone)
 
 
 def _why_none(spec: ServerSpec) -> str:

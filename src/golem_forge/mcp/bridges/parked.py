@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
-from golem_forge.core.call import Outcome
-from golem_forge.core.canonical import digest
+from golem_forge.core.calls import Outcome
+from golem_forge.core.json import digest
 from golem_forge.policy.request import ApprovalRequest
 
 MOST_PARKED: Final = 64
@@ -65,7 +65,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _Presented:
     """What the framework was given under one of its ids."""
 
     key: str
@@ -73,7 +73,7 @@ class _Shown:
     at: float
 
 
-_here: ContextVar[_Run | None] = ContextVar("golem_forge_parked_call", default=None)
+_current_run: ContextVar[_Run | None] = ContextVar("golem_forge_parked_call", default=None)
 
 
 class ParkedCalls:
@@ -81,14 +81,14 @@ class ParkedCalls:
 
     def __init__(self, seconds: float = PARKED_SECONDS) -> None:
         self._seconds = seconds
-        self._shown: dict[str, _Shown] = {}
+        self._shown: dict[str, _Presented] = {}
         """By the framework's id."""
         self._runs: dict[str, _Run] = {}
         """The latest of each call that has not ended, by its key. Those with a question are parked."""
 
     async def ask(self, request: ApprovalRequest) -> dict[str, Any]:
         """Waits at the question. Somebody else's call, and one that nobody answers in time, is not run."""
-        call = _here.get()
+        call = _current_run.get()
         if call is None:
             return dict(_UNASKED)
         if call.ahead == request.fingerprint:
@@ -150,7 +150,7 @@ class ParkedCalls:
         call = _Run(key, ahead)
 
         async def work() -> Outcome:
-            _here.set(call)
+            _current_run.set(call)
             return await run()
 
         def over(_: asyncio.Task[Outcome]) -> None:
@@ -188,5 +188,5 @@ class ParkedCalls:
         self._shown.pop(ident, None)
         while len(self._shown) >= MOST_SHOWN:
             self._shown.pop(next(iter(self._shown)))
-        self._shown[ident] = _Shown(call.key, request.fingerprint, monotonic())
+        self._shown[ident] = _Presented(call.key, request.fingerprint, monotonic())
         return request

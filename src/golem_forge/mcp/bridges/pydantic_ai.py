@@ -31,15 +31,15 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 
-from golem_forge.core.call import Caller, Outcome
-from golem_forge.core.canonical import digest
+from golem_forge.core.calls import Caller, Outcome
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.ids import new_id
-from golem_forge.core.options import must_be
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
+from golem_forge.core.json import digest
+from golem_forge.core.options import require
+from golem_forge.core.results import ToolResult
 from golem_forge.mcp.bridges.parked import ParkedCalls
-from golem_forge.orchestrator import Orchestrator
+from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import ToolContext
@@ -51,7 +51,7 @@ _ANYTHING: Final = SchemaValidator(core_schema.any_schema())
 _MOST_REMEMBERED: Final = 1024
 
 
-class Session(Protocol):
+class SessionProtocol(Protocol):
     """What is needed of `golem_forge.Session`."""
 
     @property
@@ -65,11 +65,13 @@ class Session(Protocol):
 class ForgeToolset(AbstractToolset[Any]):
     """What a model may call in this session."""
 
-    def __init__(self, session: Session, parked: ParkedCalls | None = None, *, id: str | None = "golem-forge") -> None:
+    def __init__(
+        self, session: SessionProtocol, parked: ParkedCalls | None = None, *, id: str | None = "golem-forge"
+    ) -> None:
         """`parked`: where it is not found by the session's approval callback. ValueError: another one is."""
         fits = callable(getattr(session, "call", None)) and hasattr(session, "catalog")
-        must_be(fits, "ForgeToolset: session", "what open_session gives", session)
-        own = _parked_by(session)
+        require(fits, "ForgeToolset: session", "what open_session gives", session)
+        own = _parked_calls_of(session)
         if parked is not None and own is not None and own is not parked:
             raise ValueError("the session parks its calls elsewhere: leave `parked` out, or open it with `parked.ask`")
         self._session = session
@@ -89,7 +91,7 @@ class ForgeToolset(AbstractToolset[Any]):
         clean, schema, is_forges = self._session.path.redactor, tool.input_schema, tool.source is SourceKind.NATIVE
         described = ToolDefinition(
             name=tool.name,
-            description=clean.secrets_out(tool.description),
+            description=clean.redact_secrets(tool.description),
             parameters_json_schema=schema if is_forges else clean.without_secrets(schema),
             metadata={"annotations": dict(tool.annotations), "source": tool.source.value},
         )
@@ -111,27 +113,27 @@ class ForgeToolset(AbstractToolset[Any]):
         else:
             came = await self._parked.begin(ident, name, tool_args, run)
         if isinstance(came, ApprovalRequest):
-            raise exceptions.ApprovalRequired(metadata=_shown(came))
+            raise exceptions.ApprovalRequired(metadata=_approval_metadata(came))
         if not came.ok:
             raise exceptions.ToolFailed(f"{came.status.value}: {came.text}")
-        return _returned(came)
+        return _tool_return(came)
 
 
-def _parked_by(session: Session) -> ParkedCalls | None:
+def _parked_calls_of(session: SessionProtocol) -> ParkedCalls | None:
     """The one whose `ask` answers for this session."""
-    controller = getattr(getattr(session, "tree", None), "controller", None)
+    controller = getattr(getattr(session, "state", None), "controller", None)
     owner = getattr(getattr(controller, "approval_callback", None), "__self__", None)
     return owner if isinstance(owner, ParkedCalls) else None
 
 
-def _shown(request: ApprovalRequest) -> dict[str, Any]:
+def _approval_metadata(request: ApprovalRequest) -> dict[str, Any]:
     """What whoever asks the person needs to show; the same words as on a card of ours."""
     shown = ("tool", "args", "risk", "fingerprint", "why", "payload", "diff", "effects", "warnings", "changed")
     wire = request.to_wire()
     return {name: wire[name] for name in shown if name in wire}
 
 
-def _returned(outcome: Outcome) -> ToolReturn[Any]:
+def _tool_return(outcome: Outcome) -> ToolReturn[Any]:
     """The text a model reads, and the pictures and sounds beside it."""
     assert outcome.result is not None
     media = [
@@ -150,10 +152,10 @@ async def from_toolset(toolset: AbstractToolset[Any], *, deps: Any = None) -> li
     always asks; one that only says so when it is called asks then, before it does anything.
     """
     run: RunContext[Any] = RunContext(deps=deps, model=TestModel(), usage=RunUsage())
-    return [_Theirs(toolset, tool, run).tool for tool in (await toolset.get_tools(run)).values()]
+    return [_ForeignTool(toolset, tool, run).tool for tool in (await toolset.get_tools(run)).values()]
 
 
-class _Theirs:
+class _ForeignTool:
     """One tool of a toolset. A call of it that turned out to need approval is handed to `_asking`, its double that
     always asks, and is made once more: the first attempt, by its own word, did nothing."""
 
@@ -176,7 +178,7 @@ class _Theirs:
             input_schema=described.parameters_json_schema,
             execute=execute,
             takes_mapping=True,
-            annotations=_tightening(annotations),
+            annotations=_stricter_annotations(annotations),
             timeout=described.timeout,
             code_digest=digest(described.parameters_json_schema),
             **more,
@@ -222,7 +224,7 @@ class _Theirs:
         return _result(value)
 
 
-def _tightening(annotations: Any) -> dict[str, Any]:
+def _stricter_annotations(annotations: Any) -> dict[str, Any]:
     """Of what a server behind the toolset says of itself, only what makes us more careful."""
     hints = annotations if isinstance(annotations, Mapping) else {}
     return {"destructiveHint": True} if hints.get("destructiveHint") is True else {}

@@ -1,6 +1,7 @@
-"""Hooks: what the pool needs from above and may not import. Filled by `workers/`, by tests, by an embedder.
+"""Callables that the server pool needs from the layers above and may not import. Filled by `agent`, tests or an
+embedder.
 
-Each is a callable with a default that fails closed: nobody is there, so nothing is agreed to.
+Every default fails closed: without a person to ask, nothing is approved.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.config.mcp.spec import ServerSpec
-from golem_forge.core.verdict import Verdict
-from golem_forge.mcp.client.state import ServerStatus
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.decisions import Verdict
+from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.tools.context import HostRule, ToolContext, no_host_rule
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ class FormAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class ElicitationForm:
     """A question of a server, headed by its name."""
 
     server: str
     message: str
     fields: tuple[Mapping[str, Any], ...] = ()
-    """As `tools.fields.derive_fields` gives them."""
+    """As `tools.forms.derive_fields` gives them."""
     schema: Mapping[str, Any] = field(default_factory=dict)
     """The requested schema; values are checked against it before they are sent."""
     url: str = ""
@@ -65,7 +66,7 @@ class SamplingAnswer:
     """Why there is none: a person denied it, nobody can be asked, the budget is spent."""
 
 
-async def _no_form(form: Form, ctx: ToolContext) -> FormAnswer:
+async def _no_form(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
     return FormAnswer()
 
 
@@ -73,11 +74,11 @@ async def _no_sampling(request: SamplingRequest, ctx: ToolContext) -> SamplingAn
     return SamplingAnswer(refused="nobody can be asked")
 
 
-async def _nobody_approves(spec: ServerSpec, card: str, diff: str) -> bool:
+async def _deny_server(spec: ServerSpec, card: str, diff: str) -> bool:
     return False
 
 
-def _unheard(status: ServerStatus) -> None:
+def _ignore_status(status: ServerStatus) -> None:
     return None
 
 
@@ -87,15 +88,15 @@ def _no_walls(spec: ServerSpec) -> Walls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    ask_form: Callable[[Form, ToolContext], Awaitable[FormAnswer]] = _no_form
+    ask_form: Callable[[ElicitationForm, ToolContext], Awaitable[FormAnswer]] = _no_form
     """`ctx`: of the call on whose behalf the server asks."""
     sample: Callable[[SamplingRequest, ToolContext], Awaitable[SamplingAnswer]] = _no_sampling
     """Shows the card, asks the worker's model, counts its usage."""
-    approve_server: Callable[[ServerSpec, str, str], Awaitable[bool]] = _nobody_approves
+    approve_server: Callable[[ServerSpec, str, str], Awaitable[bool]] = _deny_server
     """(spec, the card's text, diff to what was approved before or empty) → a person said yes."""
     can_ask: Callable[[], bool] = lambda: False
     """Whether anybody is there to answer a card."""
-    tell: Callable[[ServerStatus], None] = _unheard
+    tell: Callable[[ServerStatus], None] = _ignore_status
     walls_for: Callable[[ServerSpec], Walls] = _no_walls
     """Walls around exactly the zones the spec names, with its modes. Raises ForgeError for a zone it cannot have."""
     host_rule: HostRule = no_host_rule

@@ -11,24 +11,29 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.mcp.spec import ServerSpec
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.finished import Finished
-from golem_forge.core.visible import visible
+from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.calling.call import ask, call_tool
-from golem_forge.mcp.client.connecting.opening import Opener
-from golem_forge.mcp.client.connecting.owner import Around, Owner
-from golem_forge.mcp.client.definitions.definition import Listing, RemoteTool
-from golem_forge.mcp.client.definitions.manifest import Manifest
+from golem_forge.mcp.client.call import call_method, call_tool
 from golem_forge.mcp.client.hooks import Hooks
-from golem_forge.mcp.client.state import SERVER_NOT_FOUND, ServerStatus, State
+from golem_forge.mcp.client.managed_server import ManagedServer, ServerContext
+from golem_forge.mcp.client.model import (
+    SERVER_NOT_FOUND,
+    RemoteTool,
+    ServerManifest,
+    ServerState,
+    ServerStatus,
+    ServerToolList,
+)
+from golem_forge.mcp.client.transport import TransportOpener
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
 
 if TYPE_CHECKING:
-    from golem_forge.mcp.client.definitions.manifest_cache import ManifestCache
-    from golem_forge.mcp.client.trust.trust_book import TrustBook
+    from golem_forge.mcp.client.manifest import ManifestCache
+    from golem_forge.mcp.client.trust_store import ServerTrustStore
 
 
 class Pool:
@@ -40,21 +45,21 @@ class Pool:
         redactor: Redactor,
         environ: Mapping[str, str],
         hooks: Hooks,
-        book: TrustBook,
+        book: ServerTrustStore,
         cache: ManifestCache,
         session_id: str = "",
     ) -> None:
         """Nothing happens before `begin`, which needs a running loop, as all that awaits."""
         self._book = book
-        self._around = Around(
-            opener=Opener(home=home, redactor=redactor, environ=environ, hooks=hooks),
+        self._around = ServerContext(
+            opener=TransportOpener(home=home, redactor=redactor, environ=environ, hooks=hooks),
             hooks=hooks,
-            book=book,
+            trust_store=book,
             cache=cache,
             changed=self._changed,
         )
-        self._owners = {name: Owner(spec, self._around) for name, spec in sorted(specs.items())}
-        self._leaving: set[Owner] = set()
+        self._owners = {name: ManagedServer(spec, self._around) for name, spec in sorted(specs.items())}
+        self._leaving: set[ManagedServer] = set()
         """No longer in the config, and not yet gone."""
         self._version = 0
         self._stamp = book.stamp
@@ -88,22 +93,22 @@ class Pool:
         self._version += 1
 
     def status(self, name: str) -> ServerStatus:
-        return self._owner(name).standing.status()
+        return self._owner(name).status.status()
 
     def statuses(self) -> tuple[ServerStatus, ...]:
-        return tuple(owner.standing.status() for owner in self._owners.values())
+        return tuple(owner.status.status() for owner in self._owners.values())
 
-    def listing(self, name: str) -> Listing | None:
+    def listing(self, name: str) -> ServerToolList | None:
         """Live, or from the manifest; always held against the pins."""
-        return self._owner(name).offered.listing
+        return self._owner(name).offer.listing
 
-    def manifest(self, name: str) -> Manifest | None:
-        return self._owner(name).offered.manifest
+    def manifest(self, name: str) -> ServerManifest | None:
+        return self._owner(name).offer.manifest
 
-    def _owner(self, name: str) -> Owner:
+    def _owner(self, name: str) -> ManagedServer:
         owner = self._owners.get(name)
         if owner is None:
-            raise ForgeError(f"MCP server not found: {visible(name[:100])}", code=SERVER_NOT_FOUND)
+            raise ForgeError(f"MCP server not found: {escape_control_chars(name[:100])}", code=SERVER_NOT_FOUND)
         return owner
 
     # Beginning and ending
@@ -112,12 +117,12 @@ class Pool:
         for owner in self._owners.values():
             owner.begin()
 
-    def recall(self) -> None:
+    def load_cached(self) -> None:
         """For a look, in place of `begin`: what cached manifests tell. Nothing is connected to and nobody is asked."""
         for owner in self._owners.values():
-            owner.recall()
+            owner.load_cached()
 
-    async def required_ready(self) -> None:
+    async def wait_required(self) -> None:
         """Raises ForgeError for the first required server that cannot be used; waits `connect_timeout` at most."""
         required = [owner for owner in self._owners.values() if owner.spec.required and owner.spec.enabled]
         results = await asyncio.gather(*map(_linked, required), return_exceptions=True)
@@ -128,11 +133,11 @@ class Pool:
             if isinstance(result, BaseException):
                 raise result
 
-    async def settled(self, name: str) -> None:
+    async def wait_connected(self, name: str) -> None:
         """Connected and listed. Raises ForgeError with what its state says."""
         owner = self._owner(name)
-        if owner.standing.state is State.PENDING:
-            await owner.card.answered()
+        if owner.status.state is ServerState.PENDING:
+            await owner.approval_prompt.wait_answered()
         await owner.link()
 
     def approve(self, name: str) -> None:
@@ -143,9 +148,11 @@ class Pool:
 
     async def replace(self, specs: Mapping[str, ServerSpec]) -> None:
         """An edited config: what changed or went is ended, what is new or other begins. The rest is not touched."""
-        kept = {name: owner for name, owner in self._owners.items() if name in specs and owner.takes(specs[name])}
+        kept = {
+            name: owner for name, owner in self._owners.items() if name in specs and owner.apply_config(specs[name])
+        }
         gone = [owner for name, owner in self._owners.items() if name not in kept]
-        fresh = {name: Owner(spec, self._around) for name, spec in specs.items() if name not in kept}
+        fresh = {name: ManagedServer(spec, self._around) for name, spec in specs.items() if name not in kept}
         self._owners = dict(sorted((kept | fresh).items()))
         self._changed()
         self._leaving.update(gone)
@@ -163,7 +170,7 @@ class Pool:
 
     # Calls
 
-    async def call(self, tool: RemoteTool, args: Mapping[str, Any], ctx: ToolContext) -> Finished:
+    async def call(self, tool: RemoteTool, args: Mapping[str, Any], ctx: ToolContext) -> ToolCompletion:
         """Never raises for what the server does."""
         return await call_tool(self._owner(tool.server), tool, args, ctx)
 
@@ -177,29 +184,29 @@ class Pool:
         self, name: str, method: str, member: str, cursor: str | None, ctx: ToolContext
     ) -> dict[str, Any]:
         owner = self._owner(name)
-        manifest = owner.offered.manifest
+        manifest = owner.offer.manifest
         if manifest is not None and not manifest.has_resources:
             return {member: []}  # it never said that it has any: nothing is started for that
-        return await ask(owner, method, {} if cursor is None else {"cursor": cursor}, ctx)
+        return await call_method(owner, method, {} if cursor is None else {"cursor": cursor}, ctx)
 
     async def read_resource(self, name: str, uri: str, ctx: ToolContext) -> dict[str, Any]:
-        return await ask(self._owner(name), "resources/read", {"uri": uri}, ctx)
+        return await call_method(self._owner(name), "resources/read", {"uri": uri}, ctx)
 
     async def list_prompts(self, name: str) -> tuple[Any, ...]:
         """Raw entries, as last listed; a server that nobody has listed yet is connected to."""
         owner = self._owner(name)
-        if owner.offered.manifest is None:
+        if owner.offer.manifest is None:
             await owner.link()
-        return owner.offered.manifest.prompts if owner.offered.manifest is not None else ()
+        return owner.offer.manifest.prompts if owner.offer.manifest is not None else ()
 
     async def get_prompt(self, name: str, prompt: str, args: Mapping[str, str], ctx: ToolContext) -> dict[str, Any]:
-        return await ask(self._owner(name), "prompts/get", {"name": prompt, "arguments": dict(args)}, ctx)
+        return await call_method(self._owner(name), "prompts/get", {"name": prompt, "arguments": dict(args)}, ctx)
 
 
-async def _linked(owner: Owner) -> None:
-    await owner.card.answered(within=owner.spec.connect_timeout)
+async def _linked(owner: ManagedServer) -> None:
+    await owner.approval_prompt.wait_answered(within=owner.spec.connect_timeout)
     await owner.link()
 
 
-async def _closed(owners: Iterable[Owner]) -> None:
+async def _closed(owners: Iterable[ManagedServer]) -> None:
     await asyncio.gather(*(owner.close() for owner in owners))

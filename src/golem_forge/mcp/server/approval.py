@@ -1,9 +1,8 @@
-"""GuestApproval: an `ask` becomes a form that the client's person answers. One per guest, with the guest's memory.
+"""ClientApproval: an `ask` becomes a form that the client's user answers. One per client, with that client's memory.
 
-Unlike a session's own controller it never lets two calls share one question: an answer counts for the call it was
-given to, and `session` keeps that exact call for this client alone, never as a rule that others would profit from.
-Refuses what nobody can be asked about with the text that says how to allow it. Silence and dismissal are no yes, and
-no denial by a person either.
+Unlike a session's own controller it never lets two calls share a question: an answer counts for its call alone, and
+`session` keeps that exact call for this client only, never as a rule. A call that nobody can be asked about is denied
+with the text that says how to allow it. Silence and dismissal are neither a yes nor a denial by a person.
 """
 
 from __future__ import annotations
@@ -13,20 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from golem_forge.config.modes import ApprovalMode
-from golem_forge.core.decision import AnsweredBy, Decision
-from golem_forge.core.verdict import Status
-from golem_forge.core.visible import visible
-from golem_forge.mcp.server.served_call import ANSWER_SECONDS, Question, Reply, ServedCalls
-from golem_forge.policy.answers import Answer, denied
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.decisions import AnsweredBy, Decision, Status
+from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.server.host import ANSWER_SECONDS, ClientQuestion, ElicitationReply, ServedCalls
+from golem_forge.policy.approval_queue import ApprovalResult, PendingApproval, denied_result
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.desk import Waiting
-from golem_forge.policy.offers import Offer
-from golem_forge.policy.request import ApprovalRequest
+from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
 
 MOST_SHOWN: Final = 256 * 1024
 """A question that is longer is not asked: nobody may agree to what was cut."""
-_EXACT: Final = Offer(id="exact:session", label="this exact call, this session", scope="session", exact=True)
+_EXACT: Final = ApprovalOffer(id="exact:session", label="this exact call, this session", scope="session", exact=True)
 _FORM: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
@@ -48,14 +44,14 @@ _FORM: Final[Mapping[str, Any]] = {
 }
 
 
-class GuestApproval(ApprovalController):
+class ClientApproval(ApprovalController):
     def __init__(self, mode: ApprovalMode, calls: ServedCalls, timeout: float | None = None) -> None:
         """`timeout`: seconds a question stays open, if that is less than a client has anyway."""
         super().__init__(mode, _never_called)
         self._calls = calls
         self._seconds = min(timeout or ANSWER_SECONDS, ANSWER_SECONDS)
 
-    async def approve(self, decision: Decision, tool: str, wait: Callable[[], Waiting]) -> Answer:
+    async def approve(self, decision: Decision, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
         by_itself = self.mode in (ApprovalMode.APPROVE_ALL, ApprovalMode.AUTO_DENY)
         if by_itself or self.memory.granted(decision.fingerprint):
             return await super().approve(decision, tool, wait)
@@ -65,25 +61,27 @@ class GuestApproval(ApprovalController):
             self.memory.deny(decision.fingerprint)
         return answer
 
-    async def _ask(self, waiting: Waiting, tool: str) -> Answer:
+    async def _ask(self, waiting: PendingApproval, tool: str) -> ApprovalResult:
         request = waiting.request
-        call = self._calls.asked_in(request)
+        call = self._calls.call_of(request)
         if call is None or not call.abilities.forms:
-            return denied(cannot_ask(tool))
+            return denied_result(cannot_ask(tool))
         text = card_text(request)
         if len(text) > MOST_SHOWN:
-            return denied(f"'{tool}' needs approval and is too large to be shown; allow it with a rule in rules.yaml")
-        reply = await call.ask(Question(text, _FORM), self._seconds)
+            return denied_result(
+                f"'{tool}' needs approval and is too large to be shown; allow it with a rule in rules.yaml"
+            )
+        reply = await call.ask(ClientQuestion(text, _FORM), self._seconds)
         if waiting.signal:
-            return denied("Interrupted before it was approved.", status=Status.INTERRUPTED)
+            return denied_result("Interrupted before it was approved.", status=Status.INTERRUPTED)
         return read_reply(reply)
 
 
-class OnceApproval(GuestApproval):
+class OnceApproval(ClientApproval):
     """For what is done on behalf of several clients: each question goes to the one whose call it is, and no answer is
     kept for another."""
 
-    async def _ask(self, waiting: Waiting, tool: str) -> Answer:
+    async def _ask(self, waiting: PendingApproval, tool: str) -> ApprovalResult:
         return replace(await super()._ask(waiting, tool), choice=None)
 
 
@@ -91,14 +89,14 @@ def cannot_ask(tool: str) -> str:
     return f"'{tool}' needs approval and this client cannot ask; allow it with a rule in rules.yaml"
 
 
-def read_reply(reply: Reply) -> Answer:
+def read_reply(reply: ElicitationReply) -> ApprovalResult:
     """Only `approve: true` in an accepted form is a yes."""
     if reply.action == "decline" or (reply.action == "accept" and reply.content.get("approve") is not True):
-        return Answer(approved=False, message="Denied by the user.")
+        return ApprovalResult(approved=False, message="Denied by the user.")
     if reply.action != "accept":
-        return denied("The question was not answered; the call was not run.")
+        return denied_result("The question was not answered; the call was not run.")
     keep = reply.content.get("remember") == "session"
-    return Answer(approved=True, choice=_EXACT if keep else None)
+    return ApprovalResult(approved=True, choice=_EXACT if keep else None)
 
 
 def card_text(request: ApprovalRequest) -> str:
@@ -108,23 +106,23 @@ def card_text(request: ApprovalRequest) -> str:
     before each of its lines, or is one line; only Forge's own words begin at the margin.
     """
     lines = [f"Approve '{request.tool}'? {_one_line(request.description)}", "", "Arguments:"]
-    lines += _barred(_arguments(request))
+    lines += _with_bar(_arguments(request))
     if request.payload and request.payload != _arguments(request):
-        lines += ["", *_barred(request.payload)]
+        lines += ["", *_with_bar(request.payload)]
     if request.effects:
-        lines += ["", "Effects:", *(line for effect in request.effects for line in _barred(str(effect)))]
+        lines += ["", "Effects:", *(line for effect in request.effects for line in _with_bar(str(effect)))]
     reasons = f" ({_one_line('; '.join(request.risk_reasons))})" if request.risk_reasons else ""
     lines += ["", f"Risk: {request.risk}{reasons}"]
     lines += [f"Asked because: {_one_line(request.why)}"] if request.why else []
-    lines += ["", "Changed since it was approved:", *_barred(request.changed)] if request.changed else []
-    lines += ["", *_barred(request.diff)] if request.diff else []
+    lines += ["", "Changed since it was approved:", *_with_bar(request.changed)] if request.changed else []
+    lines += ["", *_with_bar(request.diff)] if request.diff else []
     lines += [f"Warning: {_one_line(warning)}" for warning in request.warnings]
     if request.previously_denied:
         lines.append(f"Denied before in this session: {request.previously_denied}")
     return "\n".join(lines)
 
 
-def _barred(text: str) -> list[str]:
+def _with_bar(text: str) -> list[str]:
     return [f"  | {line}" for line in text.splitlines()]
 
 
@@ -133,7 +131,7 @@ def _one_line(text: str) -> str:
 
 
 def _arguments(request: ApprovalRequest) -> str:
-    return visible(json.dumps(request.args, indent=2, ensure_ascii=False, default=str))
+    return escape_control_chars(json.dumps(request.args, indent=2, ensure_ascii=False, default=str))
 
 
 def _never_called(request: ApprovalRequest) -> dict[str, Any]:

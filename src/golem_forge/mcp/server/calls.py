@@ -1,25 +1,33 @@
-"""tools/call, and every other request that becomes a call: from the request to its Outcome, with questions between.
+"""`tools/call` and every other request that becomes a call: request, questions, progress, and the result on the wire.
 
-A name that means nothing to Caller.MCP is a JSON-RPC error, as the protocol wants it; every other end is a result. A
-request that the client cancels ends the call's whole process tree within a second and gets no response.
+A name that is unknown to Caller.MCP is a JSON-RPC error; every other end is a result. A request that the client cancels
+ends the call's whole process tree within a second and gets no response. Questions: with the handshake protocol an
+elicitation request while the call's request stays open; on 2026-07-28 the request is answered with `input_required` and
+a state token, and the client comes back with both; any failure counts as `cancel`. Progress: only to a client that sent
+a token, the latest report only, never after the response.
+
+Results: a success is its ToolResult; anything else has `isError` and `<status>: <message>` as its first line. `_meta`
+says what became of the call. Blocks that the client's version does not know, or that a proxied server wrote wrongly,
+become text: one bad block would cost the client the whole answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.call import Outcome
-from golem_forge.core.verdict import Status
-from golem_forge.core.visible import visible
-from golem_forge.mcp.server.asking import abilities_of, ask_now, input_required, reply_in
-from golem_forge.mcp.server.clients import Client, Parked
-from golem_forge.mcp.server.connections import Clients
-from golem_forge.mcp.server.listing import Listing
-from golem_forge.mcp.server.progress import progress_sent
-from golem_forge.mcp.server.results import call_result
-from golem_forge.mcp.server.sealing import NotSealed
-from golem_forge.mcp.server.served_call import Question, ServedCall
+from golem_forge.core.calls import Outcome
+from golem_forge.core.decisions import Status
+from golem_forge.core.ids import new_id
+from golem_forge.core.results import ToolResult, block_text, to_mcp
+from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.server.clients import Client, ClientRegistry, InvalidStateToken, SuspendedCall
+from golem_forge.mcp.server.host import ANSWER_SECONDS, ClientQuestion, ElicitationReply, ElicitationSupport, ServedCall
+from golem_forge.mcp.server.tool_list import ExportedToolList
 
 if TYPE_CHECKING:
     from golem_forge.mcp.server.sdk import Context, types
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
 _LONGEST_NAME: Final = 200
 
 
-class Calls:
-    def __init__(self, clients: Clients, listing: Listing) -> None:
+class CallHandler:
+    def __init__(self, clients: ClientRegistry, listing: ExportedToolList) -> None:
         self._clients = clients
         self._listing = listing
 
@@ -37,7 +45,7 @@ class Calls:
         if not isinstance(came, Outcome):
             return came
         if came.status is Status.TOOL_NOT_FOUND and not came.executed and params.name not in self._listing:
-            raise _invalid(f"Unknown tool: {visible(params.name[:_LONGEST_NAME])}")
+            raise _invalid(f"Unknown tool: {escape_control_chars(params.name[:_LONGEST_NAME])}")
         return call_result(came, ctx.protocol_version)
 
     async def outcome(
@@ -46,26 +54,26 @@ class Calls:
         """Runs the call, or goes on with the one that was parked for exactly this request of this client."""
         from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, anyio
 
-        client = self._clients.of(ctx)
+        client = self._clients.client_of(ctx)
         returns = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        bound_to = _spelled(ctx.method, name, args)
+        bound_to = _call_key(ctx.method, name, args)
         call = self._resumed(client, params, bound_to) if returns else None
         if call is None:
             if client.full:
-                raise _busy()
-            call = client.begin(name, args, abilities_of(ctx))
+                raise _too_many_calls()
+            call = client.begin(name, args, elicitation_support(ctx))
         try:
             async with progress_sent(ctx, call):
-                while isinstance(news := await call.next(), Question):
+                while isinstance(news := await call.next(), ClientQuestion):
                     if returns:
-                        return input_required(news, client.parked.seal(bound_to, Parked(call, news)))
-                    await ask_now(ctx, news)
+                        return input_required(news, client.suspended.issue(bound_to, SuspendedCall(call, news)))
+                    await ask_while_open(ctx, news)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await call.end("cancelled by the client")
             raise
         if news.output_handle:
-            client.was_given(news.output_handle, news.tool)
+            client.note_output(news.output_handle, news.tool)
         return news
 
     def _resumed(self, client: Client, params: types.InputResponseRequestParams, bound_to: str) -> ServedCall | None:
@@ -73,18 +81,18 @@ class Calls:
         if not params.request_state:
             return None
         try:
-            parked = client.parked.open(params.request_state, bound_to)
-        except NotSealed:
+            parked = client.suspended.redeem(params.request_state, bound_to)
+        except InvalidStateToken:
             raise _invalid("requestState is not as this server gave it; call again without it") from None
         if parked is None:
             return None
-        reply = reply_in(params.input_responses, parked.question.key)
+        reply = reply_from(params.input_responses, parked.question.key)
         if reply is not None:
             parked.question.answer(reply)
         return parked.call
 
 
-def _spelled(method: str, name: str, args: dict[str, Any]) -> str:
+def _call_key(method: str, name: str, args: dict[str, Any]) -> str:
     return json.dumps([method, name, args], sort_keys=True, ensure_ascii=True)
 
 
@@ -94,7 +102,197 @@ def _invalid(message: str) -> Exception:
     return MCPError(types.INVALID_PARAMS, message)
 
 
-def _busy() -> Exception:
+def _too_many_calls() -> Exception:
     from golem_forge.mcp.server.sdk import MCPError, types
 
     return MCPError(types.INTERNAL_ERROR, "too many calls under way; wait for some of them to end")
+
+
+_ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
+
+
+def elicitation_support(ctx: Context) -> ElicitationSupport:
+    """What the client declared. `elicitation: {}` without a mode means forms, as it did before there were modes."""
+    from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS
+
+    declared = ctx.session.client_capabilities
+    elicitation = declared.elicitation if declared is not None else None
+    reachable = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request
+    if elicitation is None or not reachable:
+        return ElicitationSupport()
+    pages = elicitation.url is not None
+    return ElicitationSupport(forms=elicitation.form is not None or not pages, pages=pages)
+
+
+async def ask_while_open(ctx: Context, question: ClientQuestion) -> None:
+    """Puts the question while the request is open, and answers it. Ends early if the question is withdrawn."""
+    from golem_forge.mcp.server.sdk import MCPError, ValidationError, anyio
+
+    async with anyio.create_task_group() as together:
+
+        async def put() -> None:
+            reply = ElicitationReply()
+            with suppress(MCPError, ValidationError), anyio.move_on_after(ANSWER_SECONDS):
+                reply = _as_reply(await _elicit(ctx, question))
+            question.answer(reply)
+
+        together.start_soon(put)
+        await question.replied()
+        together.cancel_scope.cancel()
+
+
+async def _elicit(ctx: Context, question: ClientQuestion) -> types.ElicitResult:
+    if question.url:
+        return await ctx.session.elicit_url(question.message, question.url, new_id(), ctx.request_id)
+    return await ctx.session.elicit_form(question.message, dict(question.schema), ctx.request_id)
+
+
+def input_required(question: ClientQuestion, state: str) -> types.InputRequiredResult:
+    from golem_forge.mcp.server.sdk import types
+
+    params: types.ElicitRequestFormParams | types.ElicitRequestURLParams
+    if question.url:
+        params = types.ElicitRequestURLParams(message=question.message, url=question.url, elicitation_id=new_id())
+    else:
+        params = types.ElicitRequestFormParams(message=question.message, requested_schema=dict(question.schema))
+    return types.InputRequiredResult(
+        input_requests={question.key: types.ElicitRequest(params=params)},
+        request_state=state,
+    )
+
+
+def reply_from(responses: Mapping[str, Any] | None, key: str) -> ElicitationReply | None:
+    """What a returning client answered; None: nothing that could be an answer."""
+    from golem_forge.mcp.server.sdk import types
+
+    given = (responses or {}).get(key)
+    return _as_reply(given) if isinstance(given, types.ElicitResult) else None
+
+
+def _as_reply(result: types.ElicitResult) -> ElicitationReply:
+    action = result.action if result.action in _ACTIONS else "cancel"
+    return ElicitationReply(action=action, content=dict(result.content or {}) if action == "accept" else {})
+
+
+_LONGEST: Final = 2000
+_LAST_WORD_SECONDS: Final = 0.2
+
+
+@asynccontextmanager
+async def progress_sent(ctx: Context, call: ServedCall) -> AsyncIterator[None]:
+    from golem_forge.mcp.server.sdk import progress_token
+
+    if progress_token(ctx) is None:
+        yield
+        return
+    sender = asyncio.get_running_loop().create_task(_send_all(ctx, call))
+    try:
+        yield
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORD_SECONDS):
+                await call.progress.join()
+    finally:
+        sender.cancel()
+
+
+async def _send_all(ctx: Context, call: ServedCall) -> None:
+    while True:
+        done, total, message = await call.progress.get()
+        await ctx.session.report_progress(done, total, message[:_LONGEST] or None)
+        call.progress.task_done()
+
+
+OUTCOME_KEY: Final = "golem-forge/outcome"
+OUTPUT_URI: Final = "forge://output/"
+_SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+
+
+def call_result(outcome: Outcome, version: str) -> dict[str, Any]:
+    from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS as MODERN
+
+    written = _success(outcome) if outcome.ok else _failure(outcome)
+    written["content"] = [_supported_block(block, version) for block in _as_list(written.get("content"))]
+    if version in MODERN:
+        written["resultType"] = "complete"
+    elif not isinstance(written.get("structuredContent"), dict):
+        written.pop("structuredContent", None)  # objects only, in the handshake era; its text is there
+    meta = written.get("_meta")
+    written["_meta"] = {**(meta if isinstance(meta, dict) else {}), OUTCOME_KEY: outcome_facts(outcome)}
+    return written
+
+
+def outcome_facts(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "status": outcome.status.value,
+        "callId": outcome.call.id,
+        "durationMs": round(outcome.duration_ms, 3),
+    }
+
+
+def _success(outcome: Outcome) -> dict[str, Any]:
+    result = outcome.result or ToolResult(value={"kind": "text", "content": ""})
+    if outcome.output_handle:
+        result = replace(result, text=_with_output_uri(result.text, outcome.output_handle))
+    written = dict(to_mcp(replace(result, is_error=False)))
+    if notes := (*outcome.leftover_texts, *outcome.notes):
+        written["content"] = [_text("\n".join(notes)), *_as_list(written.get("content"))]
+    return written
+
+
+def _failure(outcome: Outcome) -> dict[str, Any]:
+    result = outcome.result
+    body = result.text if result is not None else ""
+    error = outcome.error or body or "no reason was given"
+    lines = [f"{outcome.status.value}: {error}", *outcome.leftover_texts, *outcome.notes]
+    if body and body not in error:
+        lines.append(body)
+    text = "\n".join(lines)
+    if outcome.output_handle:
+        text = _with_output_uri(text, outcome.output_handle)
+    written = dict(to_mcp(result)) if result is not None else {}
+    others = [block for block in _as_list(written.get("content")) if not _is_text(block)]
+    return {**written, "content": [_text(text), *others], "isError": True}
+
+
+def _with_output_uri(text: str, handle: str) -> str:
+    """Where the whole output is, for a client that may not have `read_output`."""
+    named = f"read_output handle={handle}"
+    uri = OUTPUT_URI + handle
+    return text.replace(named, f"{uri} or {named}", 1) if named in text else f"{text}\n[whole output: {uri}]"
+
+
+def _supported_block(block: Any, version: str) -> dict[str, Any]:
+    """The block, if this version has its kind and it is well made; else its text."""
+    if _is_text(block):
+        return block if isinstance(block.get("text"), str) else _text(block_text(block))
+    kind = block.get("type") if isinstance(block, dict) else None
+    if isinstance(kind, str) and version >= _SINCE.get(kind, "") and _is_valid_block(block):
+        return dict(block)
+    return _text(block_text(block))
+
+
+def _is_valid_block(block: dict[str, Any]) -> bool:
+    from golem_forge.mcp.server.sdk import TypeAdapter, ValidationError, types
+
+    global _blocks
+    _blocks = _blocks or TypeAdapter(types.ContentBlock)
+    try:
+        _blocks.validate_python(block, by_name=False)
+    except ValidationError:
+        return False
+    return True
+
+
+_blocks: Any = None
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, dict)) else []
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text"
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}

@@ -1,38 +1,118 @@
-"""Client: one guest as the server knows it. What it was given, what it has under way, what it may go on with.
+"""Which client a request belongs to, and what each client has under way.
 
-In the handshake era a client is one connection; on 2026-07-28 it is one token, or the one process at the other end of
-a pipe. Bounds: calls under way, parked calls, outputs listed.
+With the handshake protocol a client is one connection; on 2026-07-28 it is one token, or the process at the other end
+of stdio. `ClientRegistry` makes a Client at its first request. A client goes when its connection closes, its token is
+revoked or the server ends, and all its calls end with it. Calls, suspended calls and listed outputs are bounded.
+
+`StateTokens` issues the state that a client carries between two requests of one call: an opaque text bound to that call
+and client, valid once and for ten minutes, signed with a random key of this process. A text that was not signed by this
+server raises InvalidStateToken.
+
+Threat: a client that answers for another call or client, twice, or after the person has long gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import secrets
+import time
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from golem_forge.core.ids import new_id
-from golem_forge.mcp.server.host import Guest, Host
-from golem_forge.mcp.server.sealing import Seals
-from golem_forge.mcp.server.served_call import Abilities, Question, ServedCall
+from golem_forge.mcp.server.host import (
+    ClientFacts,
+    ClientHandle,
+    ClientQuestion,
+    ElicitationSupport,
+    ServedCall,
+    ServingHost,
+)
+
+if TYPE_CHECKING:
+    from golem_forge.mcp.server.sdk import Context
+
+_CLIENT_KEY: Final = "golem-forge/client"
+STDIO_CLIENT: Final = ""
+
+
+class ClientRegistry:
+    def __init__(self, host: ServingHost) -> None:
+        self._host = host
+        self._by_token: dict[str, Client] = {}
+        self._connected: dict[Client, str] = {}
+        """Those of the handshake era → the token they came with."""
+
+    def client_of(self, ctx: Context) -> Client:
+        from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, connection_of
+
+        token, name = _credential(ctx)
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            if token not in self._by_token:
+                self._by_token[token] = self._admitted(name)
+            return self._by_token[token]
+        connection = connection_of(ctx)
+        client: Client | None = connection.state.get(_CLIENT_KEY)
+        if client is None:
+            client = connection.state[_CLIENT_KEY] = self._admitted(name)
+            self._connected[client] = token
+            connection.exit_stack.push_async_callback(self._left, client)
+        return client
+
+    async def revoked(self, token: str) -> None:
+        """What the holder of this token had under way ends; whoever comes with it again is refused at the door."""
+        gone = [client for client, came_with in self._connected.items() if came_with == token]
+        if (modern := self._by_token.pop(token, None)) is not None:
+            gone.append(modern)
+        await asyncio.gather(*(self._left(client) for client in gone))
+
+    async def aclose(self) -> None:
+        everyone = [*self._by_token.values(), *self._connected]
+        self._by_token.clear()
+        await asyncio.gather(*(self._left(client) for client in everyone))
+
+    def _admitted(self, name: str) -> Client:
+        return Client(self._host, self._host.admit(ClientFacts(caller_name=name)))
+
+    async def _left(self, client: Client) -> None:
+        self._connected.pop(client, None)
+        await client.aclose()
+
+
+def _credential(ctx: Context) -> tuple[str, str]:
+    """(id of the token, its name), as the door noted them; both empty over a pipe."""
+    from golem_forge.mcp.server.sdk import AuthenticatedUser
+
+    scope = getattr(ctx.request, "scope", None)
+    user = scope.get("user") if scope is not None else None
+    if not isinstance(user, AuthenticatedUser):
+        return STDIO_CLIENT, ""
+    return user.access_token.client_id, user.access_token.subject or ""
+
 
 MOST_CALLS: Final = 128
 MOST_OUTPUTS: Final = 1000
 
 
-class Parked:
+class SuspendedCall:
     """A call that waits for the next request of its client, and the question that request must answer."""
 
     __slots__ = ("call", "question")
 
-    def __init__(self, call: ServedCall, question: Question) -> None:
+    def __init__(self, call: ServedCall, question: ClientQuestion) -> None:
         self.call = call
         self.question = question
 
 
 class Client:
-    def __init__(self, host: Host, guest: Guest) -> None:
+    def __init__(self, host: ServingHost, guest: ClientHandle) -> None:
         self.guest = guest
-        self.parked: Seals[Parked] = Seals(lambda parked: self._later(parked.call, "the client never came back"))
+        self.suspended: StateTokens[SuspendedCall] = StateTokens(
+            lambda parked: self._later(parked.call, "the client never came back")
+        )
         self._calls = host.calls
         self._under_way: set[ServedCall] = set()
         self._outputs: OrderedDict[str, str] = OrderedDict()
@@ -43,7 +123,7 @@ class Client:
     def full(self) -> bool:
         return self._gone or len(self._under_way) >= MOST_CALLS
 
-    def begin(self, name: str, args: object, abilities: Abilities) -> ServedCall:
+    def begin(self, name: str, args: object, abilities: ElicitationSupport) -> ServedCall:
         call = ServedCall(new_id(), abilities, self)
         self._under_way.add(call)
         self._calls.add(call)
@@ -51,7 +131,7 @@ class Client:
         call.start(work, over=lambda: self._over(call))
         return call
 
-    def was_given(self, handle: str, of: str) -> None:
+    def note_output(self, handle: str, of: str) -> None:
         self._outputs[handle] = of
         if len(self._outputs) > MOST_OUTPUTS:
             self._outputs.popitem(last=False)
@@ -65,7 +145,7 @@ class Client:
         if self._gone:
             return
         self._gone = True
-        self.parked.take_all()
+        self.suspended.take_all()
         await asyncio.gather(*(call.end("the client left") for call in list(self._under_way)), *self._ending)
         await self.guest.aclose()
 
@@ -77,3 +157,65 @@ class Client:
         task = asyncio.get_running_loop().create_task(call.end(why))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+
+
+T = TypeVar("T")
+VALID_SECONDS: Final = 600.0
+MOST_OPEN: Final = 32
+_KEY: Final = secrets.token_bytes(32)
+
+
+class InvalidStateToken(ValueError):
+    """Nobody here gave this out."""
+
+
+class StateTokens(Generic[T]):
+    """What one client may go on with. `dropped` is told what made room for newer ones."""
+
+    def __init__(self, dropped: Callable[[T], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._open: dict[str, tuple[str, float, T]] = {}
+        self._dropped = dropped
+        self._clock = clock
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def issue(self, bound_to: str, kept: T) -> str:
+        """`bound_to`: the call, spelled so that another call is spelled otherwise."""
+        self._forget_late()
+        while len(self._open) >= MOST_OPEN:
+            self._dropped(self._open.pop(next(iter(self._open)))[2])
+        nonce, until = secrets.token_hex(16), self._clock() + VALID_SECONDS
+        self._open[nonce] = (bound_to, until, kept)
+        return f"{nonce}.{_mac(nonce)}"
+
+    def redeem(self, text: str, bound_to: str) -> T | None:
+        """What was kept, once; None for a seal of another call or client, a late or a used one, and then nothing is
+        used up. Raises NotSealed."""
+        self._forget_late()
+        nonce, _, mac = text.partition(".")
+        if not hmac.compare_digest(_bytes(mac), _bytes(_mac(nonce))):
+            raise InvalidStateToken
+        found = self._open.get(nonce)
+        if found is None or found[0] != bound_to:
+            return None
+        del self._open[nonce]
+        return found[2]
+
+    def take_all(self) -> list[T]:
+        """Everything that was still open, which nobody can open any more."""
+        taken, self._open = self._open, {}
+        return [kept for _, _, kept in taken.values()]
+
+    def _forget_late(self) -> None:
+        now = self._clock()
+        for nonce in [nonce for nonce, (_, until, _) in self._open.items() if until <= now]:
+            self._dropped(self._open.pop(nonce)[2])
+
+
+def _mac(nonce: str) -> str:
+    return hmac.new(_KEY, _bytes(nonce), hashlib.sha256).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

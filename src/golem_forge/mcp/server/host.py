@@ -1,21 +1,39 @@
-"""Host and Guest: the session behind `forge mcp serve`, as the server needs it. Filled by `workers/`, or by a test.
+"""The session behind `forge mcp serve` as the server needs it, and one call of a client. Implemented by `agent` and
+tests.
 
-The server speaks the protocol and keeps connections; whatever a client asks for is done by its Guest, through the one
-path. A Guest is one client's place: its own memory of approvals, its own outputs, the worker's tools.
+The server speaks the protocol and keeps connections; what a client asks for is done by its ClientHandle on the one
+path. A ClientHandle is one client's scope: its own memory of approvals, its own outputs, the worker's tools.
+
+`ServedCall` runs in its own task, from the request to its Outcome. It ends, or a question comes up that the client must
+answer (an approval, a form of a proxied server): `next` returns whichever comes first. With the handshake protocol the
+question is sent while the request stays open; on 2026-07-28 the request is answered with it, the call is suspended and
+a later request continues it.
+
+Threat: a client may leave at any moment, answer twice or never. A question is answered once, by `cancel` after its
+timeout, and ending a call ends its questions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from golem_forge.core.call import Outcome
-from golem_forge.core.signal import InterruptSignal
+from golem_forge.core.calls import Outcome
+from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.server.served_call import ServedCalls
+from golem_forge.mcp.client.active_calls import answering_client
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer
 from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from golem_forge.policy.request import ApprovalRequest
+    from golem_forge.tools.context import ToolContext
 
 Progress = Callable[[float, float | None, str], None]
 """(progress, total or None, message); called on the loop."""
@@ -27,11 +45,11 @@ class ClientFacts:
     """The name of its token, for the journal (`mcp:NAME`); empty over stdio."""
 
 
-class Guest(Protocol):
+class ClientHandle(Protocol):
     async def call(self, name: str, args: Any, *, call_id: str, cancel: InterruptSignal, progress: Progress) -> Outcome:
         """One call as `Caller.MCP` through the one path, under this id. `cancel` ends it and whatever it started.
 
-        Never raises for what the call does. What needs approval is asked through a `GuestApproval` of this guest.
+        Never raises for what the call does. What needs approval is asked through a `ClientApproval` of this guest.
         """
         ...
 
@@ -44,7 +62,7 @@ class Guest(Protocol):
         ...
 
 
-class Host(Protocol):
+class ServingHost(Protocol):
     @property
     def calls(self) -> ServedCalls:
         """Every call under way, by id: how a question that comes up in one finds the client who made it."""
@@ -69,10 +87,165 @@ class Host(Protocol):
         """
         ...
 
-    def admit(self, client: ClientFacts) -> Guest:
+    def admit(self, client: ClientFacts) -> ClientHandle:
         """Once per connection of the handshake era, once per token on modern HTTP."""
         ...
 
     async def aclose(self) -> None:
         """Ends the session and every process of it."""
         ...
+
+
+ANSWER_SECONDS: Final = 600.0
+FORGE_QUESTION_KEY: Final = "forge"
+END_SECONDS: Final = 0.8
+"""Cancelling a call must be over within a second, whatever the call does about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElicitationReply:
+    """What the client's person did: `accept` (with content), `decline` or `cancel`."""
+
+    action: str = "cancel"
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElicitationSupport:
+    """What the client said it can be asked."""
+
+    forms: bool = False
+    pages: bool = False
+    """URLs that its person opens."""
+
+
+class ClientQuestion:
+    """One elicitation on its way to the client. Answered once; later answers change nothing."""
+
+    def __init__(self, message: str, schema: Mapping[str, Any], url: str = "", key: str = "") -> None:
+        """`key`: how whoever asks calls the question."""
+        self.message = message
+        self.schema = schema
+        self.url = url
+        self.key = key or FORGE_QUESTION_KEY
+        self._reply: asyncio.Future[ElicitationReply] = asyncio.get_running_loop().create_future()
+
+    @property
+    def open(self) -> bool:
+        return not self._reply.done()
+
+    def answer(self, reply: ElicitationReply) -> None:
+        if self.open:
+            self._reply.set_result(reply)
+
+    async def replied(self) -> ElicitationReply:
+        return await asyncio.shield(self._reply)  # whoever stops waiting does not withdraw it
+
+
+class ServedCall:
+    def __init__(self, call_id: str, abilities: ElicitationSupport, client: object = None) -> None:
+        """`client`: whose it is; what servers ask during calls of different ones is never mixed up."""
+        self.id = call_id
+        self._client = client
+        self.abilities = abilities
+        self.cancel = InterruptSignal()
+        self.progress: asyncio.Queue[tuple[float, float | None, str]] = asyncio.Queue(1)
+        """The latest that is not sent yet: one that nobody has read makes room for the next."""
+        self._questions: deque[ClientQuestion] = deque()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[Outcome] | None = None
+
+    def start(self, work: Coroutine[Any, Any, Outcome], over: Callable[[], None] = lambda: None) -> None:
+        """`over` is told when the call has its Outcome, whoever still waits for it."""
+
+        def ended(task: asyncio.Task[Outcome]) -> None:
+            self._news.set()
+            over()
+
+        self._task = asyncio.get_running_loop().create_task(self._run(work))
+        self._task.add_done_callback(ended)
+
+    async def _run(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        _current_call.set(self)
+        answering_client.set(self._client)
+        return await work
+
+    async def next(self) -> ClientQuestion | Outcome:
+        """The next open question, else the Outcome. A caller that is cancelled leaves the call as it is."""
+        assert self._task is not None
+        while True:
+            while self._questions and not self._questions[0].open:
+                self._questions.popleft()
+            if self._task.done():
+                return self._task.result()
+            if self._questions:
+                return self._questions[0]
+            self._news.clear()
+            await self._news.wait()
+
+    async def ask(self, question: ClientQuestion, seconds: float = ANSWER_SECONDS) -> ElicitationReply:
+        """From inside the call: waits for the client's answer, and takes silence for `cancel`."""
+        able = self.abilities.pages if question.url else self.abilities.forms
+        over = self._task is not None and self._task.done()  # nobody would ever fetch it
+        if not able or over or self.cancel:
+            return ElicitationReply()
+        loop = asyncio.get_running_loop()
+        forget = self.cancel.listen(lambda _: loop.call_soon_threadsafe(question.answer, ElicitationReply()))
+        late = loop.call_later(seconds, question.answer, ElicitationReply())
+        self._questions.append(question)
+        self._news.set()
+        try:
+            return await question.replied()
+        finally:
+            late.cancel()
+            forget()
+            question.answer(ElicitationReply())
+            self._news.set()
+
+    def report(self, progress: float, total: float | None, message: str) -> None:
+        with contextlib.suppress(asyncio.QueueEmpty):
+            self.progress.get_nowait()
+            self.progress.task_done()
+        self.progress.put_nowait((progress, total, message))
+
+    async def end(self, why: str) -> None:
+        """Ends the call and its whole process tree; back within a second."""
+        self.cancel.interrupt(why)
+        task = self._task
+        if task is None or task.done():
+            return
+        await asyncio.wait({task}, timeout=END_SECONDS)
+        if not task.done():
+            task.cancel()
+
+
+_current_call: ContextVar[ServedCall | None] = ContextVar("golem_forge_served_call", default=None)
+
+
+class ServedCalls:
+    """The calls under way, by their id at the top of the one path."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, ServedCall] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, call: ServedCall) -> None:
+        self._calls[call.id] = call
+
+    def discard(self, call: ServedCall) -> None:
+        self._calls.pop(call.id, None)
+
+    def call_of(self, request: ApprovalRequest) -> ServedCall | None:
+        """The call in which this approval came up: itself, or made by a tool that it called."""
+        outermost = next((str(link["id"]) for link in request.worker_path if link.get("tool")), request.call_id)
+        return self._calls.get(outermost) or _current_call.get()
+
+    async def ask_form(self, form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
+        """`Hooks.ask_form` of a served session: the form of a proxied server goes to the client whose call it is."""
+        call = self._calls.get(ctx.outermost_call_id or ctx.call_id) or _current_call.get()
+        if call is None:
+            return FormAnswer()
+        reply = await call.ask(ClientQuestion(f"{form.server}: {form.message}", form.schema, form.url, form.key))
+        return FormAnswer(action=reply.action, values=dict(reply.content))

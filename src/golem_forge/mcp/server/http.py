@@ -1,8 +1,13 @@
-"""`forge mcp serve --http HOST:PORT`: both eras at `/mcp`, behind the guard, on one uvicorn in this process's loop.
+"""`forge mcp serve --http HOST:PORT`: both protocol generations at `/mcp`, behind a guard, on one uvicorn in this loop.
 
-At most 64 sessions of the handshake era (a 65th gets 503), each closed after 30 idle minutes; bodies up to 4 MiB (413).
-Refuses to listen beyond loopback unless `--allow-host` says under which name it may be reached. SIGTERM and SIGINT end
-every call and every child; the exit code is 0.
+At most 64 handshake sessions (a 65th gets 503), each closed after 30 idle minutes; bodies up to 4 MiB (413). Refuses to
+listen beyond loopback unless `--allow-host` names the host. SIGTERM and SIGINT end every call and child; exit code 0.
+The guard checks every request before anything of it is read: `Host` must be ours (421), a present `Origin` allowed
+(403), the token known (401), the path `/mcp` (404). Tokens count in the `Authorization` header only, because URLs end
+up in logs.
+
+Threat: a page in the user's browser (DNS rebinding, cross-site requests), other users of the machine, and a token that
+is revoked while its streams are open: those are cut at once.
 """
 
 from __future__ import annotations
@@ -12,24 +17,23 @@ import contextlib
 import logging
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.core.ending_signals import until_signalled
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.listening import Hosts, bound, in_url, is_loopback
-from golem_forge.mcp.server.guard import PATH, Guard
-from golem_forge.mcp.server.host import Host
-from golem_forge.mcp.server.tokens import Token, TokenStore
+from golem_forge.core.signals import stop_on_termination
+from golem_forge.mcp.server.host import ServingHost
+from golem_forge.mcp.server.tokens import ClientToken, TokenStore
+from golem_forge.net.listen import AllowedHosts, bind_socket, is_loopback, url_host
 
 if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import ASGIApp
+    from golem_forge.mcp.server.sdk import ASGIApp, AuthenticatedUser, Message, Receive, Scope, Send, anyio
 
 MOST_SESSIONS: Final = 64
 IDLE_SECONDS: Final = 1800.0
 MOST_BODY_BYTES: Final = 4 << 20
-_REVOKED_LOOK_SECONDS: Final = 0.5
+_REVOKED_CHECK_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -57,24 +61,24 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class HttpListener:
     """A server that answers. `stop` ends it."""
 
     url: str
     stop: Callable[[], None]
 
 
-def announce(listening: Listening) -> None:
+def print_address(listening: HttpListener) -> None:
     print(f"listening at {listening.url}", file=sys.stderr, flush=True)
 
 
 async def serve_http(
-    host: Host, options: HttpOptions, tokens: TokenStore, started: Callable[[Listening], None] = announce
+    host: ServingHost, options: HttpOptions, tokens: TokenStore, started: Callable[[HttpListener], None] = print_address
 ) -> int:
     """Until a signal comes, or `stop` is called. Raises ForgeError for an address that cannot or may not be had."""
     check_bind(options)
     try:
-        with bound(options.bind, options.port) as listener:
+        with bind_socket(options.bind, options.port) as listener:
             async with _app(host, options, tokens, listener.getsockname()[1]) as app:
                 await _serve(app, listener, options, started)
     finally:
@@ -94,7 +98,7 @@ def check_bind(options: HttpOptions) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _app(host: Host, options: HttpOptions, tokens: TokenStore, port: int) -> AsyncIterator[ASGIApp]:
+async def _app(host: ServingHost, options: HttpOptions, tokens: TokenStore, port: int) -> AsyncIterator[ASGIApp]:
     from golem_forge.mcp.server import sdk
     from golem_forge.mcp.server.service import Service
 
@@ -105,19 +109,19 @@ async def _app(host: Host, options: HttpOptions, tokens: TokenStore, port: int) 
         max_sessions=MOST_SESSIONS,
         max_request_body_size=MOST_BODY_BYTES,
     )
-    guard = Guard(
+    guard = TokenGuard(
         sessions.asgi_app,
-        hosts=Hosts(port, options.allow_hosts),
+        hosts=AllowedHosts(port, options.allow_hosts),
         origins=frozenset(options.allow_origins),
         tokens=tokens,
     )
 
     async def cut_off_revoked() -> None:
         while True:
-            await asyncio.sleep(_REVOKED_LOOK_SECONDS)
+            await asyncio.sleep(_REVOKED_CHECK_SECONDS)
             for gone in guard.tokens_in_use() - _valid(tokens):
                 try:
-                    await guard.cut_off(gone)
+                    await guard.end_token(gone)
                     await service.clients.revoked(gone.id)
                 except Exception as error:  # one that cannot be ended in order must not keep all others in
                     _log.warning("a revoked token could not be cut off: %s", type(error).__name__)
@@ -130,7 +134,7 @@ async def _app(host: Host, options: HttpOptions, tokens: TokenStore, port: int) 
         watching.cancel()
 
 
-def _valid(tokens: TokenStore) -> frozenset[Token]:
+def _valid(tokens: TokenStore) -> frozenset[ClientToken]:
     try:
         return frozenset(tokens.tokens())
     except ForgeError:
@@ -138,11 +142,11 @@ def _valid(tokens: TokenStore) -> frozenset[Token]:
 
 
 async def _serve(
-    app: ASGIApp, listener: socket.socket, options: HttpOptions, started: Callable[[Listening], None]
+    app: ASGIApp, listener: socket.socket, options: HttpOptions, started: Callable[[HttpListener], None]
 ) -> None:
     from golem_forge.mcp.server import sdk
 
-    server = sdk.QuietServer(
+    server = sdk.QuietMcpServer(
         sdk.uvicorn.Config(
             app,
             lifespan="off",
@@ -150,7 +154,7 @@ async def _serve(
             access_log=False,
             server_header=False,
             ws="none",
-            http=sdk.ImpatientProtocol,
+            http=sdk.IdleTimeoutProtocol,
             limit_concurrency=sdk.MOST_CONNECTIONS,
             timeout_graceful_shutdown=0,
             proxy_headers=False,
@@ -162,6 +166,153 @@ async def _serve(
         server.should_exit = True
 
     listener.listen(128)
-    started(Listening(url=f"http://{in_url(options.bind)}:{listener.getsockname()[1]}{PATH}", stop=stop))
-    with until_signalled(stop):
+    started(HttpListener(url=f"http://{url_host(options.bind)}:{listener.getsockname()[1]}{PATH}", stop=stop))
+    with stop_on_termination(stop):
         await server.serve(sockets=[listener])
+
+
+PATH: Final = "/mcp"
+_LONGEST_TOKEN: Final = 512
+_MAX_SESSIONS_NOTED: Final = 256
+"""Of a token's sessions, most of which are long closed."""
+_SESSION: Final = b"mcp-session-id"
+
+
+class TokenGuard:
+    def __init__(self, app: ASGIApp, *, hosts: AllowedHosts, origins: frozenset[str], tokens: TokenStore) -> None:
+        from golem_forge.mcp.server.sdk import CORSMiddleware
+
+        self._app = app
+        self._inside: ASGIApp = self._with_token
+        if origins:  # a browser asks first, without its token, whether it may send one
+            self._inside = CORSMiddleware(
+                self._with_token,
+                allow_origins=list(origins),
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=["*"],
+                expose_headers=["Mcp-Session-Id"],
+            )
+        self._hosts = hosts
+        self._origins = origins
+        self._tokens = tokens
+        self._open: dict[ClientToken, set[anyio.CancelScope]] = {}
+        """The requests that each has open."""
+        self._sessions: dict[ClientToken, dict[str, None]] = {}
+        """The sessions of the handshake era that each used, latest last. One without any may have calls parked."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if (refusal := self._at_the_door(scope)) is not None:
+            await _refuse(*refusal)(scope, receive, send)
+        else:
+            await self._inside(scope, receive, send)
+
+    async def _with_token(self, scope: Scope, receive: Receive, send: Send) -> None:
+        token = self._holder(scope)
+        if token is None:
+            await _refuse(401, "A token is needed: forge mcp token create NAME", {"WWW-Authenticate": "Bearer"})(
+                scope, receive, send
+            )
+        elif scope["path"] != PATH:
+            await _refuse(404, f"Not found; this server answers at {PATH}")(scope, receive, send)
+        else:
+            await self._admit(token, scope, receive, send)
+
+    def tokens_in_use(self) -> frozenset[ClientToken]:
+        return frozenset(self._open.keys() | self._sessions.keys())
+
+    async def end_token(self, token: ClientToken) -> None:
+        """The token was revoked: its requests are ended, its sessions closed as if it had asked for that itself."""
+        from golem_forge.mcp.server.sdk import anyio
+
+        for scope in list(self._open.pop(token, ())):
+            scope.cancel()
+        for session in self._sessions.pop(token, ()):
+            with anyio.move_on_after(1):
+                await self._app(_close_session_scope(session, token), _empty_body, _discard_message)
+
+    async def _admit(self, token: ClientToken, scope: Scope, receive: Receive, send: Send) -> None:
+        async def noting_session(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                for name, value in message.get("headers", ()):
+                    if name.lower() == _SESSION:
+                        self._note_session(token, value.decode("latin-1"))
+            await send(message)
+
+        self._sessions.setdefault(token, {})
+        with self._noted(token):
+            await self._app({**scope, "user": _user(token)}, receive, noting_session)
+
+    def _note_session(self, token: ClientToken, session: str) -> None:
+        mine = self._sessions.setdefault(token, {})
+        mine.pop(session, None)
+        mine[session] = None
+        if len(mine) > _MAX_SESSIONS_NOTED:
+            del mine[next(iter(mine))]
+
+    @contextlib.contextmanager
+    def _noted(self, token: ClientToken) -> Iterator[None]:
+        from golem_forge.mcp.server.sdk import anyio
+
+        with anyio.CancelScope() as scope:
+            self._open.setdefault(token, set()).add(scope)
+            try:
+                yield
+            finally:
+                if (mine := self._open.get(token)) is not None:
+                    mine.discard(scope)
+                    if not mine:
+                        del self._open[token]
+
+    def _at_the_door(self, scope: Scope) -> tuple[int, str] | None:
+        hosts = _header(scope, b"host")
+        if len(hosts) != 1 or hosts[0] not in self._hosts:
+            return 421, "This server does not answer for that host; --allow-host names others"
+        origins = _header(scope, b"origin")
+        if any(origin not in self._origins for origin in origins):
+            return 403, "This origin is not allowed; --allow-origin names those that are"
+        return None
+
+    def _holder(self, scope: Scope) -> ClientToken | None:
+        given = _header(scope, b"authorization")
+        scheme, _, secret = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        if scheme.lower() != "bearer" or not 0 < len(secret) <= _LONGEST_TOKEN:
+            return None
+        return self._tokens.holder(secret.strip())
+
+
+def _user(token: ClientToken) -> AuthenticatedUser:
+    """The SDK holds a session against who opened it. The secret itself is kept nowhere."""
+    from golem_forge.mcp.server.sdk import AccessToken, AuthenticatedUser
+
+    return AuthenticatedUser(AccessToken(token="", client_id=token.id, scopes=[], subject=token.name))
+
+
+def _close_session_scope(session: str, token: ClientToken) -> Scope:
+    return {
+        "type": "http",
+        "method": "DELETE",
+        "path": PATH,
+        "query_string": b"",
+        "headers": [(_SESSION, session.encode("latin-1"))],
+        "user": _user(token),
+    }
+
+
+async def _empty_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _discard_message(message: Message) -> None:
+    return None
+
+
+def _refuse(status: int, text: str, headers: dict[str, str] | None = None) -> ASGIApp:
+    from golem_forge.mcp.server.sdk import PlainTextResponse
+
+    return PlainTextResponse(text + "\n", status, headers)
+
+
+def _header(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]

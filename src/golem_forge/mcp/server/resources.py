@@ -1,8 +1,8 @@
-"""Resources: files of zones, kept outputs of this client, resources of proxied servers. Read, never written.
+"""Resources: files in zones, stored outputs of this client, resources of proxied servers. Read-only.
 
-`forge://zone/<zone>/<path>` and `forge://mcp/<server>/<percent-encoded uri>` are read by the tools that a model would
-use, through the one path, so policy holds and the journal knows. `forge://output/<handle>` gives a client what was cut
-from its own results, and nobody else's. Listed are a client's outputs; what proxied servers have is listed by
+`forge://zone/<zone>/<path>` and `forge://mcp/<server>/<percent-encoded uri>` are read with the tools that a model would
+use, on the one path, so policy and journal apply. `forge://output/<handle>` returns what was cut from a client's own
+results, to that client only. Only a client's outputs are listed; resources of proxied servers are listed by
 `list_mcp_resources`, which may have to ask first.
 """
 
@@ -12,14 +12,13 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from golem_forge.core.call import Outcome
-from golem_forge.core.verdict import Status, Verdict
-from golem_forge.core.visible import visible
-from golem_forge.mcp.server.calls import Calls
-from golem_forge.mcp.server.connections import Clients
-from golem_forge.mcp.server.host import Guest
-from golem_forge.mcp.server.listing import Listing
-from golem_forge.mcp.server.results import OUTPUT_URI, outcome_facts
+from golem_forge.core.calls import Outcome
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.server.calls import OUTPUT_URI, CallHandler, outcome_facts
+from golem_forge.mcp.server.clients import ClientRegistry
+from golem_forge.mcp.server.host import ClientHandle
+from golem_forge.mcp.server.tool_list import ExportedToolList
 
 if TYPE_CHECKING:
     from golem_forge.mcp.server.sdk import Context, types
@@ -33,8 +32,8 @@ _LONGEST_URI: Final = 16 * 1024
 _PLAIN: Final = "text/plain"
 
 
-class Resources:
-    def __init__(self, clients: Clients, calls: Calls, listing: Listing) -> None:
+class ResourceHandler:
+    def __init__(self, clients: ClientRegistry, calls: CallHandler, listing: ExportedToolList) -> None:
         self._clients = clients
         self._calls = calls
         self._listing = listing
@@ -44,7 +43,7 @@ class Resources:
     ) -> types.ListResourcesResult:
         from golem_forge.mcp.server.sdk import types
 
-        kept = self._clients.of(ctx).outputs()
+        kept = self._clients.client_of(ctx).outputs()
         return types.ListResourcesResult(
             resources=[
                 types.Resource(uri=OUTPUT_URI + handle, name=handle, title=f"Whole output of {tool}", mime_type=_PLAIN)
@@ -84,7 +83,7 @@ class Resources:
         raise _not_found(ctx, uri)
 
     def _output(self, ctx: Context, uri: str) -> dict[str, Any]:
-        client = self._clients.of(ctx)
+        client = self._clients.client_of(ctx)
         handle = uri.removeprefix(OUTPUT_URI)
         path = client.guest.output(handle) if handle in client.outputs() else None
         if path is None:
@@ -92,7 +91,7 @@ class Resources:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise _refused(
+            raise _internal_error(
                 f"'{uri}' is larger than {MOST_BYTES >> 20} MiB; read it in pages: read_output handle={handle}"
             )
         return {"uri": uri, "mimeType": _PLAIN, "text": data.decode("utf-8", "replace")}
@@ -115,7 +114,9 @@ class Resources:
             asked = page.decision is None or page.decision.verdict is not Verdict.PRE_APPROVED
             if line > int(value.get("total_lines", 0)) or asked:
                 return _contents([{"uri": params.uri, "mimeType": _PLAIN, "text": "".join(parts)}])
-        raise _refused(f"'{path}' is larger than {MOST_BYTES >> 20} MiB; read it in pages: read_file path offset limit")
+        raise _internal_error(
+            f"'{path}' is larger than {MOST_BYTES >> 20} MiB; read it in pages: read_file path offset limit"
+        )
 
     async def _proxied(
         self, ctx: Context, params: types.ReadResourceRequestParams, server: str, uri: str
@@ -124,14 +125,17 @@ class Resources:
         if not isinstance(read, Outcome):
             return read
         value = _value(ctx, read, params.uri)
-        guest = self._clients.of(ctx).guest
+        guest = self._clients.client_of(ctx).guest
         data = value.get("data", value)
         if read.output_handle and not (isinstance(data, dict) and "contents" in data):
-            data = _kept_whole(guest, read.output_handle)
+            data = _stored_output(guest, read.output_handle)
         found = data.get("contents") if isinstance(data, dict) else None
         parts = [_part(guest, part, params.uri) for part in found or () if isinstance(part, dict)]
         if not parts:
-            raise _refused(f"'{visible(uri[:200])}' of {visible(server[:100])} has no content that can be passed on")
+            raise _internal_error(
+                f"'{escape_control_chars(uri[:200])}' of {escape_control_chars(server[:100])} has no content "
+                "that can be passed on"
+            )
         return _contents(parts)
 
 
@@ -148,7 +152,7 @@ def _value(ctx: Context, outcome: Outcome, uri: str) -> dict[str, Any]:
     raise MCPError(code, f"{outcome.status.value}: {outcome.error}", outcome_facts(outcome))
 
 
-def _part(guest: Guest, part: dict[str, Any], uri: str) -> dict[str, Any]:
+def _part(guest: ClientHandle, part: dict[str, Any], uri: str) -> dict[str, Any]:
     """One part of a proxied resource: text as it is, bytes from where they were kept (base64, in lines)."""
     plain = {"uri": uri}
     if isinstance(kind := part.get("mimeType"), str):
@@ -161,7 +165,7 @@ def _part(guest: Guest, part: dict[str, Any], uri: str) -> dict[str, Any]:
     return {**plain, "blob": "".join(path.read_text("ascii", "replace").split())}
 
 
-def _kept_whole(guest: Guest, handle: str) -> Any:
+def _stored_output(guest: ClientHandle, handle: str) -> Any:
     """A value too large for a result is whole in its kept text."""
     path = guest.output(handle)
     if path is None or path.stat().st_size > MOST_BYTES * 2:
@@ -187,11 +191,11 @@ def _missing_code(ctx: Context) -> int:
 def _not_found(ctx: Context, uri: str) -> Exception:
     from golem_forge.mcp.server.sdk import MCPError
 
-    shown = visible(uri[:200])
+    shown = escape_control_chars(uri[:200])
     return MCPError(_missing_code(ctx), f"Resource not found: {shown}", {"uri": shown})
 
 
-def _refused(message: str) -> Exception:
+def _internal_error(message: str) -> Exception:
     from golem_forge.mcp.server.sdk import MCPError, types
 
     return MCPError(types.INTERNAL_ERROR, message)

@@ -44,7 +44,7 @@ __all__ = [
     "Context",
     "ForgeServer",
     "HandlerResult",
-    "ImpatientProtocol",
+    "IdleTimeoutProtocol",
     "InMemorySubscriptionBus",
     "ListenHandler",
     "MCPError",
@@ -52,7 +52,7 @@ __all__ = [
     "MemoryObjectSendStream",
     "Message",
     "PlainTextResponse",
-    "QuietServer",
+    "QuietMcpServer",
     "Receive",
     "Response",
     "Scope",
@@ -77,7 +77,7 @@ __all__ = [
 Context = ServerRequestContext[Any, Any]
 MOST_CONNECTIONS: Final = 512
 """Half of the files that a process may usually have open."""
-IDLE_LOOK_SECONDS: Final = 10.0
+IDLE_CHECK_SECONDS: Final = 10.0
 
 
 class ForgeServer(Server[dict[str, Any]]):
@@ -99,7 +99,7 @@ class ForgeServer(Server[dict[str, Any]]):
         return found
 
 
-class QuietServer(uvicorn.Server):
+class QuietMcpServer(uvicorn.Server):
     """Leaves the signals to us: uvicorn would raise them again once it has ended, and our exit code is 0."""
 
     @contextlib.contextmanager
@@ -107,7 +107,7 @@ class QuietServer(uvicorn.Server):
         yield
 
 
-class ImpatientProtocol(H11Protocol):
+class IdleTimeoutProtocol(H11Protocol):
     """A connection that asks for nothing between two looks is closed, and so is one that comes when there are too many.
 
     Threat: anybody on this machine, token or not, who opens connections and says nothing until no others fit.
@@ -122,7 +122,7 @@ class ImpatientProtocol(H11Protocol):
         if len(self.connections) > MOST_CONNECTIONS:
             transport.abort()
         else:
-            self._next_look = self.loop.call_later(IDLE_LOOK_SECONDS, self._look)
+            self._next_look = self.loop.call_later(IDLE_CHECK_SECONDS, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._next_look is not None:
@@ -135,7 +135,7 @@ class ImpatientProtocol(H11Protocol):
             self.transport.abort()
             return
         self._idle_since = self if busy else self.cycle
-        self._next_look = self.loop.call_later(IDLE_LOOK_SECONDS, self._look)
+        self._next_look = self.loop.call_later(IDLE_CHECK_SECONDS, self._look)
 
 
 def connection_of(ctx: Context) -> Connection:

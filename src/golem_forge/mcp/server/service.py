@@ -1,7 +1,9 @@
-"""Service: one Host behind one SDK server, in both eras, over any transport.
+"""One host behind one SDK server, for both protocol generations and any transport.
 
-Takes a Host; gives the SDK's server with our handlers. Declared are tools and resources; prompts, completion, logging
-and tasks are not. `running` keeps the list of tools watched and, at its end, ends every client's calls.
+Takes a ServingHost; gives the SDK's server with our handlers. Tools and resources are declared; prompts, completion,
+logging and tasks are not. `running` watches the tool list and ends every client's calls at its end. `Announcer` checks
+the list twice a second (user tools change on disk, proxied ones in their servers) and notifies clients within two
+seconds, only of changes they can see; a client that does not read delays nobody.
 """
 
 from __future__ import annotations
@@ -14,15 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.errors import error_name
-from golem_forge.mcp.server.calls import Calls
-from golem_forge.mcp.server.changes import Announcer
-from golem_forge.mcp.server.connections import Clients
-from golem_forge.mcp.server.host import Host
-from golem_forge.mcp.server.listing import Listing
-from golem_forge.mcp.server.resources import Resources
+from golem_forge.mcp.server.calls import CallHandler
+from golem_forge.mcp.server.clients import ClientRegistry
+from golem_forge.mcp.server.host import ServingHost
+from golem_forge.mcp.server.resources import ResourceHandler
+from golem_forge.mcp.server.tool_list import ExportedToolList
 
 if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import CallNext, Context, ForgeServer, HandlerResult, types
+    from golem_forge.mcp.server.sdk import (
+        CallNext,
+        Connection,
+        Context,
+        ForgeServer,
+        HandlerResult,
+        InMemorySubscriptionBus,
+        types,
+    )
 
 NAME: Final = "golem-forge"
 MOST_LISTENING: Final = 256
@@ -30,16 +39,16 @@ _log = logging.getLogger(__name__)
 
 
 class Service:
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ServingHost) -> None:
         from golem_forge.mcp.server import sdk
 
-        self.clients = Clients(host)
+        self.clients = ClientRegistry(host)
         self._gathered = host.gathered
-        self._listing = Listing(host.offered, host.redactor)
+        self._listing = ExportedToolList(host.offered, host.redactor)
         self._written: dict[str, tuple[object, dict[str, Any]]] = {}
         """Version → (the entries it was written from, the list on the wire)."""
-        calls = Calls(self.clients, self._listing)
-        resources = Resources(self.clients, calls, self._listing)
+        calls = CallHandler(self.clients, self._listing)
+        resources = ResourceHandler(self.clients, calls, self._listing)
         bus = sdk.InMemorySubscriptionBus()
         self._announcer = Announcer(self._listing, bus)
         self._listening = sdk.ListenHandler(bus, max_subscriptions=MOST_LISTENING)
@@ -105,3 +114,48 @@ async def _without_details(ctx: Context, call_next: CallNext) -> HandlerResult:
     except Exception as error:
         _log.exception("a request could not be served")
         raise MCPError(types.INTERNAL_ERROR, f"Internal error ({error_name(error)})") from None
+
+
+CHECK_SECONDS: Final = 0.5
+_SEND_SECONDS: Final = 1.0
+
+
+class Announcer:
+    def __init__(self, listing: ExportedToolList, bus: InMemorySubscriptionBus) -> None:
+        self._listing = listing
+        self._bus = bus
+        self._connections: set[Connection] = set()
+
+    async def initialized(self, ctx: Context, params: types.NotificationParams) -> None:
+        """A client of the handshake era is there to be told."""
+        from golem_forge.mcp.server.sdk import connection_of
+
+        connection = connection_of(ctx)
+        self._connections.add(connection)
+        connection.exit_stack.callback(self._connections.discard, connection)
+
+    async def run(self) -> None:
+        known = self._listing.digest()
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            try:
+                present = self._listing.digest()
+            except Exception as error:  # a look that failed must not be the last one
+                _log.warning("could not look for changed tools: %s", type(error).__name__)
+                continue
+            if present != known:
+                known = present
+                await self.announce()
+
+    async def announce(self) -> None:
+        from golem_forge.mcp.server.sdk import ToolsListChanged
+
+        await self._bus.publish(ToolsListChanged())
+        await asyncio.gather(*(_notify(connection) for connection in list(self._connections)))
+
+
+async def _notify(connection: Connection) -> None:
+    from golem_forge.mcp.server.sdk import anyio
+
+    with anyio.move_on_after(_SEND_SECONDS):
+        await connection.send_tool_list_changed()

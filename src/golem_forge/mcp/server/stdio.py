@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.core.ending_signals import until_signalled
-from golem_forge.mcp.server.host import Host
+from golem_forge.core.signals import stop_on_termination
+from golem_forge.mcp.server.host import ServingHost
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -27,26 +27,29 @@ if TYPE_CHECKING:
 
 MOST_LINE_BYTES: Final = 4 << 20
 _CHUNK: Final = 1 << 16
-_LAST_WORDS_SECONDS: Final = 0.3
+_FLUSH_SECONDS: Final = 0.3
 MOST_UNREAD: Final = 256
 """Messages that wait to be written; more than a client can have calls under way."""
-_CROWDED_LOOK_SECONDS: Final = 0.02
+_BACKPRESSURE_CHECK_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Pipes:
+class StdioDescriptors:
     read: int
     write: int
 
 
-async def serve_stdio(host: Host, pipes: Pipes | None = None) -> int:
+async def serve_stdio(host: ServingHost, pipes: StdioDescriptors | None = None) -> int:
     """Until stdin ends or a signal comes. `pipes`: instead of this process's own stdin and stdout."""
     from golem_forge.mcp.server.sdk import anyio
     from golem_forge.mcp.server.service import Service
 
     service = Service(host)
     told_to_end = anyio.CancelScope()
-    with _own_pipes() if pipes is None else contextlib.nullcontext(pipes) as used, until_signalled(told_to_end.cancel):
+    with (
+        _own_pipes() if pipes is None else contextlib.nullcontext(pipes) as used,
+        stop_on_termination(told_to_end.cancel),
+    ):
         try:
             with told_to_end:
                 async with anyio.create_task_group() as together, service.running(), _messages(used) as (read, write):
@@ -59,7 +62,7 @@ async def serve_stdio(host: Host, pipes: Pipes | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _own_pipes() -> Iterator[Pipes]:
+def _own_pipes() -> Iterator[StdioDescriptors]:
     sys.stdout.flush()
     read, write = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -67,7 +70,7 @@ def _own_pipes() -> Iterator[Pipes]:
     os.close(nothing)
     os.dup2(2, 1)
     try:
-        yield Pipes(read, write)
+        yield StdioDescriptors(read, write)
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()  # what was printed meanwhile follows the rest to stderr
@@ -76,7 +79,7 @@ def _own_pipes() -> Iterator[Pipes]:
 
 @contextlib.asynccontextmanager
 async def _messages(
-    pipes: Pipes,
+    pipes: StdioDescriptors,
 ) -> AsyncIterator[
     tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 ]:
@@ -91,7 +94,7 @@ async def _messages(
     finally:
         write.close()
         with anyio.CancelScope(shield=True):
-            await asyncio.wait({writing}, timeout=_LAST_WORDS_SECONDS)  # a client that does not read is not waited for
+            await asyncio.wait({writing}, timeout=_FLUSH_SECONDS)  # a client that does not read is not waited for
         reading.cancel()
         writing.cancel()
 
@@ -123,7 +126,7 @@ async def _read_lines(
         while to_client.statistics().tasks_waiting_send > MOST_UNREAD:
             if _hung_up(descriptor):
                 return False
-            await anyio.sleep(_CROWDED_LOOK_SECONDS)
+            await anyio.sleep(_BACKPRESSURE_CHECK_SECONDS)
         return True
 
     held = b""

@@ -21,11 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.config.stamps import Stamp, stamp
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.nearest import nearest
-from golem_forge.events.clock import iso_now
+from golem_forge.core.text import closest_match
+from golem_forge.events.serialization import iso_now
+from golem_forge.storage.file_stamp import FileStamp, file_stamp
+from golem_forge.storage.home import ForgeHome
 
 PREFIX: Final = "forge_mcp_"
 MOST_TOKENS: Final = 1000
@@ -35,7 +35,7 @@ _MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class ClientToken:
     id: str
     name: str
     sha256: str
@@ -45,8 +45,8 @@ class Token:
 class TokenStore:
     def __init__(self, home: ForgeHome) -> None:
         self._home = home
-        self._seen: Stamp | None = None
-        self._tokens: tuple[Token, ...] = ()
+        self._seen: FileStamp | None = None
+        self._tokens: tuple[ClientToken, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -62,22 +62,22 @@ class TokenStore:
                 raise ForgeError(f"a token named {name!r} exists; revoke it first, or choose another name")
             if len(tokens) >= MOST_TOKENS:
                 raise ForgeError(f"there are {MOST_TOKENS} tokens; revoke some first")
-            tokens.append(Token(id=secrets.token_hex(8), name=name, sha256=_hashed(secret), created=iso_now()))
+            tokens.append(ClientToken(id=secrets.token_hex(8), name=name, sha256=_hashed(secret), created=iso_now()))
         return secret
 
     def revoke(self, name: str) -> None:
         with self._changing() as tokens:
             left = [token for token in tokens if token.name != name]
             if len(left) == len(tokens):
-                close = nearest(name, [token.name for token in tokens])
+                close = closest_match(name, [token.name for token in tokens])
                 hint = f"; did you mean {close!r}?" if close else "; `forge mcp token list` shows them"
                 raise ForgeError(f"there is no token named {name!r}{hint}")
             tokens[:] = left
 
-    def tokens(self) -> tuple[Token, ...]:
+    def tokens(self) -> tuple[ClientToken, ...]:
         """As the file has them now. Raises ForgeError if it cannot be read."""
         try:
-            present = stamp(self.path)
+            present = file_stamp(self.path)
             if present is None:
                 return ()
             if present != self._seen:
@@ -89,7 +89,7 @@ class TokenStore:
                 f"{self._home.shown(self.path)} cannot be read; remove it and create the tokens anew"
             ) from None
 
-    def holder(self, secret: str) -> Token | None:
+    def holder(self, secret: str) -> ClientToken | None:
         """Whose token this is. Every one is compared, so that the time it takes tells nothing."""
         given, found = _hashed(secret), None
         try:
@@ -102,7 +102,7 @@ class TokenStore:
         return found
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[list[Token]]:
+    def _changing(self) -> Iterator[list[ClientToken]]:
         folder = self._home.ensure("state")
         with open(os.open(folder / f".{_FILE}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), "r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -117,16 +117,16 @@ def _hashed(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _read(path: Path) -> tuple[Token, ...]:
+def _read(path: Path) -> tuple[ClientToken, ...]:
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError("too large")
     kept: Any = json.loads(data)
-    return tuple(Token(**{name: str(entry[name]) for name in Token.__slots__}) for entry in kept["tokens"])
+    return tuple(ClientToken(**{name: str(entry[name]) for name in ClientToken.__slots__}) for entry in kept["tokens"])
 
 
-def _write(path: Path, tokens: list[Token]) -> None:
+def _write(path: Path, tokens: list[ClientToken]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{_FILE}.")
     try:
         with open(handle, "w", encoding="utf-8") as file:

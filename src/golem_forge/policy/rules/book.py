@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.config.home import ForgeHome
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.decisions import Verdict
 from golem_forge.policy.facts import CallFacts, EffectVerdict
-from golem_forge.policy.rules.builtin import builtin_rules
-from golem_forge.policy.rules.model import Kind, Origin, Rule
-from golem_forge.policy.rules.outcome import NO_RULES, RuleOutcome, weigh_rules
-from golem_forge.policy.rules.sources import FileSource, ProjectSource, RulesUnusable, ValueCache
+from golem_forge.policy.rules.files import FileSource, ProjectSource, RulesUnusable, ValueCache
+from golem_forge.policy.rules.match import NO_RULES, RuleOutcome, evaluate_rules
+from golem_forge.policy.rules.model import Rule, RuleKind, RuleOrigin, builtin_rules
+from golem_forge.storage.home import ForgeHome
 
 _CHECK_EVERY: Final = 0.02
 _Extra = tuple[Rule, ...]
@@ -36,11 +35,11 @@ class RuleSet:
 
     @property
     def paths(self) -> tuple[Rule, ...]:
-        return tuple(rule for rule in self.rules if rule.kind is Kind.PATH)
+        return tuple(rule for rule in self.rules if rule.kind is RuleKind.PATH)
 
     @property
     def hosts(self) -> tuple[Rule, ...]:
-        return tuple(rule for rule in self.rules if rule.kind is Kind.HOST)
+        return tuple(rule for rule in self.rules if rule.kind is RuleKind.HOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +81,8 @@ class RuleBook:
     ) -> None:
         self.home = home
         values = ValueCache(home)
-        self._user = FileSource(home.rules, home.shown(home.rules), Origin.USER, values)
-        self._remembered = FileSource(home.remembered, home.shown(home.remembered), Origin.REMEMBERED, values)
+        self._user = FileSource(home.rules, home.shown(home.rules), RuleOrigin.USER, values)
+        self._remembered = FileSource(home.remembered, home.shown(home.remembered), RuleOrigin.REMEMBERED, values)
         self._project = (
             ProjectSource(project_root, project_trusted, project_trusted_with, values) if project_root else None
         )
@@ -108,7 +107,7 @@ class RuleBook:
             raise self._broken
         return self._set
 
-    def reread(self) -> None:
+    def expire(self) -> None:
         """Forge itself just wrote one of the files: the next call must see it."""
         self._next_check = 0.0
 
@@ -127,7 +126,7 @@ class RuleBook:
 
     # What they say
 
-    def silent(self) -> bool:
+    def is_empty(self) -> bool:
         """True: no file and no session rule says anything about calls without a shell command."""
         if self._broken is not None or self._clock() >= self._next_check:
             try:
@@ -143,7 +142,7 @@ class RuleBook:
         if facts.command is None and not rules.rules and not extra:
             return NO_RULES
         candidates = rules.rules + extra
-        return weigh_rules(candidates if facts.command is None else rules.builtin + candidates, facts, bases)
+        return evaluate_rules(candidates if facts.command is None else rules.builtin + candidates, facts, bases)
 
     def evaluate_session_only(
         self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: _Extra = ()
@@ -153,9 +152,9 @@ class RuleBook:
         kept = tuple(
             rule
             for rule in rules.builtin + rules.rules + extra
-            if rule.verdict is not Verdict.PRE_APPROVED or rule.origin is Origin.SESSION
+            if rule.verdict is not Verdict.PRE_APPROVED or rule.origin is RuleOrigin.SESSION
         )
-        return weigh_rules(kept, facts, bases)
+        return evaluate_rules(kept, facts, bases)
 
     def count(self, outcome: RuleOutcome) -> None:
         """Once per call that was decided with this outcome."""
@@ -168,7 +167,7 @@ class RuleBook:
 
     def add_session_rule(self, rule: Rule) -> Rule:
         """Kept until the session ends or `remove`; the same words again are the same rule."""
-        rule = replace(rule, origin=Origin.SESSION, file="", line=0)
+        rule = replace(rule, origin=RuleOrigin.SESSION, file="", line=0)
         self._session[rule.id] = rule
         self._set = self._collected()
         return rule

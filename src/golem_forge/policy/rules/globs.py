@@ -1,8 +1,12 @@
-"""Globs over paths and names.
+"""The globs that rules are written in, over paths, names and hosts; and host names in their one spelling.
 
 In a path glob `*` and `?` stay within one component, `**` crosses `/`, and `**/` also stands for no component at all.
 Names (of MCP servers and tools) have no components, so there `*` stands for anything. `[ab]`, `[a-z]` and `[!a]` are
 one character of a set. Everything compares exactly: no case folding, no normalisation.
+
+`normal_host` gives a host in its one spelling: lower case, no final dot, IDNA as ASCII, addresses in their shortest
+form; ValueError with the reason for anything that is not a host. A host pattern is such a name, or `*.` before one with
+at least two labels.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Final
 _LITERAL: Final = re.compile(r"[^*?\[]*")
 
 
-def path_fits(pattern: str, path: str) -> bool:
+def path_matches_glob(pattern: str, path: str) -> bool:
     """Whether a path glob stands for this path. What its first characters already decide is never compiled: of
     thousands of rules a call is held against, nearly all begin with another directory."""
     head = _LITERAL.match(pattern)
@@ -31,15 +35,15 @@ def path_fits(pattern: str, path: str) -> bool:
 @lru_cache(maxsize=2048)
 def path_glob(pattern: str) -> re.Pattern[str]:
     folded = re.sub(r"(?<![^/])(\*\*/)+", "**/", pattern)  # the same meaning, without the backtracking
-    return _compiled(folded, any_one="[^/]", crosses=True)
+    return _compile_glob(folded, any_one="[^/]", crosses=True)
 
 
 @lru_cache(maxsize=512)
 def name_glob(pattern: str) -> re.Pattern[str]:
-    return _compiled(pattern, any_one=".", crosses=False)
+    return _compile_glob(pattern, any_one=".", crosses=False)
 
 
-def _compiled(pattern: str, *, any_one: str, crosses: bool) -> re.Pattern[str]:
+def _compile_glob(pattern: str, *, any_one: str, crosses: bool) -> re.Pattern[str]:
     parts: list[str] = []
     position = 0
     while position < len(pattern):
@@ -84,3 +88,77 @@ def _character_set(inner: str, any_one: str) -> str:
     # A set never stands for `/` in a path: the component boundary is what a path glob promises to keep.
     boundary = "(?!/)" if any_one != "." else ""
     return f"{boundary}[{'^' if negated else ''}{''.join(members)}]"
+
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+
+
+@lru_cache(maxsize=1024)
+def normal_host(text: str) -> str:
+    if "://" in text:
+        raise ValueError("write the host alone, without a scheme")
+    if "/" in text:
+        raise ValueError("write the host alone, without a path")
+    if text.startswith("[") or text.count(":") > 1 or _is_numeric(text):
+        return _normal_address(text)
+    if ":" in text:
+        raise ValueError("write the host alone; ports have their own key, `ports`")
+    name = text.strip().lower().removesuffix(".")
+    if not name.isascii():
+        try:
+            name = name.encode("idna").decode("ascii").lower()
+        except UnicodeError:
+            raise ValueError("is not a host name") from None
+        if _is_numeric(name):  # digits of another script that spell an address
+            raise ValueError("is not a usable address; write it in plain digits")
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise ValueError("is not a host name")
+    return name
+
+
+def host_pattern(text: str) -> str:
+    """A rule's `host` in normal form."""
+    if not text.startswith("*."):
+        if "*" in text:
+            raise ValueError("`*` may only stand as `*.` before a domain, like *.example.com")
+        return normal_host(text)
+    parent = text[2:]
+    if "*" in parent:
+        raise ValueError("`*` may only stand once, at the front")
+    domain = normal_host(parent)
+    if "." not in domain or _is_numeric(domain):
+        raise ValueError("`*.` needs a domain with at least two labels, like *.example.com")
+    return f"*.{domain}"
+
+
+def host_matches(pattern: str, host: str) -> bool:
+    """Both in normal form. `*.a.b` is every subdomain of a.b, not a.b itself."""
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+@lru_cache(maxsize=1024)
+def host_and_port(target: str) -> tuple[str, int] | None:
+    """A `net` effect's `host:port`; None for what is not a network host (`mcp://server`)."""
+    if "://" in target:
+        return None
+    host, colon, port = target.rpartition(":")
+    if not colon or not port.isdigit():
+        return None
+    try:
+        return normal_host(host), int(port)
+    except ValueError:
+        return None
+
+
+def _is_numeric(text: str) -> bool:
+    """Whether the last label is a number: such a name is an address or a trick (`0x7f.1`), never a domain."""
+    return bool(re.fullmatch(r"(0x[0-9a-f]*|[0-9]+)", text.lower().rstrip(".").rpartition(".")[2]))
+
+
+def _normal_address(text: str) -> str:
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]").removesuffix(".")))
+    except ValueError:
+        raise ValueError("is not a usable address; write an IPv4 or IPv6 address in its usual form") from None

@@ -1,45 +1,66 @@
 """Loading rules: from YAML to checked Rules, or every problem with file, line, rule id and example.
 
-`parse_rules` takes a file's text and who wrote it (which decides what it may contain). Refused besides unknown keys:
-a preApproved rule for the shell tools, `accept` where it could loosen too much, `blocked` without a reason, a path
-that names no zone, a host that is not one, and any rule that its own examples contradict.
+`parse_rules` takes a file's text and its origin (which decides what it may contain). Refused besides unknown keys: a
+preApproved rule for the shell tools, `accept` where it could loosen too much, `blocked` without a reason, a path that
+names no zone, a host that is not one, and any rule that its own examples contradict.
+
+A rule's examples: each `match` must match the rule alone, each `not_match` must not. Commands are given as text or as a
+list of words, tools as an object of arguments, MCP tools as `server/tool`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
-from golem_forge.config.shape import Problems, refuse, unknown_key
-from golem_forge.config.yaml_file import Path, YamlFile, parse_yaml
-from golem_forge.core.nearest import nearest
-from golem_forge.core.verdict import Verdict
-from golem_forge.policy.rules.builtin import BUILTIN_IDS
-from golem_forge.policy.rules.examples import example_problems
-from golem_forge.policy.rules.model import ANYWHERE, NO_IDS, PATH_FLOORS, Kind, Origin, Rule, RuleFile, rule_id
-from golem_forge.policy.rules.patterns import OWN_KEYS, own_parts, read_scope
-from golem_forge.policy.shell import DANGER_IDS, is_banned_prefix, runs_what_it_is_given
+from golem_forge.config.schema import ConfigProblems, refuse, unknown_key_message
+from golem_forge.config.yaml_file import YamlFile, YamlPath, parse_yaml
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.text import closest_match
+from golem_forge.policy.commands import SandboxWorld
+from golem_forge.policy.facts import McpName
+from golem_forge.policy.rules.globs import host_and_port, host_matches, normal_host, path_matches_glob
+from golem_forge.policy.rules.match import arguments_match, mcp_matches, segment_matches, text_matches
+from golem_forge.policy.rules.model import (
+    ANYWHERE,
+    BUILTIN_IDS,
+    NO_IDS,
+    PATH_FLOORS,
+    Rule,
+    RuleFile,
+    RuleKind,
+    RuleOrigin,
+    rule_id,
+)
+from golem_forge.policy.rules.schema import OWN_KEYS, own_parts, read_scope
+from golem_forge.policy.shell.dangers import DANGER_IDS
+from golem_forge.policy.shell.lenient import find_commands
+from golem_forge.policy.shell.patterns import is_banned_prefix, runs_what_it_is_given
+from golem_forge.policy.shell.prover import segment_places
+from golem_forge.policy.shell.strict import Parsed, parse_strict, quote
+from golem_forge.sandbox.sandbox import Sandbox
 
 SHELL_TOOLS: Final = frozenset({"exec_command", "shell", "write_stdin"})
 _COMMON_KEYS: Final = ("verdict", "id", "reason", "scope", "match", "not_match", "accept")
-_KINDS: Final = tuple(kind.value for kind in Kind)
+_KINDS: Final = tuple(kind.value for kind in RuleKind)
 _ALL_KEYS: Final = (*_KINDS, *_COMMON_KEYS, *(key for keys in OWN_KEYS.values() for key in keys))
 _MAX_RULES: Final = 5000
 _MAX_ALTERNATIVES: Final = 1000
 _AS_PREFIX: Final = "as a prefix this allows nearly anything; add words or `exact: true`"
 
 
-def parse_rules(text: bytes | str, name: str, origin: Origin) -> RuleFile:
+def parse_rules(text: bytes | str, name: str, origin: RuleOrigin) -> RuleFile:
     """The rules of one file; raises ConfigError with every problem found."""
     return checked_rules(parse_yaml(text, name), origin)
 
 
-def checked_rules(file: YamlFile, origin: Origin) -> RuleFile:
+def checked_rules(file: YamlFile, origin: RuleOrigin) -> RuleFile:
     """The same from the file's values."""
-    problems = Problems(file)
+    problems = ConfigProblems(file)
     warnings: list[str] = []
     for key in file.value:
         if key not in ("version", "rules", "builtin_off"):
-            problems.add((key,), unknown_key(key, ("version", "rules", "builtin_off")))
+            problems.add((key,), unknown_key_message(key, ("version", "rules", "builtin_off")))
     if file.value.get("version", 1) != 1 or file.value.get("version") is True:
         problems.add(("version",), "this Forge reads version 1")
     written = file.value.get("rules")
@@ -56,20 +77,20 @@ def checked_rules(file: YamlFile, origin: Origin) -> RuleFile:
     return RuleFile(tuple(rule for rule in rules if rule is not None), off, tuple(warnings))
 
 
-def make_rule(written: dict[str, Any], origin: Origin, *, file: str = "", line: int = 0) -> Rule:
+def make_rule(written: dict[str, Any], origin: RuleOrigin, *, file: str = "", line: int = 0) -> Rule:
     """One rule that is not in a file (a choice, or its edited form); raises ConfigError."""
-    problems = Problems(YamlFile(file or "rule", {}, {(): line or 1}))
+    problems = ConfigProblems(YamlFile(file or "rule", {}, {(): line or 1}))
     rule = _read_rule(written, (), origin, problems, [])
     problems.raise_if_any()
     assert rule is not None  # every way to None has added a problem
     return rule
 
 
-def _builtin_off(file: YamlFile, origin: Origin, problems: Problems) -> frozenset[str]:
-    path: Path = ("builtin_off",)
+def _builtin_off(file: YamlFile, origin: RuleOrigin, problems: ConfigProblems) -> frozenset[str]:
+    path: YamlPath = ("builtin_off",)
     if "builtin_off" not in file.value:
         return frozenset()
-    if origin is not Origin.USER:
+    if origin is not RuleOrigin.USER:
         problems.add(path, "only your own rules.yaml may switch builtin rules off")
         return frozenset()
     off = file.value["builtin_off"]
@@ -83,12 +104,14 @@ def _builtin_off(file: YamlFile, origin: Origin, problems: Problems) -> frozense
     return frozenset(word for word in off if isinstance(word, str))
 
 
-def _read_rule(written: Any, path: Path, origin: Origin, problems: Problems, warnings: list[str]) -> Rule | None:
+def _read_rule(
+    written: Any, path: YamlPath, origin: RuleOrigin, problems: ConfigProblems, warnings: list[str]
+) -> Rule | None:
     """None after adding what is wrong. Problems name the rule by its id once the mapping is known."""
     if not isinstance(written, dict):
         refuse(problems, path, written, "a rule (a mapping)")
         return None
-    named = _Named(problems, path, _id_of(written, path, problems))
+    named = _RuleProblems(problems, path, _id_of(written, path, problems))
     before = len(problems.found)
     kind = _kind_of(written, named)
     _check_keys(written, kind, named)
@@ -122,10 +145,10 @@ def _read_rule(written: Any, path: Path, origin: Origin, problems: Problems, war
     return rule if len(problems.found) == before else None
 
 
-class _Named:
+class _RuleProblems:
     """Adds problems of one rule, each with the rule's id and the line of the key it is about."""
 
-    def __init__(self, problems: Problems, path: Path, id_: str) -> None:
+    def __init__(self, problems: ConfigProblems, path: YamlPath, id_: str) -> None:
         self.problems = problems
         self.path = path
         self.id = id_
@@ -134,7 +157,7 @@ class _Named:
         self.problems.add((*self.path, key) if key else self.path, f"rule {self.id}: {problem}")
 
 
-def _id_of(written: dict[str, Any], path: Path, problems: Problems) -> str:
+def _id_of(written: dict[str, Any], path: YamlPath, problems: ConfigProblems) -> str:
     given = written.get("id")
     if given is None:
         try:
@@ -147,16 +170,16 @@ def _id_of(written: dict[str, Any], path: Path, problems: Problems) -> str:
     return "?"
 
 
-def _kind_of(written: dict[str, Any], named: _Named) -> Kind | None:
+def _kind_of(written: dict[str, Any], named: _RuleProblems) -> RuleKind | None:
     kinds = [word for word in _KINDS if word in written]
     if len(kinds) == 1:
-        return Kind(kinds[0])
+        return RuleKind(kinds[0])
     found = f"; it has {' and '.join(kinds)}" if kinds else ""
     named.add("", f"a rule has exactly one of {', '.join(_KINDS)}{found}")
     return None
 
 
-def _check_keys(written: dict[str, Any], kind: Kind | None, named: _Named) -> None:
+def _check_keys(written: dict[str, Any], kind: RuleKind | None, named: _RuleProblems) -> None:
     own = OWN_KEYS[kind] if kind else tuple(_ALL_KEYS)
     for key in written:
         if key in _KINDS or key in _COMMON_KEYS or key in own:
@@ -165,15 +188,15 @@ def _check_keys(written: dict[str, Any], kind: Kind | None, named: _Named) -> No
             assert kind is not None
             named.add(key, f"{key!r} has no effect in a {kind.value} rule")
         else:
-            named.add(key, unknown_key(key, _ALL_KEYS))
+            named.add(key, unknown_key_message(key, _ALL_KEYS))
 
 
-def _verdict_of(written: dict[str, Any], named: _Named) -> Verdict | None:
+def _verdict_of(written: dict[str, Any], named: _RuleProblems) -> Verdict | None:
     said = written.get("verdict")
     values = [verdict.value for verdict in Verdict]
     if isinstance(said, str) and said in values:
         return Verdict(said)
-    close = nearest(said, values) if isinstance(said, str) else None
+    close = closest_match(said, values) if isinstance(said, str) else None
     if "verdict" not in written:
         named.add("", f"'verdict' is missing; it is one of {', '.join(values)}")
     else:
@@ -182,7 +205,7 @@ def _verdict_of(written: dict[str, Any], named: _Named) -> Verdict | None:
     return None
 
 
-def _accept_of(written: dict[str, Any], kind: Kind, verdict: Verdict, named: _Named) -> frozenset[str]:
+def _accept_of(written: dict[str, Any], kind: RuleKind, verdict: Verdict, named: _RuleProblems) -> frozenset[str]:
     if "accept" not in written:
         return NO_IDS
     ids = written["accept"]
@@ -191,42 +214,42 @@ def _accept_of(written: dict[str, Any], kind: Kind, verdict: Verdict, named: _Na
         return frozenset()
     if verdict is not Verdict.PRE_APPROVED:
         named.add("accept", f"only a preApproved rule can accept something, this one says {verdict.value}")
-    known = {Kind.COMMAND: frozenset(DANGER_IDS), Kind.PATH: PATH_FLOORS}.get(kind, frozenset())
+    known = {RuleKind.COMMAND: frozenset(DANGER_IDS), RuleKind.PATH: PATH_FLOORS}.get(kind, frozenset())
     for word in ids:
         if word in known:
             continue
         if word in DANGER_IDS or word in PATH_FLOORS:
             named.add("accept", f"{word!r} has no effect in a {kind.value} rule")
         else:
-            close = nearest(word, {*DANGER_IDS, *PATH_FLOORS})
+            close = closest_match(word, {*DANGER_IDS, *PATH_FLOORS})
             named.add("accept", f"unknown id {word!r}" + (f"; did you mean {close!r}?" if close else ""))
     return frozenset(ids)
 
 
-def _check_meaning(rule: Rule, named: _Named, warnings: list[str]) -> bool:
+def _check_meaning(rule: Rule, named: _RuleProblems, warnings: list[str]) -> bool:
     """What is well written but may not be said, or not by this file. False: the rule is left out, with a warning."""
     allows = rule.verdict is Verdict.PRE_APPROVED
     if rule.verdict is Verdict.BLOCKED and not rule.reason:
         named.add("verdict", "a blocked rule needs a 'reason'; it is what the caller reads")
-    if rule.kind is Kind.TOOL and allows and rule.tool in SHELL_TOOLS:
+    if rule.kind is RuleKind.TOOL and allows and rule.tool in SHELL_TOOLS:
         named.add(
             "tool",
             f"{rule.tool!r} cannot be preApproved as a whole; write `command` rules, "
             "or set `walled: preApproved` in the exec toolset",
         )
-    if rule.origin in (Origin.PROJECT, Origin.REMEMBERED, Origin.SESSION):
+    if rule.origin in (RuleOrigin.PROJECT, RuleOrigin.REMEMBERED, RuleOrigin.SESSION):
         for key in ("accept", "private"):
             if key in rule.written:
                 named.add(key, f"{key!r} is allowed only in your own rules.yaml")
-    if rule.origin in (Origin.REMEMBERED, Origin.SESSION) and not allows:
+    if rule.origin in (RuleOrigin.REMEMBERED, RuleOrigin.SESSION) and not allows:
         named.add("verdict", f"a {rule.origin.value} rule can only be preApproved")
-    if rule.kind is Kind.COMMAND and allows and _is_too_wide(rule):
+    if rule.kind is RuleKind.COMMAND and allows and _is_too_wide(rule):
         how = "it runs whatever is piped into it; add words" if rule.exact else _AS_PREFIX
         problem = f"{rule.describe()}: {how}"
         said = f"{rule.file}:{rule.line}: rule {rule.id}: {problem}"
-        if rule.origin is Origin.USER:
+        if rule.origin is RuleOrigin.USER:
             warnings.append(said)
-        elif rule.origin is Origin.REMEMBERED and named.path and not rule.exact:  # an older Forge offered it
+        elif rule.origin is RuleOrigin.REMEMBERED and named.path and not rule.exact:  # an older Forge offered it
             warnings.append(f"{said}; it no longer counts")
             return False
         else:
@@ -244,3 +267,75 @@ def _is_too_wide(rule: Rule) -> bool:
         return True
     too_wide = runs_what_it_is_given if rule.exact else is_banned_prefix
     return any(too_wide(words) for words in islice(product(*rule.command), _MAX_ALTERNATIVES))
+
+
+class _InvalidExample(Exception):
+    """The example is not of the form its kind needs."""
+
+
+def example_problems(rule: Rule) -> Iterator[tuple[str, int, str]]:
+    for key, wanted in (("match", True), ("not_match", False)):
+        examples = rule.written.get(key, [])
+        if not isinstance(examples, list):
+            yield key, 0, f"{key} is a list of examples"
+            continue
+        for index, example in enumerate(examples):
+            try:
+                matches = _example_matches(rule, example)
+            except _InvalidExample as error:
+                yield key, index, f"{key} example {example!r}: {error}"
+                continue
+            if matches is not wanted:
+                does = "matches" if matches else "does not match"
+                yield key, index, f"{key} example {example!r} {does} this rule"
+
+
+def _example_matches(rule: Rule, example: Any) -> bool:
+    if rule.kind is RuleKind.TOOL:
+        if not isinstance(example, dict):
+            raise _InvalidExample("expected an object of arguments")
+        return arguments_match(rule.args, example)
+    if rule.kind is RuleKind.COMMAND:
+        return _command_matches(rule, _command_text(example))
+    if not isinstance(example, str):
+        raise _InvalidExample("expected a text")
+    if rule.kind is RuleKind.PATH:
+        return path_matches_glob(rule.path, example)
+    if rule.kind is RuleKind.MCP:
+        server, slash, tool = example.partition("/")
+        if not slash:
+            raise _InvalidExample("expected server/tool")
+        return mcp_matches(rule, McpName(server=server, tool=tool, pinned=True))
+    return _host_matches(rule, example)
+
+
+def _command_text(example: Any) -> str:
+    if isinstance(example, str):
+        return example
+    if isinstance(example, list) and example and all(isinstance(word, str) for word in example):
+        return " ".join(quote(word) for word in example)
+    raise _InvalidExample("expected a command's text or its list of words")
+
+
+def _command_matches(rule: Rule, text: str) -> bool:
+    if rule.verdict is not Verdict.PRE_APPROVED:
+        return text_matches(rule, find_commands(text))
+    parsed = parse_strict(text)
+    if not isinstance(parsed, Parsed):
+        return False
+    world = SandboxWorld(Sandbox())  # no zones: an example is about the rule, not about a place
+    places = segment_places(parsed, world, "/")
+    return all(
+        segment_matches(rule, segment, world, where) for segment, where in zip(parsed.segments, places, strict=True)
+    )
+
+
+def _host_matches(rule: Rule, example: str) -> bool:
+    """With a port (`host:8443`) the rule's ports count too."""
+    place = host_and_port(example)
+    if place is not None:
+        return place[1] in rule.ports and host_matches(rule.host, place[0])
+    try:
+        return host_matches(rule.host, normal_host(example))
+    except ValueError as error:
+        raise _InvalidExample(str(error)) from None

@@ -1,30 +1,37 @@
-"""Matching one rule against one call. Every function is pure but for the clock behind `until`.
+"""Matching rules against one call, and what all of them together say: the strictest verdict, whether the consent covers
+the whole call, and which floors the person accepted for it. Pure but for the clock behind `until`.
 
 What allows is matched narrowly (strict segments, a pinned MCP definition); what asks or blocks is matched widely (any
-command the lenient detector finds): the two analysers are never swapped.
+command the lenient detector finds). The two analysers are never swapped.
+
+Cover: one matching preApproved `tool` or `mcp` rule; or, for native tools, a matching preApproved `command`, `path` or
+`host` rule, or a base of preApproved, for every single effect. One uncovered effect, and nothing is lifted.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.effects import Effect, Verb
-from golem_forge.core.verdict import Verdict
-from golem_forge.policy import shell
-from golem_forge.policy.facts import CallFacts, McpName
-from golem_forge.policy.rules.globs import name_glob, path_fits
-from golem_forge.policy.rules.hosts import host_and_port, host_matches
-from golem_forge.policy.rules.model import ArgTest, Hit, Kind, Rule
+from golem_forge.core.decisions import Verdict, is_stricter, strictest
+from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.policy.facts import CallFacts, EffectVerdict, McpName
+from golem_forge.policy.rules.globs import host_and_port, host_matches, name_glob, path_matches_glob
+from golem_forge.policy.rules.model import OBEYED_PATH, SECRET_PATH, ArgTest, Hit, Rule, RuleKind, RuleOrigin
+from golem_forge.policy.shell.lenient import find_commands
+from golem_forge.policy.shell.patterns import matches_exact, matches_lenient, matches_lenient_exact, matches_prefix
+from golem_forge.policy.shell.prover import segment_places
 
 if TYPE_CHECKING:
-    from golem_forge.policy.shell import CommandWorld, Found, Segment
+    from golem_forge.policy.shell.lenient import CommandScan
+    from golem_forge.policy.shell.strict import CommandWorld, Segment
 
 Places = tuple[str, ...]
-_COMMAND, _TOOL, _MCP, _PATH = Kind.COMMAND, Kind.TOOL, Kind.MCP, Kind.PATH
+_COMMAND, _TOOL, _MCP, _PATH = RuleKind.COMMAND, RuleKind.TOOL, RuleKind.MCP, RuleKind.PATH
 """Looking a member up on its enum costs more than the whole comparison, and this is done per rule and call."""
 
 
@@ -35,9 +42,9 @@ class CallView:
         self.facts = facts
 
     @cached_property
-    def found(self) -> Found | None:
+    def found(self) -> CommandScan | None:
         """Every command the lenient detector finds; None without a command."""
-        return shell.find_commands(self.facts.command.text) if self.facts.command else None
+        return find_commands(self.facts.command.text) if self.facts.command else None
 
     @cached_property
     def execs(self) -> list[tuple[int, Effect]]:
@@ -49,7 +56,7 @@ class CallView:
         command = self.facts.command
         if command is None or command.parsed is None or len(command.parsed.segments) != len(self.execs):
             return []
-        places = shell.segment_places(command.parsed, command.world, command.cwd)
+        places = segment_places(command.parsed, command.world, command.cwd)
         paired = [
             (index, effect, segment, where)
             for (index, effect), segment, where in zip(self.execs, command.parsed.segments, places, strict=True)
@@ -59,7 +66,7 @@ class CallView:
 
 def in_scope(rule: Rule, facts: CallFacts) -> bool:
     scope = rule.scope
-    if scope.worker and not path_fits(scope.worker, facts.worker):
+    if scope.worker and not path_matches_glob(scope.worker, facts.worker):
         return False
     if scope.project and (not facts.project or _real(facts.project) != scope.project):
         return False
@@ -96,10 +103,10 @@ def path_matches(rule: Rule, effect: Effect) -> bool:
     if effect.verb not in rule.access:
         return False
     if not effect.outer:
-        return path_fits(rule.path, effect.target)
-    if path_fits(rule.path, effect.outer):
+        return path_matches_glob(rule.path, effect.target)
+    if path_matches_glob(rule.path, effect.outer):
         return True
-    return rule.verdict is not Verdict.PRE_APPROVED and path_fits(rule.path, effect.target)
+    return rule.verdict is not Verdict.PRE_APPROVED and path_matches_glob(rule.path, effect.target)
 
 
 def net_matches(rule: Rule, effect: Effect) -> bool:
@@ -121,15 +128,15 @@ def mcp_matches(rule: Rule, name: McpName) -> bool:
 def segment_matches(rule: Rule, segment: Segment, world: CommandWorld, places: Places) -> bool:
     """The narrow side: this one parsed segment is what the rule allows."""
     if rule.exact:
-        return shell.matches_exact(rule.command, segment, world, places)
-    return shell.matches_prefix(rule.command, segment, world, places)
+        return matches_exact(rule.command, segment, world, places)
+    return matches_prefix(rule.command, segment, world, places)
 
 
-def text_matches(rule: Rule, found: Found) -> bool:
+def text_matches(rule: Rule, found: CommandScan) -> bool:
     """The wide side: any command found anywhere in the text is what the rule speaks of."""
     if rule.exact:
-        return shell.matches_lenient_exact(rule.command, found)
-    return shell.matches_lenient(rule.command, found)
+        return matches_lenient_exact(rule.command, found)
+    return matches_lenient(rule.command, found)
 
 
 def _command_hits(rule: Rule, view: CallView) -> Iterator[Hit]:
@@ -162,7 +169,7 @@ def _argument_matches(test: ArgTest, args: dict[str, Any]) -> bool:
         return False
     if test.one_of is not None and not any(same_value(value, wanted) for wanted in test.one_of):
         return False
-    if test.glob is not None and not (isinstance(value, str) and path_fits(test.glob, value)):
+    if test.glob is not None and not (isinstance(value, str) and path_matches_glob(test.glob, value)):
         return False
     if test.minimum is None and test.maximum is None:
         return True
@@ -179,3 +186,77 @@ def same_value(one: Any, other: Any) -> bool:
 @lru_cache(maxsize=64)
 def _real(directory: str) -> str:
     return os.path.realpath(directory)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOutcome:
+    verdict: Verdict | None = None
+    """None: no rule matched."""
+    matched: tuple[Rule, ...] = ()
+    """The strictest first."""
+    covers: bool = False
+    accepted: frozenset[str] = frozenset()
+    """Danger ids, `secret_path` and `obeyed_path`, each only if accepted for every effect that carries it."""
+    hits: tuple[Hit, ...] = ()
+
+    @property
+    def deciding(self) -> Rule | None:
+        return self.matched[0] if self.matched else None
+
+
+NO_RULES: Final = RuleOutcome()
+
+
+def evaluate_rules(rules: Iterable[Rule], facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> RuleOutcome:
+    view = CallView(facts)
+    hits = tuple(hit for rule in rules for hit in hits_of(rule, view))
+    if not hits:
+        return NO_RULES
+    verdict = strictest(hit.rule.verdict for hit in hits)
+    allowing = [hit for hit in hits if hit.rule.verdict is Verdict.PRE_APPROVED]
+    return RuleOutcome(
+        verdict=verdict,
+        matched=_strictest_first(hits),
+        covers=_covers(allowing, view, bases),
+        accepted=_accepted(allowing, facts.effects or ()),
+        hits=hits,
+    )
+
+
+def _strictest_first(hits: tuple[Hit, ...]) -> tuple[Rule, ...]:
+    ordered: list[Rule] = []
+    for rule in dict.fromkeys(hit.rule for hit in hits):
+        place = next((i for i, other in enumerate(ordered) if is_stricter(rule.verdict, other.verdict)), len(ordered))
+        ordered.insert(place, rule)
+    return tuple(ordered)
+
+
+def _covers(allowing: list[Hit], view: CallView, bases: tuple[EffectVerdict, ...]) -> bool:
+    if any(hit.rule.kind in (RuleKind.TOOL, RuleKind.MCP) for hit in allowing):
+        return True
+    facts = view.facts
+    if not allowing or not facts.native or not facts.effects or len(bases) != len(facts.effects):
+        return False
+    if facts.command is not None and not view.segments:  # opaque, or effects that do not belong to its segments
+        return False
+    covered = {hit.index for hit in allowing}
+    return all(index in covered or said.base is Verdict.PRE_APPROVED for index, said in enumerate(bases))
+
+
+def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str]:
+    """Only the person's own file can accept. An id stays a floor while one effect carries it unaccepted."""
+    given: dict[int, set[str]] = {}
+    for hit in allowing:
+        if hit.rule.accept and hit.rule.origin is RuleOrigin.USER:
+            given.setdefault(hit.index, set()).update(hit.rule.accept)
+    if not given:
+        return frozenset()
+    carried: dict[str, list[int]] = {}
+    for index, effect in enumerate(effects):
+        for danger in effect.dangers:
+            carried.setdefault(danger, []).append(index)
+        if Mark.SECRET_PATH in effect.marks and effect.verb is Verb.READ:
+            carried.setdefault(SECRET_PATH, []).append(index)
+        if Mark.OBEYED_PATH in effect.marks:
+            carried.setdefault(OBEYED_PATH, []).append(index)
+    return frozenset(id_ for id_, indexes in carried.items() if all(id_ in given.get(index, ()) for index in indexes))

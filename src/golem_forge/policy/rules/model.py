@@ -1,4 +1,8 @@
-"""Rule: one sentence of policy, as loaded. Where it came from stays with it, because people ask why."""
+"""Rule: one sentence of policy, as loaded, with the place it came from, because people ask why.
+
+The builtin rules block three ways to destroy a machine; no mode and no approval lets them through. A person can drop
+one by id with `builtin_off` in their own rules.yaml; then such a command asks as a danger does.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from golem_forge.core.canonical import digest
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
-from golem_forge.core.verdict import Verdict
+from golem_forge.core.json import digest
 
 PATH_VERBS: Final = (Verb.READ, Verb.WRITE, Verb.DELETE)
 SECRET_PATH: Final = "secret_path"
@@ -17,7 +21,7 @@ PATH_FLOORS: Final = frozenset({SECRET_PATH, OBEYED_PATH})
 """What a path rule can accept."""
 
 
-class Kind(StrEnum):
+class RuleKind(StrEnum):
     """What a rule speaks about; also the key it is written under."""
 
     COMMAND = "command"
@@ -27,7 +31,7 @@ class Kind(StrEnum):
     HOST = "host"
 
 
-class Origin(StrEnum):
+class RuleOrigin(StrEnum):
     """Who wrote a rule. Only the person's own file may accept dangers."""
 
     BUILTIN = "builtin"
@@ -38,7 +42,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class RuleScope:
     """Narrows a rule; empty parts do not."""
 
     worker: str = ""
@@ -54,7 +58,7 @@ class Scope:
         return ", ".join(f"{name} {value}" for name, value in parts if value)
 
 
-ANYWHERE: Final = Scope()
+ANYWHERE: Final = RuleScope()
 NO_IDS: Final[frozenset[str]] = frozenset()
 HTTPS: Final = frozenset({443})
 """What most rules have: one object for all of them."""
@@ -75,16 +79,16 @@ class ArgTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    kind: Kind
+    kind: RuleKind
     verdict: Verdict
     id: str
-    origin: Origin
+    origin: RuleOrigin
     written: dict[str, Any] = field(compare=False, repr=False)
     """The mapping as written in YAML, without `id` unless it was written."""
     reason: str = ""
     file: str = ""
     line: int = 0
-    scope: Scope = ANYWHERE
+    scope: RuleScope = ANYWHERE
     accept: frozenset[str] = NO_IDS
     """Floors this rule lifts for what it matches: danger ids (command), PATH_FLOORS (path)."""
     command: tuple[tuple[str, ...], ...] = ()
@@ -114,17 +118,17 @@ class Rule:
         return f"{self.kind.value} {self._subject()}"
 
     def _subject(self) -> str:
-        if self.kind is Kind.COMMAND:
+        if self.kind is RuleKind.COMMAND:
             if self.danger:
                 return self.danger
             words = " ".join("|".join(token) for token in self.command)
             return f"{words} (exactly)" if self.exact else words
-        if self.kind is Kind.PATH:
+        if self.kind is RuleKind.PATH:
             verbs = [verb.value for verb in PATH_VERBS if verb in self.access]
             return f"{self.path} ({', '.join(verbs)})"
-        if self.kind is Kind.MCP:
+        if self.kind is RuleKind.MCP:
             return f"{'|'.join(self.servers)}/{'|'.join(self.mcp_tools)}"
-        if self.kind is Kind.HOST:
+        if self.kind is RuleKind.HOST:
             return f"{self.host} (port {', '.join(map(str, sorted(self.ports)))})"
         return f"{self.tool} (with {', '.join(test.name for test in self.args)})" if self.args else self.tool
 
@@ -154,3 +158,26 @@ class Hit:
 def rule_id(written: dict[str, Any]) -> str:
     """The id of a rule that was given none: the same words have the same id, in any key order."""
     return digest({key: value for key, value in written.items() if key != "id"})[:12]
+
+
+_REASONS: Final = {
+    "wipe_root": "this would delete the system or a home directory",
+    "wipe_device": "this would overwrite a device",
+    "fork_bomb": "this would start processes without end",
+}
+BUILTIN_IDS: Final = frozenset(_REASONS)
+
+
+def builtin_rules() -> tuple[Rule, ...]:
+    return tuple(
+        Rule(
+            kind=RuleKind.COMMAND,
+            verdict=Verdict.BLOCKED,
+            id=id_,
+            origin=RuleOrigin.BUILTIN,
+            written={"command": id_, "verdict": Verdict.BLOCKED.value, "reason": reason},
+            reason=reason,
+            danger=id_,
+        )
+        for id_, reason in _REASONS.items()
+    )

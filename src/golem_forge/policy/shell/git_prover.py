@@ -16,7 +16,16 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .git_table import EVERY_COMMIT, GIT_SWITCHES, GIT_TABLE, KEPT_FROM_RUNNING, LEFT_OUT, GitOperands, GitRow, Shows
+from golem_forge.policy.shell.readonly_table import (
+    EVERY_COMMIT,
+    EXCLUDED_SECRETS,
+    GIT_SWITCHES,
+    GIT_TABLE,
+    NO_EXTERNAL_PROGRAMS,
+    GitOperands,
+    GitRow,
+    GitShows,
+)
 
 _COUNT = re.compile(r"-[0-9]+")
 _NUMBERED = re.compile(r"-[A-Za-z][0-9]+%?(/[0-9]+%?)?")
@@ -56,13 +65,13 @@ class GitReading:
     @property
     def shows_content(self) -> bool:
         row = self.row
-        shows = row is not None and row.shows is not Shows.NAMES
+        shows = row is not None and row.shows is not GitShows.NAMES
         return shows and row is not None and (not row.showing or bool(self.flags & row.showing))
 
     @property
     def leaves_out(self) -> bool:
         """Whether it is told to leave secret names out."""
-        return self.shows_content and self.row is not None and self.row.shows in (Shows.WALK, Shows.TREES)
+        return self.shows_content and self.row is not None and self.row.shows in (GitShows.WALK, GitShows.TREES)
 
 
 def read_git(arguments: tuple[str, ...]) -> GitReading:
@@ -84,7 +93,7 @@ def read_git(arguments: tuple[str, ...]) -> GitReading:
     row = GIT_TABLE[arguments[index : index + length]]
     subcommand = " ".join(("git", *arguments[index : index + length]))
     rest = arguments[index + length :]
-    reader = _Reader(row, subcommand)
+    reader = _ArgumentReader(row, subcommand)
     reader.read(rest)
     return GitReading(
         reader.why,
@@ -113,7 +122,7 @@ def path_in_commit(word: str) -> str | None:
     return None
 
 
-def closed_reason(reading: GitReading, is_path: Callable[[str], bool]) -> str:
+def secret_leak_reason(reading: GitReading, is_path: Callable[[str], bool]) -> str:
     """Why what the person closed could come out of this command; empty if it cannot. `is_path`: there is one."""
     row = reading.row
     if row is None:
@@ -140,7 +149,7 @@ def started_git(words: tuple[str, ...], reading: GitReading, is_path: Callable[[
     row = reading.row
     if row is None:
         return words
-    start = (*words[: reading.inserts_at], *(KEPT_FROM_RUNNING if row.diffs else ()))
+    start = (*words[: reading.inserts_at], *(NO_EXTERNAL_PROGRAMS if row.diffs else ()))
     rest = words[reading.inserts_at :]
     if not reading.shows_content:
         return (*start, *rest)
@@ -158,7 +167,7 @@ def started_git(words: tuple[str, ...], reading: GitReading, is_path: Callable[[
         return (*start, *kept, *rest[len(kept) :])
     paths.extend(reading.paths)
     walks = EVERY_COMMIT if not paths and row.switches.issuperset(EVERY_COMMIT) else ()
-    return (*start, *walks, *kept, "--", *paths, *LEFT_OUT)
+    return (*start, *walks, *kept, "--", *paths, *EXCLUDED_SECRETS)
 
 
 def _as_commit(word: str, row: GitRow) -> str:
@@ -170,7 +179,7 @@ def _as_commit(word: str, row: GitRow) -> str:
     return negated + "".join(sides)
 
 
-class _Reader:
+class _ArgumentReader:
     """The arguments of one subcommand. Every word that begins with `-` must be in its row, wherever it stands: a word
     that is taken for a value here and for an option by git, or after a `--` that git took for a value, is none."""
 

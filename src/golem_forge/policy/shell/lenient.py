@@ -5,9 +5,9 @@ groups, wrappers, scripts given to shells, words piped to `xargs`. It never rais
 built to take long) sets `too_deep`, which is a danger of its own. Written by hand for the same reason as the
 strict parser, turned around: a grammar that rejects a text says nothing about what a shell makes of it.
 
-A text in which lines stand in quotes or heredocs is read twice: as a whole (`Found.commands`), and line by line
-(`Found.lines`), so that a quote or heredoc which was misread can hide nothing that stands on a line of its own. The
-second reading also finds lines that are only data (a document in a heredoc). So it counts for everything that asks;
+A text in which lines stand in quotes or heredocs is read twice: as a whole (`CommandScan.commands`), and line by line
+(`CommandScan.lines`), so that a quote or heredoc which was misread can hide nothing that stands on a line of its own.
+The second reading also finds lines that are only data (a document in a heredoc). So it counts for everything that asks;
 for what blocks it counts only where the first one is not `certain`: unclosed quotes, carriage returns, unusual
 heredocs or arithmetic.
 """
@@ -19,13 +19,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from .names import names
-from .quoting import printed_texts
-from .reader import MAX_NESTING, read_commands
-from .report import Report
-from .roots import joined
-from .scope import NOTHING, RawCommand, Redirect, Span
-from .wrappers import SHELLS, WRAPPERS, Hidden, hidden_commands, reads_script_from_input
+from golem_forge.policy.shell.arguments import join_paths, names
+from golem_forge.policy.shell.lenient_reader import MAX_NESTING, read_commands
+from golem_forge.policy.shell.statements import NOTHING, AnalysisReport, RawCommand, Redirect, Span, printed_texts
+from golem_forge.policy.shell.wrappers import SHELLS, WRAPPERS, HiddenCommand, hidden_commands, reads_script_from_input
 
 # Names that a pattern in command position (`/bin/r?`) is tried against.
 _KNOWN = ("rm", "sudo", "dd", "find", "curl", "wget", "git", "chmod", "chown", *sorted(WRAPPERS))
@@ -36,7 +33,7 @@ _MAX_FEEDERS = 64
 
 @dataclass(frozen=True, slots=True)
 class FoundCommand:
-    """One command, its quotes removed. Spans are ranges of indices in `Found.commands`: `fed` are the commands
+    """One command, its quotes removed. Spans are ranges of indices in `CommandScan.commands`: `fed` are the commands
     whose output it reads, `inner` those substituted into its words. `via` names the wrappers around it."""
 
     program: str
@@ -55,7 +52,7 @@ class FoundCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CommandScan:
     commands: tuple[FoundCommand, ...]
     too_deep: bool
     fork_bomb: bool
@@ -68,16 +65,16 @@ class Found:
         return self.commands if self.certain else (*self.commands, *self.lines)
 
 
-def find_commands(text: str) -> Found:
-    finder = _Finder(Report(budget=12 * len(text) + 100_000))
-    finder.read(text, _TOP)
-    lines = _Finder(Report(budget=12 * len(text) + 100_000))
-    needed = finder.report.swallowed or not finder.report.certain
+def find_commands(text: str) -> CommandScan:
+    finder = _Finder(AnalysisReport(budget=12 * len(text) + 100_000))
+    finder.read(text, _TOP_LEVEL)
+    lines = _Finder(AnalysisReport(budget=12 * len(text) + 100_000))
+    needed = finder.report.has_quoted_lines or not finder.report.certain
     for script in finder.scripts if needed else ():
         for line in dict.fromkeys(re.split(r"[\n\r]+", script.replace("\\\n", "") + "\n" + script)):
-            lines.read(line, _TOP)
+            lines.read(line, _TOP_LEVEL)
     certain = finder.report.certain
-    return Found(
+    return CommandScan(
         tuple(finder.found),
         finder.report.too_deep or lines.report.too_deep,
         finder.report.fork_bomb or (lines.report.fork_bomb and not certain),
@@ -95,7 +92,7 @@ def program_name(word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ScriptContext:
     """Where a script stands: how deep, in which wrappers, what it reads and in which directory."""
 
     depth: int = 0
@@ -105,17 +102,17 @@ class _Place:
     directory: str = ""
 
 
-_TOP = _Place()
+_TOP_LEVEL = _ScriptContext()
 
 
 class _Finder:
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: AnalysisReport) -> None:
         self.report = report
         self.found: list[FoundCommand] = []
         self.scripts: list[str] = []  # texts of several lines
-        self.speakers: list[int] = []  # indices of commands that print text known from the command line
+        self.printers: list[int] = []  # indices of commands that print text known from the command line
 
-    def read(self, text: str, place: _Place) -> None:
+    def read(self, text: str, place: _ScriptContext) -> None:
         if "\n" in text or "\r" in text:
             self.scripts.append(text)
         raws = read_commands(text, place.depth, self.report)
@@ -126,7 +123,7 @@ class _Finder:
         starts.append(len(self.found))
         self.connect_sinks(raws, starts)
 
-    def add_raw(self, raw: RawCommand, starts: list[int], place: _Place) -> None:
+    def add_raw(self, raw: RawCommand, starts: list[int], place: _ScriptContext) -> None:
         index = len(starts) - 1
         fed = place.fed
         if raw.fed != NOTHING and raw.fed[1] <= index:
@@ -160,7 +157,7 @@ class _Finder:
         members = self.found[group[0] : group[1]] if bodies else []
         if any(reads_script_from_input(member.program, member.arguments) for member in members):
             for body in bodies:
-                self.read(body, _Place(command.depth + 1, command.via, directory=command.directory))
+                self.read(body, _ScriptContext(command.depth + 1, command.via, directory=command.directory))
 
     def add(self, command: FoundCommand) -> None:
         if command.depth > MAX_NESTING:
@@ -168,7 +165,7 @@ class _Finder:
         if not self.report.spend(sum(map(len, command.words))):
             return
         if command.program in _PRINTERS or any(redirect.body for redirect in command.redirects):
-            self.speakers.append(len(self.found))
+            self.printers.append(len(self.found))
         self.found.append(command)
         if command.depth > MAX_NESTING * 2:
             return
@@ -178,18 +175,18 @@ class _Finder:
             self.add(replace(command, program="git", words=("git", name[4:], *arguments)))
         for hidden in hidden_commands(name, arguments):
             self.add_hidden(hidden, command, via)
-        inside = _Place(command.depth + 1, via, directory=command.directory)
+        inside = _ScriptContext(command.depth + 1, via, directory=command.directory)
         if reads_script_from_input(name, arguments):
             for text in self.input_texts(command):
                 self.read(text, inside)
         if _runs_substituted(command):
-            for text in self.spoken(command.inner):
+            for text in self.printed_by(command.inner):
                 self.read(text, inside)
 
-    def add_hidden(self, hidden: Hidden, command: FoundCommand, via: tuple[str, ...]) -> None:
+    def add_hidden(self, hidden: HiddenCommand, command: FoundCommand, via: tuple[str, ...]) -> None:
         depth = command.depth + 1
-        directory = joined(hidden.directory, command.directory) if hidden.directory else command.directory
-        inside = _Place(depth, via, directory=directory)
+        directory = join_paths(hidden.directory, command.directory) if hidden.directory else command.directory
+        inside = _ScriptContext(depth, via, directory=directory)
         if hidden.script is not None:
             texts = tuple(redirect for redirect in command.redirects if redirect.body)
             self.read(hidden.script, replace(inside, fed=command.fed, texts=texts))
@@ -221,17 +218,17 @@ class _Finder:
         """Texts known to reach the command's standard input."""
         texts = [redirect.body for redirect in command.redirects if redirect.body]
         if any(redirect.target.startswith("<()") for redirect in command.redirects):
-            texts.extend(self.spoken(command.inner))
-        return [*texts, *self.spoken(command.fed)]
+            texts.extend(self.printed_by(command.inner))
+        return [*texts, *self.printed_by(command.fed)]
 
-    def spoken(self, span: Span) -> list[str]:
+    def printed_by(self, span: Span) -> list[str]:
         """Texts that the commands of `span` are known to print."""
         texts: list[str] = []
-        first = bisect_left(self.speakers, span[0])
-        last = bisect_left(self.speakers, span[1])
+        first = bisect_left(self.printers, span[0])
+        last = bisect_left(self.printers, span[1])
         if last - first > _MAX_FEEDERS:
             self.report.too_deep = True
-        for index in self.speakers[first : min(last, first + _MAX_FEEDERS)]:
+        for index in self.printers[first : min(last, first + _MAX_FEEDERS)]:
             speaker = self.found[index]
             texts.extend(redirect.body for redirect in speaker.redirects if redirect.body)
             if speaker.program in _PRINTERS:

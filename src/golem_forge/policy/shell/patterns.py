@@ -1,18 +1,21 @@
-"""Token patterns of command rules: takes a pattern and a command, tells whether the one matches the other.
+"""Token patterns of command rules: which command a pattern matches, and which prefixes are too wide to be offered or
+saved.
 
-Two kinds, never swapped. What lets a command run is matched strictly: parsed words, and a program that is what its
-name says. What asks or blocks is matched leniently: by basename, in every command the detector found.
+Two kinds of matching, never swapped. What lets a command run is matched strictly: parsed words, and a program that is
+what its name says. What asks or blocks is matched leniently: by basename, in every command the detector found.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
 
-from .git_prover import read_git
-from .lenient import Found, FoundCommand, program_name
-from .prover import same_program
-from .strict import Segment
-from .world import CommandWorld
+from golem_forge.policy.shell.arguments import names
+from golem_forge.policy.shell.git_prover import read_git
+from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, program_name
+from golem_forge.policy.shell.prover import same_program
+from golem_forge.policy.shell.strict import CommandWorld, Segment
+from golem_forge.policy.shell.wrappers import SHELLS, hidden_commands, is_wrapper
 
 Token = str | tuple[str, ...]
 Pattern = tuple[Token, ...]
@@ -46,12 +49,12 @@ def matches_exact(pattern: Pattern, segment: Segment, world: CommandWorld, place
     return len(segment.words) == len(pattern) and matches_strict(pattern, segment, world, places)
 
 
-def matches_lenient(pattern: Pattern, found: Found) -> bool:
+def matches_lenient(pattern: Pattern, found: CommandScan) -> bool:
     """Does any command in the text begin with the pattern, options between its tokens skipped?"""
     return any(_begins_with(pattern, command) for command in found.blockable)
 
 
-def matches_lenient_exact(pattern: Pattern, found: Found) -> bool:
+def matches_lenient_exact(pattern: Pattern, found: CommandScan) -> bool:
     """Is any command in the text the pattern, word for word, its program by basename?"""
     return any(
         len(command.words) == len(pattern)
@@ -125,3 +128,264 @@ def _skipping_options(words: tuple[str, ...], places: set[int]) -> set[int]:
 
 def _names_program(token: Token, command: FoundCommand) -> bool:
     return any(program_name(name) in (command.program, program_name(command.words[0])) for name in _choices(token))
+
+
+# Programs that run other programs or code: what a file, an option, an operand or a key names (`vim f -c '!…'`). No rule
+# for everything that begins with such a name is offered or suggested; subcommands tell some of them apart.
+RUNS_OTHERS = names(
+    # shells' helpers, wrappers, and what watches or repeats commands
+    "xargs parallel find fd fdfind env eval script scriptreplay expect unbuffer watch watchexec entr nodemon time nice"
+    " nohup timeout strace ltrace perf valgrind rr gdb gdbserver lldb bpftrace dtrace systemd-run at batch crontab"
+    " start-stop-daemon run-parts faketime proot fakechroot firejail bwrap flatpak snap tmux screen zellij dtach abduco"
+    # editors, pagers and readers
+    " vim vi nvim view vimdiff rvim gvim ex ed red emacs emacsclient nano pico micro helix hx kak joe mcedit mc ranger"
+    " nnn lf vifm less more most man info pinfo w3m lynx elinks mutt"
+    # languages
+    " awk gawk mawk nawk sed perl ruby irb node nodejs ts-node tsx deno bun php lua luajit R Rscript julia octave"
+    " matlab java jshell groovy scala sbt kotlin clojure clj lein ghci runghc stack cabal ocaml erl elixir iex mix"
+    " racket guile sbcl clisp tclsh wish osascript pwsh powershell ipython jupyter m4 dc"
+    # builds and tasks
+    " make gmake bmake ninja just task rake gradle gradlew mvn mvnw ant bazel bazelisk buck buck2 scons waf meson cmake"
+    " ctest tox nox invoke fab pre-commit lefthook husky act earthly gcc g++ cc c++ clang clang++ ld tcc go cargo"
+    # databases and archives
+    " psql mysql mariadb sqlite3 sqlite duckdb mongo mongosh tar bsdtar zip 7z 7za cpio rpm dpkg"
+    # packages
+    " pip pip3 npm npx yarn pnpm uv uvx pipx poetry hatch pdm conda mamba gem bundle composer brew apt apt-get"
+    # machines and remotes
+    " docker podman nerdctl kubectl helm terraform tofu ansible ansible-playbook vagrant packer salt aws gcloud ssh"
+    " sshpass mosh sftp ftp lftp telnet scp rsync curl wget socat bunx pnpx git git-difftool git-mergetool forge"
+)
+# More of the kind. Only offers leave them out: a person who writes such a rule by hand has named it.
+_RUNS_OTHERS_TOO = RUNS_OTHERS | names(
+    "pry mono wine octave-cli gnuplot latex pdflatex xelatex lualatex tex pdftex latexmk split csplit sort rg fzf tig"
+    " nc ncat netcat gulp grunt lerna nx turbo docker-compose podman-compose direnv mise rtx asdf pyenv rbenv nodenv"
+    " nvm opam ip ctags cscope git-lfs sudoedit visudo vipw xdg-open open start gio flatpak-spawn distrobox toolbox"
+    " lazygit gitui ffmpeg convert magick pandoc doxygen sphinx-build mkdocs jekyll hugo rpmbuild dpkg-buildpackage"
+    " debuild fakeroot alternatives update-alternatives logrotate anacron supervisord pm2 foreman overmind honcho"
+)
+# The same program under another name: `gcc-12`, `vim.tiny`, `emacs-nox`, `x86_64-linux-gnu-gcc`, `original-awk`.
+_TRIPLET = re.compile(
+    r"(?:[a-z0-9_]+-){1,3}(?:gnu|gnueabihf|gnueabi|musl|elf|mingw32|android|darwin[0-9.]*)-|original-"
+)
+_SUFFIX = re.compile(
+    r"([-.]?[0-9][0-9.]*|[-.](basic|tiny|nox|gtk3?|athena|multiarch|py|dbg|stable|nightly|wrapper|bin))$"
+)
+
+# What follows these is a target of the project's, but more may follow it (`make test SHELL=…`): for the session only.
+_TARGETS = names("make gmake just task rake gradle mvn")
+# Programs that change so much that their name alone says nothing.
+_ALONE = RUNS_OTHERS | names("rm mv cp chmod chown dd tee")
+_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript)[0-9.]*")
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+
+# Subcommands that run whatever is named after them: a script of the project, a program, or a program somewhere else.
+_SCRIPTS: dict[str, frozenset[str]] = {
+    "npm": names("run run-script"),
+    "yarn": names("run"),
+    "pnpm": names("run"),
+    "bun": names("run"),
+    "deno": names("run task"),
+    "go": names("run tool"),
+}
+_STARTERS: dict[str, frozenset[str]] = {
+    "npm": names("exec x"),
+    "yarn": names("exec dlx"),
+    "pnpm": names("exec dlx"),
+    "bun": names("x"),
+    "uv": names("run"),
+    "poetry": names("run"),
+    "hatch": names("run"),
+    "pdm": names("run"),
+    "pipx": names("run"),
+    "bundle": names("exec"),
+    "conda": names("run"),
+    "mamba": names("run"),
+}
+_ELSEWHERE: dict[str, frozenset[str]] = {
+    "docker": names("run exec"),
+    "podman": names("run exec"),
+    "nerdctl": names("run exec"),
+    "kubectl": names("run exec debug"),
+    "git": names(
+        "difftool mergetool bisect rebase filter-branch config submodule send-email instaweb gui citool help hook"
+        " maintenance archive svn p4"
+    ),
+    "terraform": names("console"),
+    "uv": names("tool"),
+}
+_STARTS_NEXT = names("npx uvx bunx pnpx")
+_RUNNERS = {
+    program: _SCRIPTS.get(program, frozenset()) | _STARTERS.get(program, frozenset())
+    for program in (*_SCRIPTS, *_STARTERS)
+} | {"docker": names("run exec"), "podman": names("run exec"), "kubectl": names("run exec"), "uv": names("run tool")}
+_LOADING = re.compile(r"[-+][A-Za-z]*[WXIrodOC]|--(rcfile|init-file|require|import|loader)")
+_INFORMING = names("--version --help -V -h")
+
+# The only ones for which a rule for everything that begins alike is kept for good: the project's own checks, and
+# programs that show something. Threat: whatever else is offered by its name alone may start other programs by an option
+# or operand that nobody thought of, and such a rule outlives the session in which a person watched it.
+_SAVED = names(
+    "pytest py.test unittest ruff mypy pyright black isort flake8 pylint pycodestyle pydocstyle bandit yamllint eslint"
+    " tsc prettier stylelint jest vitest rubocop rspec shellcheck shfmt hadolint markdownlint gofmt rustfmt"
+    " clang-format stylua phpunit phpstan ls cat tac head tail wc nl cut paste tr grep egrep fgrep stat file du df"
+    " diff cmp comm uniq basename dirname realpath readlink md5sum sha1sum sha256sum sha512sum cksum echo pwd true"
+    " false whoami id uname which seq tree jq mkdir touch"
+)
+_SAVED_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    "git": names(
+        "log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree cat-file add commit"
+        " stash:list stash:show worktree:list remote:show"
+    ),
+    "npm": names("test ls list outdated audit"),
+    "yarn": names("test"),
+    "pnpm": names("test ls list"),
+    "cargo": names("check clippy test fmt build doc tree metadata"),
+    "go": names("fmt doc version"),
+    "docker": names("ps images logs inspect version info compose:ps compose:logs compose:images compose:ls"),
+    "podman": names("ps images logs inspect version info compose:ps compose:logs"),
+    "gh": names("pr:view pr:list pr:diff pr:status pr:checks issue:view issue:list run:view run:list"),
+    "pip": names("list show freeze check"),
+    "pip3": names("list show freeze check"),
+    "uv": names("pip:list pip:show tree"),
+}
+_SAVED_SCRIPTS = names("npm yarn pnpm")
+"""`npm run build`: a script that the project names."""
+
+# Programs that have subcommands, and the subcommands that have subcommands themselves.
+_ONE_WORD = (
+    names(
+        "git hg svn jj npm npx yarn pnpm bun deno pip pip3 pipx uv uvx poetry hatch pdm conda mamba cargo rustup go"
+        " docker podman kubectl helm terraform tofu systemctl brew apt apt-get dnf apk dotnet bundle gem rails mix"
+        " composer flutter dart swift zig nix"
+    )
+    | _TARGETS
+)
+_TWO_WORDS = names("aws gcloud az gh glab")
+_GROUPS: dict[str, frozenset[str]] = {
+    "docker": names("compose container image volume network system buildx builder"),
+    "podman": names("compose container image volume network system"),
+    "git": names("stash remote submodule worktree"),
+    "npm": names("config"),
+    "uv": names("pip"),
+    "go": names("mod"),
+    "kubectl": names("config"),
+    "terraform": names("state"),
+    "rustup": names("toolchain"),
+}
+_SUBCOMMAND = re.compile(r"[A-Za-z0-9][\w:.@/-]*")
+
+
+def is_banned_prefix(words: tuple[str, ...]) -> bool:
+    """Would a rule for everything that begins with `words` allow nearly anything?"""
+    if not words:
+        return True
+    program, arguments = posixpath.basename(words[0]), words[1:]
+    options_only = all(word.startswith("-") for word in arguments)
+    if _ends_at_runner(arguments, _RUNNERS.get(program, frozenset())):
+        return True
+    if program in ("docker", "podman") and arguments in (("compose", "run"), ("compose", "exec")):
+        return True
+    if program in SHELLS or _INTERPRETER.fullmatch(program):
+        # `python -m pip` is as wide as `pip`
+        is_module = _PYTHON.fullmatch(program) is not None and arguments[:1] == ("-m",)
+        return options_only or _only_loads(arguments) or (is_module and is_banned_prefix(arguments[1:]))
+    if is_wrapper(program) and program != "find":
+        hidden = list(hidden_commands(program, arguments))
+        return options_only or all(not inner.script and is_banned_prefix(inner.words) for inner in hidden)
+    # No exemption above this line: `bash -h -c x` and `docker run -h x y` run what follows.
+    return program in _ALONE and options_only and not set(arguments) & _INFORMING
+
+
+def runs_what_it_is_given(words: tuple[str, ...]) -> bool:
+    """A shell, interpreter or wrapper whose words leave open what it runs: its input decides, even if they are all."""
+    if not words:
+        return True
+    program = posixpath.basename(words[0])
+    runs = program in SHELLS or is_wrapper(program) or _INTERPRETER.fullmatch(program) is not None
+    return runs and program != "find" and is_banned_prefix(words)
+
+
+def _ends_at_runner(arguments: tuple[str, ...], runners: frozenset[str]) -> bool:
+    """Is what will be run not named yet: `docker run`, `docker run --rm`, `npm -s run`?"""
+    places = [index for index, word in enumerate(arguments) if word in runners]
+    return bool(places) and all(word.startswith("-") for word in arguments[places[0] + 1 :])
+
+
+def _only_loads(arguments: tuple[str, ...]) -> bool:
+    """Only options and values of options that leave the script open: `python -W ignore`, `bash -o pipefail`."""
+    index = 0
+    while index < len(arguments) and arguments[index].startswith(("-", "+")):
+        index += 2 if _LOADING.fullmatch(arguments[index]) else 1
+    return index >= len(arguments)
+
+
+def is_offered_prefix(prefix: tuple[str, ...]) -> bool:
+    """May a rule for everything that begins with `prefix` be offered, or suggested by a model? Stricter than what a
+    person may write: of programs that run others only a subcommand that does not."""
+    if is_banned_prefix(prefix):
+        return False
+    program = posixpath.basename(prefix[0])
+    if program not in RUNS_OTHERS:
+        stem = _stem(program)
+        if stem in _RUNS_OTHERS_TOO or stem in SHELLS or is_wrapper(stem) or _INTERPRETER.fullmatch(stem):
+            return _INTERPRETER.fullmatch(program) is not None
+        return True
+    if _INTERPRETER.fullmatch(program):
+        return True
+    if program not in _ONE_WORD and program not in _TWO_WORDS:
+        return False
+    if program in _STARTS_NEXT:
+        return is_offered_prefix(prefix[1:])
+    named = _subcommand_prefix(program, prefix)
+    if not named or named[1] in _ELSEWHERE.get(program, ()):
+        return False
+    return named[1] not in _STARTERS.get(program, ()) or is_offered_prefix(prefix[2:])
+
+
+def is_saved_prefix(prefix: tuple[str, ...]) -> bool:
+    """May the rule be kept for good, too? Only what is listed; the rest is for this session, or kept word for word."""
+    if not is_offered_prefix(prefix):
+        return False
+    program, arguments = posixpath.basename(prefix[0]), prefix[1:]
+    if _PYTHON.fullmatch(program):
+        return arguments[:1] == ("-m",) and is_saved_prefix(arguments[1:]) and arguments[1] in _SAVED
+    if program in _STARTS_NEXT:
+        return is_saved_prefix(arguments)
+    if arguments and arguments[0] in _STARTERS.get(program, ()):
+        return is_saved_prefix(arguments[1:])
+    if len(arguments) > 1 and program in _SAVED_SCRIPTS and arguments[0] in _SCRIPTS[program]:
+        return _SUBCOMMAND.fullmatch(arguments[1]) is not None
+    listed = _SAVED_SUBCOMMANDS.get(program, frozenset())
+    return program in _SAVED or any(":".join(arguments[:length]) in listed for length in (1, 2))
+
+
+def _stem(program: str) -> str:
+    """The name without a target before it, and without version or build after it."""
+    name = _TRIPLET.sub("", program, count=1) if _TRIPLET.match(program) else program
+    while (shorter := _SUFFIX.sub("", name)) and shorter != name:
+        name = shorter
+    return name
+
+
+def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The prefixes worth offering for a command, narrow to wide; none if every one would be too wide."""
+    if not words or ("/" in words[0] and not words[0].startswith("/")):
+        return []
+    program = posixpath.basename(words[0])
+    if _PYTHON.fullmatch(program):
+        prefix = words[:3] if words[1:2] == ("-m",) else ()
+    elif program in _ONE_WORD or program in _TWO_WORDS:
+        prefix = _subcommand_prefix(program, words)
+    elif is_wrapper(program) or program in SHELLS or _INTERPRETER.fullmatch(program):
+        prefix = ()
+    else:
+        prefix = words[:1]
+    return [prefix] if prefix and is_offered_prefix(prefix) else []
+
+
+def _subcommand_prefix(program: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    second = words[1] if len(words) > 1 else ""
+    is_group = second in _GROUPS.get(program, ()) or second in _RUNNERS.get(program, ())
+    length = 3 if program in _TWO_WORDS or is_group else 2
+    fits = len(words) >= length and all(_SUBCOMMAND.fullmatch(word) for word in words[1:length])
+    return words[:length] if fits else ()

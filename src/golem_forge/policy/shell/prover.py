@@ -18,14 +18,27 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .git_prover import GitReading, closed_reason, path_in_commit, read_git, started_git
-from .names import names
-from .operands import file_words, secret_by_shape, spellings
-from .reach import ANYWHERE, evaluated_moves, moves_of, operands_outside, place_of, steers_cd, stray_operands
-from .reach import resolve as _resolve
-from .readonly_table import COLOR_VALUES, FIND_TESTS, FIND_VALUED, HARMLESS_SCRIPTS, TABLE, Row
-from .strict import Parsed, Segment
-from .world import CommandWorld, Operand, OperandKind
+from golem_forge.policy.shell.arguments import file_words, names, secret_by_shape, spellings
+from golem_forge.policy.shell.git_prover import GitReading, path_in_commit, read_git, secret_leak_reason, started_git
+from golem_forge.policy.shell.outside_paths import (
+    ANYWHERE,
+    evaluated_moves,
+    moves_of,
+    operands_outside,
+    place_of,
+    steers_cd,
+    stray_operands,
+)
+from golem_forge.policy.shell.outside_paths import resolve_operand as _resolve
+from golem_forge.policy.shell.readonly_table import (
+    COLOR_VALUES,
+    FIND_TESTS,
+    FIND_VALUED,
+    HARMLESS_SCRIPTS,
+    READ_ONLY_TABLE,
+    ReadOnlyRow,
+)
+from golem_forge.policy.shell.strict import CommandWorld, Operand, OperandKind, Parsed, Segment
 
 _PLACE_CHANGERS = names("cd chdir pushd popd builtin command eval exec source . trap alias")
 _HOME = "/home/forge"
@@ -203,7 +216,7 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
     arguments = segment.words[1:]
     if name == "git":
         return _prove_git(segment, read_git(arguments), world, places)
-    row = TABLE.get(name)
+    row = READ_ONLY_TABLE.get(name)
     if row is None:
         return SegmentProof(f"'{segment.words[0]}' is not known to only read")
     why, paths = _read_arguments(name, row, arguments)
@@ -251,13 +264,13 @@ def _prove_git(segment: Segment, reading: GitReading, world: CommandWorld, place
         or reading.why
         or next((reason for op in operands if (reason := _operand_reason(op))), "")
         or _secret_reason(segment.words[1:], world, places)
-        or closed_reason(reading, is_path)
+        or secret_leak_reason(reading, is_path)
     )
     if not why and len(places) > 1 and reading.leaves_out and reading.names:
         why = "the working directory is not known here"
     if not why and any(world.work_tree(place) is None for place in places):
         why = "the repository's settings lay its work tree elsewhere"
-    if not why and reading.shows_content and world.holds_back():
+    if not why and reading.shows_content and world.has_read_rules():
         why = "a rule holds back files, and git may show what is in them"
     if not why and reading.row.content:
         roots = {f"/{place.split('/')[1]}" for place in places}
@@ -311,7 +324,7 @@ def same_program(word: str, name: str, world: CommandWorld) -> bool:
     return given is not None and found is not None and not given.zone and given.path == found.path
 
 
-def _read_arguments(name: str, row: Row, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def _read_arguments(name: str, row: ReadOnlyRow, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The reason not to be proven (or none) and the words that are path operands."""
     if row.operands == "find":
         return _read_find(arguments)
@@ -333,7 +346,7 @@ def _read_arguments(name: str, row: Row, arguments: tuple[str, ...]) -> tuple[st
     return why, () if row.operands == "text" else tuple(operands)
 
 
-def _split_flags(name: str, row: Row, arguments: tuple[str, ...]) -> tuple[str, set[str], list[str]]:
+def _split_flags(name: str, row: ReadOnlyRow, arguments: tuple[str, ...]) -> tuple[str, set[str], list[str]]:
     why = ""
     flags: set[str] = set()
     operands: list[str] = []
@@ -423,7 +436,7 @@ def _looks_at_hidden_files(arguments: tuple[str, ...]) -> bool:
 
 
 def _depth_reason(operand: Operand, world: CommandWorld, *, hidden: bool) -> str:
-    if not operand.directory or world.complete(operand.virtual, hidden=hidden):
+    if not operand.directory or world.scan_complete(operand.virtual, hidden=hidden):
         return ""
     return f"not all that lies below '{operand.virtual}' was looked at for secrets"
 

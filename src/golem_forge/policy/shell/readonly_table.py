@@ -1,27 +1,37 @@
-"""The programs whose listed flags only read, as data: one row a program, to be read beside the specification.
+"""The programs, and git's subcommands, whose listed options only read, as data: to be read beside the specification.
 
-Flags are written as there: a letter followed by `:` takes a value and so ends a cluster; a long flag followed
-by `:` takes one as `--flag value` or `--flag=value`. What is not listed is not proven. Adding a flag here means
-having looked for every way in which it can write, run a program or follow a file forever. Programs that start others
-(`egrep` and `fgrep` start whatever `grep` is first on PATH) have no row, and a program that is a script on this machine
-is not proven whatever its name, unless it is in `HARMLESS_SCRIPTS`. Git has a table of its own (`git_table`).
+What is not listed is not proven. Adding an option here means having looked for every way in which it can write, start a
+program, reach a remote, follow a file forever or read a file that no operand names.
+
+Programs, one row each: a letter followed by `:` takes a value and so ends a cluster; a long flag followed by `:` takes
+one as `--flag value` or `--flag=value`. Programs that start others (`egrep` and `fgrep` start whatever `grep` is first
+on PATH) have no row, and a program that is a script on this machine is not proven whatever its name, unless it is in
+`HARMLESS_SCRIPTS`.
+
+Git: only full spellings count, although git takes any unambiguous beginning. Left out on purpose: `--output`,
+`--ext-diff`, `--textconv`, `--filters`, `--no-index`, `-O` (a pager, an order file), `-S` of blame and every other
+option that reads a file, `--full-diff` and `--literal-pathspecs` (they undo the paths that are left out),
+`--show-signature` and `%G…` (they start `gpg.program`), `--submodule` and `--recurse-submodules` (a git of its own with
+the submodule's settings), `-v` of status (external diffs), `--column`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Literal
 
-from .names import names
+from golem_forge.policy.shell.arguments import names
+from golem_forge.sandbox.protected import SECRET_GLOBS
 
-Operands = Literal["paths", "text", "pattern", "find", "sed", "date", "printf"]
+OperandForm = Literal["paths", "text", "pattern", "find", "sed", "date", "printf"]
 
 COLOR_VALUES = frozenset({"auto", "always", "never"})
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    operands: Operands
+class ReadOnlyRow:
+    operands: OperandForm
     switches: frozenset[str] = frozenset()
     valued: frozenset[str] = frozenset()
     at_most: int | None = None
@@ -31,7 +41,7 @@ class Row:
 
 
 def _row(
-    operands: Operands,
+    operands: OperandForm,
     short: str = "",
     long: str = "",
     *,
@@ -39,7 +49,7 @@ def _row(
     counted: bool = False,
     pattern_flags: str = "",
     lists_cwd: bool = False,
-) -> Row:
+) -> ReadOnlyRow:
     switches: set[str] = set()
     valued: set[str] = set()
     for index, letter in enumerate(short):
@@ -47,7 +57,7 @@ def _row(
             (valued if short[index + 1 : index + 2] == ":" else switches).add("-" + letter)
     for flag in long.split():
         (valued if flag.endswith(":") else switches).add(flag.rstrip(":"))
-    return Row(
+    return ReadOnlyRow(
         operands,
         frozenset(switches),
         frozenset(valued),
@@ -60,7 +70,7 @@ def _row(
 
 _SUM = _row("paths", "btz")
 
-TABLE: dict[str, Row] = {
+READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "ls": _row(
         "paths",
         "1AaBCcdFGghiklmnopRrSstuXx",
@@ -129,3 +139,266 @@ HARMLESS_SCRIPTS = names("which")
 
 FIND_TESTS = names("-empty -prune -print -print0 -a -o -not")
 FIND_VALUED = names("-name -iname -path -ipath -type -size -mtime -mmin -newer -maxdepth -mindepth -perm -user -group")
+
+
+class GitOperands(StrEnum):
+    """What a subcommand's operands are."""
+
+    NAMES = "names"
+    """Revisions and paths, not to be told apart: each is judged as the path that it could be."""
+    PATTERN = "pattern"
+    """A pattern first, unless an option gave one; then as above."""
+    LISTED = "listed"
+    """Names to list, if one of `listing` is given; else they would be created."""
+    NONE = "none"
+
+
+class GitShows(StrEnum):
+    """What a subcommand shows of the files that a repository holds or has held."""
+
+    NAMES = "names"
+    """Names, ids and what people wrote about commits."""
+    WALK = "walk"
+    """Commits, and what they changed in files; it takes paths that are left out."""
+    TREES = "trees"
+    """Content of whatever it meets; it takes paths that are left out."""
+    FILES = "files"
+    """Content of what its operands name."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitRow:
+    """One subcommand. `glued` options take their value after `=`, or none; `valued` ones need one, after `=` or as the
+    next word, short ones glued to them (`-n5`) or as the next word. No value in a word of its own begins with `-`."""
+
+    switches: frozenset[str] = frozenset()
+    glued: frozenset[str] = frozenset()
+    valued: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()  # letters with a number glued to them: `-U3`, `-M90%`
+    counted: bool = False  # `-5`
+    clusters: bool = False  # `-sb` is `-s -b`
+    operands: GitOperands = GitOperands.NAMES
+    pattern_flags: frozenset[str] = frozenset()
+    listing: frozenset[str] = frozenset()
+    content: bool = False  # it shows what is in files of the work tree
+    diffs: bool = False  # it can start a diff driver or a text conversion unless it is told not to
+    shows: GitShows = GitShows.NAMES
+    showing: frozenset[str] = frozenset()  # if there are any, it shows content only with one of these options
+    objects: bool = False  # an operand may be any object of the repository: a file, of which no name is known
+    required: frozenset[str] = frozenset()  # it is known to only read with one of these
+
+
+_DIFF_SWITCHES = names(
+    "-p -u --patch -s --no-patch --raw --patch-with-raw --patch-with-stat --numstat --shortstat --summary"
+    " --compact-summary --cumulative -z --name-only --name-status --no-color --no-renames --check --full-index --binary"
+    " -M -C -B --find-copies-harder -R -a --text -b -w --ignore-space-at-eol --ignore-cr-at-eol --ignore-space-change"
+    " --ignore-all-space --ignore-blank-lines -W --function-context --minimal --patience --histogram"
+    " --indent-heuristic --no-indent-heuristic --no-prefix --pickaxe-all --pickaxe-regex --exit-code --quiet"
+    " --no-ext-diff --no-textconv --no-color-moved --no-relative -D --irreversible-delete -t -r"
+)
+_DIFF_GLUED = names(
+    "--stat --stat-width --stat-name-width --stat-count --stat-graph-width --dirstat --color --abbrev --find-renames"
+    " --find-copies --unified --inter-hunk-context --diff-algorithm --diff-filter --word-diff --word-diff-regex"
+    " --color-words --color-moved --color-moved-ws --ws-error-highlight --src-prefix --dst-prefix --line-prefix"
+    " --relative --ignore-submodules --ignore-matching-lines --diff-merges --break-rewrites"
+)
+_DIFF_VALUED = names("-S -G -I")
+_DIFF_NUMBERED = names("-M -C -B -U -l")
+
+_WALK_SWITCHES = names(
+    "--oneline --graph --all --no-decorate --clear-decorations --source --merges --no-merges --first-parent"
+    " --reverse --topo-order --date-order --author-date-order --boundary --left-right --cherry --cherry-mark"
+    " --cherry-pick --left-only --right-only --simplify-by-decoration --simplify-merges --full-history --dense --sparse"
+    " --ancestry-path --show-pulls -g --walk-reflogs --reflog --merge --not --children --parents --timestamp --count"
+    " --abbrev-commit --no-abbrev-commit --no-abbrev -i --regexp-ignore-case -E --extended-regexp -F --fixed-strings"
+    " -P --perl-regexp --basic-regexp --all-match --invert-grep --relative-date --no-notes --remove-empty --root"
+    " --show-linear-break --no-max-parents --no-min-parents"
+)
+_WALK_GLUED = names(
+    "--pretty --format --branches --tags --remotes --decorate --no-walk --min-parents --max-parents --since-as-filter"
+)
+_WALK_VALUED = names(
+    "-n --max-count --skip --since --after --until --before --author --committer --grep --grep-reflog --glob --exclude"
+    " --date"
+)
+_QUIET = names(
+    "-s --no-patch --raw --numstat --shortstat --summary --compact-summary --cumulative -z --name-only --name-status"
+    " --no-color --no-renames -M -C -B --find-copies-harder --full-index --exit-code --quiet --no-ext-diff"
+    " --no-textconv --no-color-moved --no-relative -t -r --stat --stat-width --stat-name-width --stat-count"
+    " --stat-graph-width --dirstat --color --abbrev --find-renames --find-copies --diff-filter --ignore-submodules"
+    " --relative --line-prefix -l"
+)
+"""Options of diffs that show no line of a file."""
+_MERGE_DIFFS = names("-m -c --cc --remerge-diff")
+_LOG_SWITCHES = _WALK_SWITCHES | names("--use-mailmap --mailmap --no-mailmap --log-size --notes")
+_LOG_GLUED = _WALK_GLUED | names("--decorate-refs --decorate-refs-exclude")
+_SHOW = GitRow(
+    switches=_DIFF_SWITCHES | _LOG_SWITCHES | _MERGE_DIFFS,
+    glued=_DIFF_GLUED | _LOG_GLUED,
+    valued=_DIFF_VALUED | _WALK_VALUED,
+    numbered=_DIFF_NUMBERED,
+    counted=True,
+    diffs=True,
+    shows=GitShows.TREES,
+    objects=True,
+)
+_LOG = replace(
+    _SHOW,
+    switches=_SHOW.switches | names("--follow"),
+    valued=_SHOW.valued | names("-L"),
+    shows=GitShows.WALK,
+    showing=(_DIFF_SWITCHES | _DIFF_GLUED | _DIFF_VALUED | _DIFF_NUMBERED | _MERGE_DIFFS | names("-L")) - _QUIET,
+    objects=False,
+)
+_STASH_LIST = GitRow(
+    # It takes no paths, so nothing can be left out of what it would show.
+    switches=_LOG_SWITCHES | (_DIFF_SWITCHES & _QUIET),
+    glued=_LOG_GLUED | (_DIFF_GLUED & _QUIET),
+    valued=_WALK_VALUED,
+    counted=True,
+    diffs=True,
+)
+_REF_LIST = names("--contains --no-contains --merged --no-merged --points-at")
+_REF_GLUED = names("--color --abbrev") | _REF_LIST
+
+GIT_TABLE: dict[tuple[str, ...], GitRow] = {
+    ("status",): GitRow(
+        switches=names(
+            "-s -b -z --short --branch --show-stash --long --ahead-behind --no-ahead-behind --renames --no-renames"
+            " -u -uno -unormal -uall"
+        ),
+        glued=names("--porcelain --untracked-files --ignored --ignore-submodules --find-renames"),
+        clusters=True,
+    ),
+    ("log",): _LOG,
+    ("show",): _SHOW,
+    ("stash", "list"): _STASH_LIST,
+    ("diff",): GitRow(
+        switches=_DIFF_SWITCHES | names("--cached --staged --merge-base --base --ours --theirs -0 -1 -2 -3 -c --cc"),
+        glued=_DIFF_GLUED,
+        valued=_DIFF_VALUED,
+        numbered=_DIFF_NUMBERED,
+        content=True,
+        diffs=True,
+        shows=GitShows.TREES,
+        objects=True,
+    ),
+    ("blame",): GitRow(
+        switches=names(
+            "-b --root -s -e -f -n -l -t -w -M -C -c -p --porcelain --line-porcelain --incremental --show-stats"
+            " --show-name --show-number --show-email --progress --no-progress --color-lines --color-by-age"
+            " --first-parent --reverse --minimal --no-textconv"
+        ),
+        glued=names("--abbrev"),
+        valued=names("-L --since --date --ignore-rev"),
+        numbered=names("-M -C"),
+        content=True,
+        diffs=True,
+        shows=GitShows.FILES,
+    ),
+    ("shortlog",): GitRow(
+        switches=names(
+            "-n --numbered -s --summary -e --email -c --committer --all --merges --no-merges --first-parent"
+        ),
+        glued=names("--format --group --branches --tags --remotes"),
+        valued=names("--since --after --until --before --author --grep --max-count"),
+        clusters=True,
+    ),
+    ("describe",): GitRow(
+        switches=names("--all --tags --contains --long --always --exact-match --first-parent --debug --broken"),
+        glued=names("--abbrev --dirty --candidates --match --exclude"),
+    ),
+    ("rev-parse",): GitRow(
+        switches=names(
+            "--verify -q --quiet --symbolic --symbolic-full-name --all --show-toplevel --show-prefix --show-cdup"
+            " --git-dir --absolute-git-dir --git-common-dir --is-inside-work-tree --is-inside-git-dir --not"
+            " --is-bare-repository --is-shallow-repository --show-ref-format --revs-only --no-revs --flags --no-flags"
+        ),
+        glued=names(
+            "--abbrev-ref --short --branches --tags --remotes --glob --exclude --since --after --until --before"
+            " --path-format --disambiguate --show-object-format"
+        ),
+    ),
+    ("rev-list",): GitRow(
+        switches=_WALK_SWITCHES | names("--objects --header --no-commit-header --quiet"),
+        glued=_WALK_GLUED | names("--abbrev --color"),
+        valued=_WALK_VALUED,
+        counted=True,
+    ),
+    ("ls-files",): GitRow(
+        switches=names(
+            "-c -d -m -o -i -s -u -k -t -v -z --cached --deleted --modified --others --ignored --stage --unmerged"
+            " --killed --directory --no-empty-directory --eol --full-name --exclude-standard --error-unmatch"
+            " --deduplicate --debug"
+        ),
+        glued=names("--abbrev --format --exclude --with-tree"),
+        valued=names("-x"),
+        clusters=True,
+    ),
+    ("ls-tree",): GitRow(
+        switches=names("-d -r -t -l -z --long --name-only --name-status --object-only --full-name --full-tree"),
+        glued=names("--abbrev --format"),
+        clusters=True,
+    ),
+    ("cat-file",): GitRow(
+        switches=names("-t -s -e -p --batch-all-objects --buffer --unordered"),
+        glued=names("--batch-check"),  # `--batch` shows files whose names come from elsewhere
+        shows=GitShows.FILES,
+        showing=names("-p"),
+        objects=True,
+        required=names("-t -s -e -p --batch-check"),
+    ),
+    ("grep",): GitRow(
+        switches=names(
+            "-i -w -v -h -H -n -l -L -c -o -q -z -a -I -E -G -P -F -W -p --ignore-case --word-regexp --invert-match"
+            " --line-number --column --files-with-matches --files-without-match --name-only --count --only-matching"
+            " --quiet --text --null --extended-regexp --basic-regexp --perl-regexp --fixed-strings --full-name"
+            " --heading --break --show-function --function-context --all-match --and --or --not --cached --untracked"
+            " --no-color --no-textconv"
+        ),
+        glued=names("--color --max-depth --threads --context --after-context --before-context --max-count"),
+        valued=names("-A -B -C -e -m"),
+        counted=True,
+        clusters=True,
+        operands=GitOperands.PATTERN,
+        pattern_flags=names("-e"),
+        content=True,
+        shows=GitShows.TREES,
+        objects=True,
+    ),
+    ("branch",): GitRow(
+        switches=names(
+            "-a -r -v -l -i --list --all --remotes --verbose --no-color --no-abbrev --ignore-case --show-current"
+        ),
+        glued=_REF_GLUED,
+        valued=names("--format --sort"),
+        clusters=True,
+        operands=GitOperands.LISTED,
+        # `-l` made a branch with a log before git 2.20.
+        listing=_REF_LIST | names("--list"),
+    ),
+    ("tag",): GitRow(
+        switches=names("-l -n -i --list --no-color --ignore-case"),
+        glued=_REF_GLUED,
+        valued=names("--format --sort"),
+        numbered=names("-n"),
+        operands=GitOperands.LISTED,
+        listing=names("-l --list"),
+    ),
+    ("remote",): GitRow(switches=names("-v --verbose"), operands=GitOperands.NONE),
+    ("worktree", "list"): GitRow(switches=names("-v --verbose --porcelain -z"), operands=GitOperands.NONE),
+    ("version",): GitRow(operands=GitOperands.NONE),
+    ("--version",): GitRow(operands=GitOperands.NONE),
+}
+"""By the words that name the subcommand."""
+
+GIT_SWITCHES = names("--no-pager -P --no-optional-locks --no-replace-objects")
+"""Before the subcommand. `-C` is read too: its value is a path operand, from which the others start."""
+
+NO_EXTERNAL_PROGRAMS = ("--no-ext-diff", "--no-textconv")
+"""Said to every subcommand that `diffs`: git has no variable for it."""
+
+EXCLUDED_SECRETS = tuple(f":(exclude,top,icase,glob){glob}" for glob in SECRET_GLOBS)
+"""Paths that no proven git shows the content of, in no commit: the walls hide them in the work tree only."""
+EVERY_COMMIT = ("--full-history", "--sparse")
+"""Said to walks over all paths: what is left out of the content does not leave commits out."""

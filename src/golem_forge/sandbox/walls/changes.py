@@ -1,21 +1,41 @@
-"""Changes: what a scan says has changed in a zone since a mark, and how the time of change tells it.
+"""How a scan notices changes in a zone: a log of events, times of change, inotify, and sockets that nobody has bound.
 
-`ScanMark` is a moment in a scan's ChangeLog; `changed_in` gives the names in one directory whose time of change is not
-before some moment. Threat: a child can set every time of a file but that one; and a person's clock may be set back, so
-a mark remembers how it stood to a clock that nobody sets.
+ScanMark is a moment in a scan's ChangeLog; `changed_in` returns the names in one directory whose time of change is
+not before some moment. Inotify is asked without waiting; `read` returns None if events may be missing, and
+`reports_all_changes` says of which file systems events are complete (not of network file systems). SocketTracker
+asks again at every look: nothing in a directory changes when the program that bound a socket ends.
+
+Threats: a child can set every time of a file but that of change; a user's clock may be set back, so a mark
+remembers the offset to a monotonic clock; a child floods the event queue (the kernel drops events and says so, and
+one read is bounded); a file system mounted inside a watched tree sends no events, so the mount table is watched
+too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import select
 import stat
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.listing import Finding, Listing, Parts
+from golem_forge.sandbox.walls.listing import (
+    DirectoryListing,
+    EntryKind,
+    Parts,
+    ScanFinding,
+    Stamp,
+    is_dead_socket,
+    is_fifo,
+    stamp_at,
+)
 
 _CLOCK_OF_FILES: Final = 5
 """CLOCK_REALTIME_COARSE, from which Linux takes times of change: none lies before what it shows."""
@@ -35,7 +55,7 @@ class ScanMark:
     time_ns: int
     set_ns: int | None = None
     """What separates the clock from one that nobody can set."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ScanFinding, ...] = ()
     own_fifos: frozenset[Parts] = frozenset()
 
     def earliest(self) -> int:
@@ -47,7 +67,7 @@ class ScanMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ZoneChanges:
     paths: frozenset[Parts]
     """Files, links and directories that were made, written, renamed to or given another mode; of the repository at the
     zone's root nothing. Some may be gone again, and some may have changed shortly before. Since a mark of another
@@ -74,7 +94,7 @@ class ChangeLog:
         return self._position - 1
 
     def note(self, parts: Parts) -> None:
-        if is_of_the_repository(parts):
+        if is_in_git_dir(parts):
             return
         self._noted.pop(parts, None)
         self._noted[parts] = self._position
@@ -101,7 +121,7 @@ class ChangeLog:
         return _since(self._noted, mark)
 
     def entered_since(self, mark: ScanMark) -> Iterator[Parts]:
-        return (parts for parts in _since(self._entered, mark) if not is_of_the_repository(parts))
+        return (parts for parts in _since(self._entered, mark) if not is_in_git_dir(parts))
 
 
 def _since(log: dict[Parts, int], mark: ScanMark) -> Iterator[Parts]:
@@ -115,7 +135,7 @@ def clock_of_files() -> int:
     return time.clock_gettime_ns(_CLOCK_OF_FILES)
 
 
-def changed_in(listing: Listing, earliest: int) -> Iterator[Parts]:
+def changed_in(listing: DirectoryListing, earliest: int) -> Iterator[Parts]:
     """Directories that are new are told by what is in them and by the one that they are in."""
     try:
         with os.scandir(listing.path) as found:
@@ -148,5 +168,166 @@ def is_a_file(path: str) -> bool:
     return not stat.S_ISDIR(mode) and not stat.S_ISLNK(mode)
 
 
-def is_of_the_repository(parts: Parts) -> bool:
+def is_in_git_dir(parts: Parts) -> bool:
     return bool(parts) and parts[0].casefold() == GIT_FILE
+
+
+MODIFY: Final = 0x002
+ATTRIB: Final = 0x004
+CLOSE_WRITE: Final = 0x008
+MOVED_FROM: Final = 0x040
+MOVED_TO: Final = 0x080
+CREATE: Final = 0x100
+DELETE: Final = 0x200
+DELETE_SELF: Final = 0x400
+MOVE_SELF: Final = 0x800
+UNMOUNT: Final = 0x2000
+_OVERFLOW: Final = 0x4000
+IGNORED: Final = 0x8000
+IS_DIRECTORY: Final = 0x4000_0000
+_ONLY_DIRECTORIES: Final = 0x0100_0000
+_NOT_OF_REMOVED_FILES: Final = 0x0400_0000
+_CHANGES: Final = MODIFY | ATTRIB | CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF
+_MASK: Final = _CHANGES | _ONLY_DIRECTORIES | _NOT_OF_REMOVED_FILES
+
+_HEADER: Final = struct.Struct("iIII")
+_AT_ONCE: Final = 1 << 16
+_MOST_EVENTS: Final = 65_536
+"""Of one read; a child that makes events as quickly as they are read would never let it end."""
+_LIMIT: Final = "/proc/sys/fs/inotify/max_user_watches"
+_MOUNTS: Final = "/proc/self/mountinfo"
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+_LOCAL: Final = frozenset(
+    ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs")
+)
+
+Event = tuple[int, int, str]
+"""The watch, the mask, and the name in the watched directory; without a name it is about the directory itself."""
+
+
+class Inotify:
+    def __init__(self, fd: int, mounts: int) -> None:
+        self._fd = fd
+        self._mounts = mounts
+        self._poll = select.poll()
+        self._poll.register(mounts, select.POLLPRI)
+        self._poll.poll(0)
+
+    def watch(self, directory: int) -> int:
+        """Watch what an open descriptor stands for; the same directory has the same number. Raises OSError: ENOSPC
+        where the person's watches are used up, and where /proc is missing."""
+        libc, get_errno = _libc()
+        number: int = libc.inotify_add_watch(self._fd, b"/proc/self/fd/%d" % directory, _MASK)
+        if number < 0:
+            raise OSError(get_errno(), "inotify_add_watch")
+        return number
+
+    def forget(self, number: int) -> None:
+        _libc()[0].inotify_rm_watch(self._fd, number)
+
+    def read(self) -> list[Event] | None:
+        """None: events were lost, or something was mounted or unmounted; look at everything again."""
+        events: list[Event] = []
+        lost = bool(self._poll.poll(0))
+        while len(events) < _MOST_EVENTS:
+            try:
+                data = os.read(self._fd, _AT_ONCE)
+            except BlockingIOError:
+                return None if lost else events
+            place = 0
+            while place < len(data):
+                number, mask, _, length = _HEADER.unpack_from(data, place)
+                place += _HEADER.size
+                lost = lost or bool(mask & _OVERFLOW)
+                events.append((number, mask, os.fsdecode(data[place : place + length].rstrip(b"\0"))))
+                place += length
+        return None
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+            os.close(self._mounts)
+
+    __del__ = close
+
+
+def open_inotify(directories: int) -> Inotify | None:
+    """None where there is none, or where so many watches would leave other programs of the person too few."""
+    try:
+        with open(_LIMIT, encoding="ascii") as file:
+            if directories > int(file.read()) // 2:
+                return None
+        mounts = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
+        fd = _libc()[0].inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError, AttributeError):
+        return None
+    if fd < 0:  # 128 instances are usual for one person
+        os.close(mounts)
+        return None
+    return Inotify(fd, mounts)
+
+
+def reports_all_changes(path: str) -> bool:
+    """Whether every change on the file system of a directory causes an event here."""
+    kind, longest = "", -1
+    with contextlib.suppress(OSError, ValueError), open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            own, _, further = line.partition(" - ")
+            place = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), own.split(" ")[4])
+            # Later lines are mounted on top of earlier ones.
+            if len(place) >= longest and f"{path}/".startswith(f"{place.rstrip('/')}/"):
+                kind, longest = further.split(" ")[0], len(place)
+    return kind in _LOCAL
+
+
+@cache
+def _libc() -> tuple[Any, Callable[[], int]]:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
+    return libc, ctypes.get_errno
+
+
+_MOST_PROBED: Final = 16
+
+
+class SocketTracker:
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._found: tuple[Parts, ...] = ()
+        self._next = 0
+        self.own_fifos: dict[Parts, Stamp] = {}
+        """Those that appeared while a command in walls ran that could have made them, and are the same as then."""
+
+    def set_findings(self, findings: tuple[ScanFinding, ...]) -> None:
+        self._found = tuple(one.parts for one in findings if one.kind is EntryKind.SOCKET)
+
+    def dead_sockets(self) -> Iterator[Parts]:
+        """Some at each look."""
+        start = self._next if self._next < len(self._found) else 0
+        self._next = start + _MOST_PROBED
+        for parts in self._found[start : start + _MOST_PROBED]:
+            if is_dead_socket(os.path.join(self._host, *parts)):
+                yield parts
+
+    def drop_replaced_fifos(self) -> bool:
+        """Whether one of our own FIFOs is another now, and ours no more."""
+        gone = [parts for parts, stamp in self.own_fifos.items() if self._stamp(parts) != stamp]
+        for parts in gone:
+            del self.own_fifos[parts]
+        return bool(gone)
+
+    def adopt_fifos(self, mark: ScanMark) -> bool:
+        """What appeared while a command ran it could use, whoever made it; so may the next, which has to remove it."""
+        if mark.position < 0 or not self._found:
+            return False
+        known = {one.parts for one in mark.findings} - mark.own_fifos
+        new = [parts for parts in self._found if parts not in known and parts not in self.own_fifos]
+        fifos = {parts: self._stamp(parts) for parts in new if is_fifo(os.path.join(self._host, *parts))}
+        self.own_fifos |= fifos
+        return bool(fifos)
+
+    def _stamp(self, parts: Parts) -> Stamp:
+        return stamp_at(os.path.join(self._host, *parts))

@@ -1,9 +1,15 @@
-"""The environment of a child: empty, plus what every child needs, plus what its kind declares.
+"""The environment of a child (empty, plus what every child needs, plus what its kind declares) and what its output may
+say.
 
-`job_environment` puts it together; `exec_environment` is what commands declare; an `EnvBlock` is what a toolset's
-`env` block adds. Refused at load: names that decide what code runs or where a child looks for things. Threat: a secret
-in an argument or a log is a secret lost, so its value is handed to the Redactor at the start of the session and again
-at spawn, before anyone else has it, and no error text ever contains it.
+`job_environment` assembles it; `exec_environment` is what commands declare; an EnvBlock is what a toolset's `env`
+block adds. Refused at load: names that decide what code runs or where a child looks for things. Threat: a secret in
+an argument or a log is a secret lost, so its value is given to the Redactor at the start of the session and again
+at spawn, and no error text ever contains it.
+
+`show_certificates` copies the certificates that `SSL_CERT_FILE` and the like name into FORGE_HOME for children in
+full walls. Threat: such a file often holds a private key too, so only certificates are copied. `output_redactor`
+returns a Redactor that also replaces zones' host directories by their addresses, as spelled by users and as in the
+mount table.
 """
 
 from __future__ import annotations
@@ -11,31 +17,34 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.shape import Problems, Shape, list_of, map_of, refuse
-from golem_forge.config.variable_names import VARIABLE
-from golem_forge.config.variable_names import refused_name as refused_name
-from golem_forge.config.yaml_file import Path as Place
+from golem_forge.config.sandbox_block import VARIABLE_NAME
+from golem_forge.config.sandbox_block import variable_problem as variable_problem
+from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, refuse
 from golem_forge.config.yaml_file import YamlFile
-from golem_forge.core.errors import ToolFailed
-from golem_forge.events.credential_names import IS, credential
-from golem_forge.sandbox.walls.backend import ripgrep
-from golem_forge.sandbox.walls.layout import SHIPPED
-from golem_forge.sandbox.walls.levels import Level
+from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
+from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.layout import BYTECODE, SHIPPED
+from golem_forge.sandbox.walls.model import HostDirectory, Level
+from golem_forge.sandbox.zones import Zone
+from golem_forge.storage.content_store import ContentStore
+from golem_forge.storage.home import ForgeHome
 
 if TYPE_CHECKING:
-    from golem_forge.events.redaction import Redactor
-    from golem_forge.sandbox.walls.job import Job
-    from golem_forge.sandbox.walls.toolchains import Toolchains
+    from golem_forge.sandbox.walls.model import Job
+    from golem_forge.sandbox.walls.toolchains import VisibleToolchains
 
 _LONGEST_LINE: Final = 64 * 1024
 _WRITTEN_OUT: Final = 8
 """Below this many characters a value under `set` is found in ordinary words."""
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def child_environment(
@@ -51,15 +60,15 @@ def child_environment(
     return {**variables, **base, **declared, "PATH": ":".join(path), "HOME": home}
 
 
-def job_environment(job: Job, toolchains: Toolchains, *, home: str, tmp: str, level: Level) -> dict[str, str]:
+def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: str, level: Level) -> dict[str, str]:
     """Exactly what the child of this job gets at this level."""
     path = toolchains.path
     declared = dict(job.env)
     if level is not Level.FULL:
-        own = os.path.dirname(ripgrep())
+        own = os.path.dirname(ripgrep_path())
         path = tuple(own if entry == SHIPPED else entry for entry in path)
     if job.hosts and level is Level.FULL:  # without namespaces no proxy stands there
-        from golem_forge.sandbox.network.namespace import proxy_environment
+        from golem_forge.sandbox.network.proxy import proxy_environment
 
         declared |= proxy_environment()
     path = (*job.path_first, *path)
@@ -132,12 +141,12 @@ class EnvBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedEnv:
     values: dict[str, str]
     warnings: tuple[str, ...] = ()
 
 
-def env_block(value: Any, path: Place, problems: Problems) -> Any:
+def env_block(value: Any, path: Place, problems: ConfigProblems) -> Any:
     """A check for a Shape (`{"env": env_block}`): gives an EnvBlock, or adds every problem with its line."""
     before = len(problems.found)
     checked = _SHAPE(value, path, problems)
@@ -147,7 +156,7 @@ def env_block(value: Any, path: Place, problems: Problems) -> Any:
     for key in ("pass", "set", "secrets"):
         for index, name in enumerate(checked.get(key, ())):
             where: Place = (*path, key, index if key == "pass" else name)
-            if why := refused_name(name):
+            if why := variable_problem(name):
                 problems.add(where, f"{name!r} {why}")
             elif seen.setdefault(name, key) != key:
                 problems.add(where, f"{name!r} is already under {seen[name]!r}; keep one of the two")
@@ -160,17 +169,17 @@ def env_block(value: Any, path: Place, problems: Problems) -> Any:
 
 def make_env_block(value: Any, name: str = "toolset") -> EnvBlock:
     """The same for a plain mapping that came from no file. Raises ConfigError."""
-    problems = Problems(YamlFile(name, {}, {}))
+    problems = ConfigProblems(YamlFile(name, {}, {}))
     block: EnvBlock = env_block(value, ("env",), problems)
     problems.raise_if_any()
     return block
 
 
-def resolve(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor | None) -> Resolved:
+def resolve_env(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor | None) -> ResolvedEnv:
     """What the block means right now. Raises ToolFailed, naming the reference, if a secret cannot be had or hidden."""
     values = {name: environ[name] for name in block.passed if name in environ}
     for name, value in values.items():
-        if credential(name) == IS and redactor is not None and value not in redactor.secrets:
+        if classify_name(name) == IS_CREDENTIAL and redactor is not None and value not in redactor.secrets:
             redactor.add_secret(name, value)
     values |= block.fixed
     warnings: list[str] = []
@@ -180,14 +189,14 @@ def resolve(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor | No
         if redactor is not None and value not in redactor.secrets and redactor.add_secret(name, value):
             raise _unresolved(name, reference, "its value is too short or too long to be kept out of output")
         values[name] = value
-    return Resolved(values, tuple(warnings))
+    return ResolvedEnv(values, tuple(warnings))
 
 
-def learn_values(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor) -> None:
+def redact_values(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor) -> None:
     """Hides what the block declares before anything is started; what cannot be had now `resolve` tells at the start."""
     named = {name: environ[name] for name in block.passed if name in environ}
     named |= {name: value for name, value in block.fixed.items() if len(value) >= _WRITTEN_OUT}
-    values = {name: value for name, value in named.items() if credential(name) == IS}
+    values = {name: value for name, value in named.items() if classify_name(name) == IS_CREDENTIAL}
     for name, reference in block.secrets.items():
         with suppress(ToolFailed):
             values[name] = _value(name, reference, environ, [])
@@ -209,7 +218,7 @@ def _value(name: str, reference: str, environ: Mapping[str, str], warnings: list
         raise _unresolved(name, reference, error.strerror or "cannot be read") from None
     except ValueError as error:
         raise _unresolved(name, reference, str(error)) from None
-    if mode & _OTHERS:
+    if mode & _OTHERS_MODE:
         warnings.append(f"{reference}: others on this machine may read it; run `chmod 600` on it")
     return line
 
@@ -236,19 +245,138 @@ def _unresolved(name: str, reference: str, why: str) -> ToolFailed:
     )
 
 
-def _plain_text(value: Any, path: Place, problems: Problems) -> Any:
+def _plain_text(value: Any, path: Place, problems: ConfigProblems) -> Any:
     usable = isinstance(value, str) and "\0" not in value
     return value if usable else refuse(problems, path, value, "a text (put numbers and true/false in quotes)")
 
 
-def _reference(value: Any, path: Place, problems: Problems) -> Any:
+def _reference(value: Any, path: Place, problems: ConfigProblems) -> Any:
     """What stands there may be a secret written out by mistake, so the text of the problem does not repeat it."""
     if isinstance(value, str):
         kind, _, rest = value.partition(":")
-        if (kind == "env" and VARIABLE.fullmatch(rest)) or (kind == "file" and rest.startswith(("/", "~/"))):
+        if (kind == "env" and VARIABLE_NAME.fullmatch(rest)) or (kind == "file" and rest.startswith(("/", "~/"))):
             return value
     problems.add(path, "expected a reference: env:NAME, file:/path or file:~/path (never the secret itself)")
     return ""
 
 
-_SHAPE: Final = Shape({"pass": list_of(_plain_text), "set": map_of(_plain_text), "secrets": map_of(_reference)})
+_SHAPE: Final = MappingSchema({"pass": list_of(_plain_text), "set": map_of(_plain_text), "secrets": map_of(_reference)})
+
+
+CERTIFICATE_FILES: Final = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "PIP_CERT",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+    "AWS_CA_BUNDLE",
+)
+CERTIFICATE_DIRECTORY: Final = "SSL_CERT_DIR"
+CERTIFICATE_VARIABLES: Final = (*CERTIFICATE_FILES, CERTIFICATE_DIRECTORY)
+_CERTIFICATES_PLACE: Final = "/forge/certificates"
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_MOST_BYTES: Final = 8 << 20
+_MOST_FILES: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates:
+    env: dict[str, str] = field(default_factory=dict)
+    shown: tuple[HostDirectory, ...] = ()
+
+
+def show_certificates(variables: Mapping[str, str], home: ForgeHome) -> Certificates:
+    """Variables of other names are left out. Raises ForgeError for one that names no certificate that can be read."""
+    bundles = {name: _read_certificates(name, variables[name]) for name in CERTIFICATE_VARIABLES if variables.get(name)}
+    if not bundles:
+        return Certificates()
+    if (
+        more := bundles.pop(CERTIFICATE_DIRECTORY, None)
+    ) is not None:  # one file serves every program; hashed names do not
+        bundles["SSL_CERT_FILE"] = bundles.get("SSL_CERT_FILE", b"") + more
+    files = {name: f"{sha256(bundle).hexdigest()[:16]}.pem" for name, bundle in bundles.items()}
+    kept = ContentStore(home).put({files[name]: bundle for name, bundle in bundles.items()})
+    return Certificates(
+        env={name: f"{_CERTIFICATES_PLACE}/{file}" for name, file in files.items()},
+        shown=(HostDirectory(os.path.realpath(kept.path), _CERTIFICATES_PLACE),),
+    )
+
+
+def _read_certificates(name: str, value: str) -> bytes:
+    """Every certificate once, in order."""
+    found: dict[bytes, None] = {}
+    try:
+        for file in _certificate_files(name, os.path.expanduser(value)):
+            with open(file, "rb") as opened:
+                found.update(dict.fromkeys(_CERTIFICATE.findall(opened.read(_MOST_BYTES))))
+    except OSError:
+        found.clear()
+    if not found:
+        raise ForgeError(f"{name} names no certificate that can be read. Set it to a PEM file, or unset it.")
+    return b"\n".join(found) + b"\n"
+
+
+def _certificate_files(name: str, value: str) -> Iterator[str]:
+    if name != CERTIFICATE_DIRECTORY:
+        yield value
+        return
+    for directory in filter(None, value.split(":")):
+        for entry in sorted(os.listdir(directory))[:_MOST_FILES]:
+            path = os.path.join(directory, entry)
+            if os.path.isfile(path) and os.access(path, os.R_OK):
+                yield path
+
+
+_MOUNT_TABLE: Final = "/proc/self/mountinfo"
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_FEWEST_COMPONENTS: Final = 2
+"""A shorter path is an ordinary word of other paths, and says nothing about this machine."""
+
+
+def output_redactor(zones: Iterable[Zone], session: Redactor | None) -> Redactor:
+    made = session.copy() if session is not None else Redactor()
+    table = _mounts()
+    for zone in zones:
+        for host in dict.fromkeys((zone.host, *zone.aliases, *_other_spellings(zone.host, table))):
+            made.add_path(host, zone.virtual(()))
+        # Python names bytecode by the whole path of its source.
+        made.add_path(BYTECODE + zone.host, BYTECODE + zone.virtual(()))
+    return made
+
+
+def _other_spellings(host: str, table: list[tuple[str, str]]) -> Iterator[str]:
+    """Other spellings of a host directory that a child can come across."""
+    if mount_table_escape(host) != host:
+        yield mount_table_escape(host)
+    around = [(point, root) for point, root in table if host == point or host.startswith(point.rstrip("/") + "/")]
+    if not around:
+        return
+    longest = max(len(point) for point, _ in around)
+    point, root = [mount for mount in around if len(mount[0]) == longest][-1]  # the last one covers the others
+    relative = root.rstrip("/") + "/" + host.removeprefix(point).lstrip("/")
+    relative = relative.rstrip("/")
+    if len([part for part in relative.split("/") if part]) >= _FEWEST_COMPONENTS:
+        yield relative
+        if mount_table_escape(relative) != relative:
+            yield mount_table_escape(relative)
+
+
+def mount_table_escape(path: str) -> str:
+    """As the mount table writes it."""
+    return "".join(f"\\{ord(char):03o}" if char in " \t\n\\" else char for char in path)
+
+
+def _mounts() -> list[tuple[str, str]]:
+    """(mount point, root of the mount within its file system) for everything mounted, in order."""
+    try:
+        with open(_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as file:
+            fields = [line.split(" ", 5) for line in file]
+    except OSError:
+        return []
+    return [(_mount_table_unescape(field[4]), _mount_table_unescape(field[3])) for field in fields if len(field) > 5]
+
+
+def _mount_table_unescape(written: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), written)

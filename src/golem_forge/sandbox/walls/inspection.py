@@ -1,9 +1,17 @@
-"""Inspection: what one command left in its zones that the person's own programs would run or obey.
+"""While a command runs and after it: do the walls still hold, and what did it leave that the user's programs would
+run.
 
-Made for each start in full walls. `begin` prepares a zone, `planned` notes the moment from which changes count;
-`finish`, once nothing of the command runs any more, carries over what git may have (GitShadow), sets aside or deletes
-what must not stay, and keeps the rest as `leftovers`, to be told on every door. A command that runs for long is looked
-after every few seconds. Only names and stats of what changed are read, so a command that changed nothing costs nothing.
+Inspection is made for each start in full walls. `begin` prepares a zone, `planned` records the moment from which
+changes count; `finish`, once nothing of the command runs any more, carries over what git may have (GitShadow), sets
+aside or deletes what must not stay, and keeps the rest as `leftovers`. Only names and stats of what changed are
+read.
+
+MountCheck is the monitor's question: False once something else stands at a path that is masked or read-only, or
+something appeared that walls built now would mask and that the child cannot have made itself. Threats: a mount
+stands on a file, not on its name, so whoever saves over `.env` from outside takes the mount away in all running
+walls; a secret or socket that a user's program makes in a zone has no mount at all. Not closed: a secret or FIFO
+that appears in a zone which the child may write can be the child's own, so it is reported afterwards
+(`secrets_made`) and nothing is ended.
 """
 
 from __future__ import annotations
@@ -13,26 +21,34 @@ import contextlib
 import hashlib
 import json
 import os
+import socket
+import stat
+import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
-from golem_forge.core.leftovers import Leftover, Severity
-from golem_forge.core.visible import visible
-from golem_forge.sandbox.processes.tree import stat
-from golem_forge.sandbox.walls.git_exchange import When
-from golem_forge.sandbox.walls.git_shadow import GitShadow
-from golem_forge.sandbox.walls.guard import secrets_made
-from golem_forge.sandbox.walls.hidden_code import hidden_code, remove_bytecode
-from golem_forge.sandbox.walls.nested import vet
-from golem_forge.sandbox.walls.obeyed import told
-from golem_forge.sandbox.walls.placeholder import alone_in
-from golem_forge.sandbox.walls.planning import Planned, Planner
-from golem_forge.sandbox.walls.scan import Finding, Parts, ScanMark, ZoneScan
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.git.exchange import SyncPhase
+from golem_forge.sandbox.git.nested import vet_repositories
+from golem_forge.sandbox.git.shadow import GitShadow
+from golem_forge.sandbox.handles import ENTRY, Handle, identity_of
+from golem_forge.sandbox.process.monitor import process_stat
+from golem_forge.sandbox.protected import GIT_FILE
+from golem_forge.sandbox.walls.changes import ScanMark
+from golem_forge.sandbox.walls.layout import MaskedFile, Mount
+from golem_forge.sandbox.walls.leftovers import hidden_code, obeyed_leftovers, remove_bytecode
+from golem_forge.sandbox.walls.listing import EntryKind, Parts, ScanFinding
+from golem_forge.sandbox.walls.model import Job, PathRule
+from golem_forge.sandbox.walls.planner import PlannedWalls, Planner
+from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, is_below, may_move, restrictions
+from golem_forge.sandbox.walls.scan import ZoneScan
+from golem_forge.sandbox.walls.zone_lease import exclusive_lock
 from golem_forge.sandbox.zones import Zone
 
 _LOOKS_PER_ROUND: Final = 100
@@ -51,11 +67,11 @@ _running: Counter[str] = Counter()
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedZone:
     zone: Zone
     scan: ZoneScan
     shadow: GitShadow | None
-    before: tuple[Finding, ...] = ()
+    before: tuple[ScanFinding, ...] = ()
     mark: ScanMark | None = None
     lying: frozenset[Parts] = field(default_factory=frozenset)
     """What had changed at the round before this one."""
@@ -68,7 +84,7 @@ class _Watched:
 class Inspection:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        self._watched: list[_Watched] = []
+        self._watched: list[_WatchedZone] = []
         self.leftovers: tuple[Leftover, ...] = ()
         """Complete after `finish`."""
 
@@ -76,7 +92,7 @@ class Inspection:
         """Before the plan is made, for each zone that the command can write. Raises WALLS_UNAVAILABLE."""
         shadow = self._planner.prepare_git(zone)
         since = _note_start(self._planner.forge_home, zone.host)
-        self._watched.append(_Watched(zone, self._planner.scans[zone.name], shadow, unseen_since=since))
+        self._watched.append(_WatchedZone(zone, self._planner.scans[zone.name], shadow, unseen_since=since))
         if since:
             text = (
                 f"An earlier Forge was ended while a command ran in {zone.virtual(())}: what changed since then is told"
@@ -88,10 +104,10 @@ class Inspection:
         """Something changed on disk while the walls were built."""
         for one in self._watched:
             if one.shadow is not None:
-                one.shadow.forget_mounts()
+                one.shadow.invalidate_mounts()
                 one.shadow.prepare()
 
-    def planned(self, planned: Planned) -> None:
+    def planned(self, planned: PlannedWalls) -> None:
         """The zones were just looked at; from now on what changes counts."""
         for one in self._watched:
             one.before = planned.known.get(one.zone.name, ())
@@ -100,7 +116,7 @@ class Inspection:
     def exchange(self) -> None:
         """Carry over now what git has on either side: where a call of a child that goes on living begins or ends."""
         for one in self._watched:
-            self._sync(one, When.BETWEEN)
+            self._sync(one, SyncPhase.BETWEEN)
 
     def while_it_runs(self, guard: Callable[[], bool]) -> Callable[[], bool]:
         """The question of the watcher, with our own work after it: what that takes is no part of the answer."""
@@ -111,12 +127,12 @@ class Inspection:
             nonlocal not_before
             began = time.monotonic()
             for one in self._watched:
-                self._sync(one, When.RUNNING)
+                self._sync(one, SyncPhase.RUNNING)
             if looks % _LOOKS_PER_ROUND == 0:
                 for one in self._watched:
                     with self._telling(one):
-                        changed = _changed(one)
-                        self.leftovers += vet(one.zone, changed & one.lying)
+                        changed = _changed_paths(one)
+                        self.leftovers += vet_repositories(one.zone, changed & one.lying)
                         one.lying = changed
             now = time.monotonic()
             not_before = now + (now - began) * _SHARE_OF_TIME
@@ -138,10 +154,10 @@ class Inspection:
             changed: frozenset[Parts] = frozenset()
             with self._telling(one):
                 changed = self._changes(one)
-            with self._telling(one), alone_in(one.zone) as alone:
+            with self._telling(one), exclusive_lock(one.zone) as alone:
                 if alone and one.shadow is not None:
                     one.shadow.remove_locks()
-            self._sync(one, When.ENDED, changed)
+            self._sync(one, SyncPhase.ENDED, changed)
             if one.behind:
                 text = "What the command did with git could not be carried over; the next command tries again."
                 self.leftovers += (Leftover(kind="git_files", severity=Severity.WARNING, text=text),)
@@ -154,21 +170,21 @@ class Inspection:
             _note_end(self._planner.forge_home, one.zone.host)
 
     @contextlib.contextmanager
-    def _telling(self, one: _Watched) -> Iterator[None]:
+    def _telling(self, one: _WatchedZone) -> Iterator[None]:
         try:
             yield
         except Exception as error:
             text = f"What the command left in {one.zone.virtual(())} could not be checked ({error_name(error)})."
             self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text),)
 
-    def _changes(self, one: _Watched) -> frozenset[Parts]:
+    def _changes(self, one: _WatchedZone) -> frozenset[Parts]:
         """What changed in a zone; what is not known of it is told."""
         if one.mark is None:
             return frozenset()
         found = one.scan.changed_since(one.mark)
         zone = one.zone
         if found.unlisted:
-            paths = tuple(sorted(visible(zone.virtual(parts)) for parts in found.unlisted)[:_MOST_NAMED])
+            paths = tuple(sorted(escape_control_chars(zone.virtual(parts)) for parts in found.unlisted)[:_MOST_NAMED])
             text = f"Closed while the command ran, so nobody can see what is in it: {', '.join(paths)}."
             self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text, paths=paths),)
         if not found.complete:
@@ -176,21 +192,21 @@ class Inspection:
             self.leftovers += (Leftover(kind="unchecked", severity=Severity.WARNING, text=text),)
         return found.paths
 
-    def _vetted(self, one: _Watched, changed: frozenset[Parts]) -> Iterator[Leftover]:
+    def _vetted(self, one: _WatchedZone, changed: frozenset[Parts]) -> Iterator[Leftover]:
         gitlinks = one.shadow.tracked.new_gitlinks() if one.shadow is not None else ()
         if changed or gitlinks:
-            yield from vet(one.zone, changed, gitlinks)
+            yield from vet_repositories(one.zone, changed, gitlinks)
             yield from remove_bytecode(one.zone, changed)
 
-    def _hidden(self, one: _Watched, changed: frozenset[Parts]) -> Iterator[Leftover]:
+    def _hidden(self, one: _WatchedZone, changed: frozenset[Parts]) -> Iterator[Leftover]:
         zone = one.zone
         if changed:
             tracked = one.shadow.tracked.includes() if one.shadow is not None else _nothing_tracked
-            yield from told(zone, changed)
+            yield from obeyed_leftovers(zone, changed)
             yield from hidden_code(zone, changed, tracked, person_ignores=self._planner.global_ignores())
         yield from secrets_made(zone, one.before, one.scan.findings)
 
-    def _sync(self, one: _Watched, when: When, changed: Collection[Parts] = ()) -> None:
+    def _sync(self, one: _WatchedZone, when: SyncPhase, changed: Collection[Parts] = ()) -> None:
         if one.shadow is None:
             return
         try:
@@ -200,7 +216,7 @@ class Inspection:
             one.behind = True
 
 
-def _changed(one: _Watched) -> frozenset[Parts]:
+def _changed_paths(one: _WatchedZone) -> frozenset[Parts]:
     return one.scan.changed_since(one.mark).paths if one.mark is not None else frozenset()
 
 
@@ -218,8 +234,8 @@ def _note_start(forge_home: Path, zone: str) -> int:
     _running[path] += 1
     if _running[path] > 1:
         return 0
-    since = _left_by_the_dead(path)
-    facts = stat(os.getpid())
+    since = _stale_since(path)
+    facts = process_stat(os.getpid())
     said = {"since": since or time.time_ns(), "pid": os.getpid(), "started": facts.started if facts else 0}
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -240,16 +256,248 @@ def _note_end(forge_home: Path, zone: str) -> None:
             os.unlink(path)
 
 
-def _left_by_the_dead(path: str) -> int:
+def _stale_since(path: str) -> int:
     try:
         with open(path, "rb") as file:
             said = json.loads(file.read(_LARGEST_NOTE))
         since, pid, started = int(said["since"]), int(said["pid"]), int(said["started"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
-    facts = stat(pid)
+    facts = process_stat(pid)
     return 0 if facts is not None and facts.alive and facts.started == started else since
 
 
 def _note_path(forge_home: Path, zone: str) -> str:
     return os.path.join(forge_home, _NOTES, hashlib.sha256(os.fsencode(zone)).hexdigest()[:32])
+
+
+AT_A_LOOK: Final = 200
+"""So many paths are asked for at one look; the others have their turn at the next."""
+MOST_HELD: Final = 64
+"""So many of them are held open; of the others only the number is known."""
+_MOST_PATHS: Final = 20
+_SOCKET_TABLE: Final = "/proc/self/net/unix"
+_BY_FAMILY: Final = 20
+_REQUEST_DUMP: Final = 0x301
+_WITH_FILE: Final = 2
+_FILE: Final = 1
+_HEADER: Final = struct.Struct("IHHII")
+_QUESTION: Final = struct.Struct("BBHIIIII")
+_ANSWER: Final = struct.Struct("BBBBIII")
+_ATTRIBUTE: Final = struct.Struct("HH")
+_NUMBER_AND_DEVICE: Final = struct.Struct("II")
+
+GuardedPath = tuple[Handle | None, str]
+"""A directory and a path from there; or None and an absolute one."""
+Identity = tuple[int, int]
+
+
+def guarded_paths(
+    zones: Iterable[Zone], held: Mapping[str, ZoneRestrictions], mounts: Iterable[Mount], masked: Iterable[str]
+) -> tuple[GuardedPath, ...]:
+    """`masked`: directories and files outside of zones."""
+    zones = tuple(zones)
+    places: set[GuardedPath] = set()
+    for zone in zones:
+        kept = held[zone.name]
+        # What a child may take along with a directory, it may also make anew.
+        free = {one.parts for one in kept.found if one.masked and kept.writable and may_move(one.parts)}
+        parts = {*(one.parts for one in kept.found), *kept.pinned, *(((GIT_FILE,),) if kept.git else ())} - free
+        places.update((zone.root, "/".join(each)) for each in parts)
+    hosts = tuple(f"{zone.host}/" for zone in zones)
+    # A zone in another one stands on a directory of that one.
+    places.update((None, zone.host) for zone in zones if zone.host.startswith(hosts))
+    outside = {*masked, *(mount.place for mount in mounts if isinstance(mount, MaskedFile))}
+    bases = tuple({*hosts, *(f"/{zone.name}/" for zone in zones)})
+    places.update((None, path) for path in outside if not path.startswith(bases))
+    return tuple(sorted(places, key=lambda place: place[1]))
+
+
+class NewPathCheck:
+    """What appears in one zone while a child lives that was planned with `held`, when the scan had found `known`."""
+
+    def __init__(
+        self,
+        zone: Zone,
+        scan: ZoneScan,
+        held: ZoneRestrictions,
+        known: tuple[ScanFinding, ...],
+        job: Job,
+        rules: Callable[[], tuple[PathRule, ...]],
+    ) -> None:
+        self._zone = zone
+        self._scan = scan
+        self._held = held
+        self._job = job
+        self._rules = rules
+        self._seen = known
+        self._left_alone: set[Parts] = set()
+
+    def all_harmless(self) -> bool:
+        """False: one of them is not the child's own, and the child can use it."""
+        self._scan.refresh_briefly()
+        found = self._scan.findings
+        if found is self._seen or self._held.masked:
+            return True
+        before, self._seen = {one.parts for one in self._seen}, found
+        if {one.parts for one in found} <= before:
+            return True
+        return not any(self._is_unwelcome(parts) for parts in self._unmasked())
+
+    def _unmasked(self) -> Iterator[Parts]:
+        """What walls built now would mask, and these do not."""
+        try:
+            rules = self._rules()
+        except Exception:  # rules that cannot be read allow nothing
+            rules = ()
+        now = restrictions(self._zone, self._scan, rules, writable=False, lifted=self._job.lifted)
+        masked = {one.parts for one in self._held.found if one.masked}
+        for one in now.found:
+            new = one.masked and one.parts not in masked and not is_below(one.parts, masked)
+            in_shadow = self._held.git is not None and one.parts[0] == GIT_FILE
+            if new and not in_shadow and one.parts not in self._left_alone:
+                yield one.parts
+
+    def _is_unwelcome(self, parts: Parts) -> bool:
+        if not self._held.writable:  # the child can have made nothing here
+            return True
+        try:
+            info = os.stat("/".join(parts), dir_fd=self._zone.root.fd, follow_symlinks=False)
+        except (OSError, ValueError):
+            return False
+        # A child's own sockets live in its own network: whatever is bound in Forge's is somebody else's.
+        apart = stat.S_ISSOCK(info.st_mode) and not self._job.shares_network
+        if apart and is_bound_here(self._zone.real(parts), info):
+            return True
+        self._left_alone.add(parts)
+        return False
+
+
+class MountChecks:
+    """One worker's: which paths a plan guards is found out once, as long as plans stay the same."""
+
+    def __init__(self) -> None:
+        self._last: tuple[PlannedWalls, tuple[GuardedPath, ...]] | None = None
+
+    def for_plan(self, planned: PlannedWalls, planner: Planner, job: Job) -> MountCheck:
+        if self._last is None or self._last[0] is not planned:
+            masked = planner.toolchains.masked
+            self._last = planned, guarded_paths(planner.zones, planned.held, planned.mounts, masked)
+        for zone in planner.zones:
+            planner.scans[zone.name].placeholders = frozenset(planned.held[zone.name].placeholders)
+        newcomers = [
+            NewPathCheck(
+                zone,
+                planner.scans[zone.name],
+                planned.held[zone.name],
+                planned.known.get(zone.name, ()),
+                job,
+                planner.rules,
+            )
+            for zone in planner.zones
+        ]
+        return MountCheck(self._last[1], newcomers)
+
+
+class MountCheck:
+    def __init__(self, places: Sequence[GuardedPath], newcomers: Sequence[NewPathCheck] = ()) -> None:
+        """Make it before the walls are built."""
+        self._places = places
+        self._newcomers = newcomers
+        self._known: dict[GuardedPath, Identity] = {}
+        self._held: list[Handle] = []
+        """File systems give the number of a removed file to the next one at once, but not while a handle is open."""
+        self._next = 0
+        self._compare(self._places)
+
+    def __call__(self) -> bool:
+        start = self._next
+        turn = self._places[start : start + AT_A_LOOK]
+        self._next = start + AT_A_LOOK if start + AT_A_LOOK < len(self._places) else 0
+        return self._compare(turn) and all(one.all_harmless() for one in self._newcomers)
+
+    def _compare(self, places: Iterable[GuardedPath]) -> bool:
+        """What is missing is not another thing: a placeholder is only made with the walls, and a directory that the
+        child itself moved takes the mounts in it along."""
+        for place in places:
+            with contextlib.suppress(OSError, ValueError):  # a closed zone has nothing to compare with
+                known = self._known.get(place)
+                if known is None:
+                    self._known[place] = self._learnt(place)
+                elif identity_of(_stat_path(place)) != known:
+                    return False
+        return True
+
+    def _learnt(self, place: GuardedPath) -> Identity:
+        root, path = place
+        if len(self._held) >= MOST_HELD:
+            return identity_of(_stat_path(place))
+        descriptor = os.open(path, ENTRY, dir_fd=root.fd if root else None)
+        self._held.append(Handle(descriptor))
+        return identity_of(os.fstat(descriptor))
+
+
+def _stat_path(place: GuardedPath) -> os.stat_result:
+    root, path = place
+    return os.stat(path, dir_fd=root.fd if root else None, follow_symlinks=False)
+
+
+def secrets_made(zone: Zone, before: Iterable[ScanFinding], now: Iterable[ScanFinding]) -> Iterator[Leftover]:
+    """One line about secrets, FIFOs and sockets that appeared in a writable zone while a command ran. Whether the
+    command made them or somebody else, nobody can tell."""
+    known = {one.parts for one in before}
+    made = [
+        escape_control_chars(zone.virtual(one.parts)).replace("\n", "\\n").replace("\t", "\\t")
+        for one in now
+        if (one.secret or one.kind is EntryKind.SOCKET)
+        and one.parts not in known
+        and one.parts[0].casefold() != GIT_FILE
+    ]
+    if made:
+        named = ", ".join(made[:_MOST_NAMED])
+        more = f" and {len(made) - _MOST_NAMED} more" if len(made) > _MOST_NAMED else ""
+        text = f"Appeared while it ran, so it could read or use it, whoever made it: {named}{more}"
+        yield Leftover(kind="secret_made", severity=Severity.NOTE, text=text, paths=tuple(made[:_MOST_PATHS]))
+
+
+def is_bound_here(path: str, info: os.stat_result) -> bool:
+    """Whether a process in this process's own network has bound a Unix socket to a file. The kernel's answer by the
+    file's number is exact; where it gives none, or another device than `stat`, the table of names is asked."""
+    with contextlib.suppress(OSError, ValueError, struct.error):
+        device = os.major(info.st_dev) << 20 | os.minor(info.st_dev)
+        if (info.st_ino & 0xFFFF_FFFF, device) in set(_bound_files()):
+            return True
+    with contextlib.suppress(OSError), open(_SOCKET_TABLE, encoding="utf-8", errors="surrogateescape") as table:
+        for line in table:
+            name = line.rstrip("\n").split(maxsplit=7)[7:]
+            if name == [path] or (
+                name and name[0][0] not in "/@" and os.path.basename(name[0]) == os.path.basename(path)
+            ):
+                return True
+    return False
+
+
+def _bound_files() -> Iterator[tuple[int, int]]:
+    """Number and device of the file of every Unix socket in this process's network (`sock_diag(7)`)."""
+    question = _QUESTION.pack(socket.AF_UNIX, 0, 0, 0xFFFF_FFFF, 0, _WITH_FILE, 0xFFFF_FFFF, 0xFFFF_FFFF)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 4) as asking:
+        asking.settimeout(1)
+        asking.send(_HEADER.pack(_HEADER.size + len(question), _BY_FAMILY, _REQUEST_DUMP, 1, 0) + question)
+        while True:
+            data = asking.recv(1 << 17)
+            place = 0
+            while place < len(data):
+                length, kind, _, _, _ = _HEADER.unpack_from(data, place)
+                if kind != _BY_FAMILY:  # the end, or an error
+                    return
+                yield from _file_of(data[place + _HEADER.size + _ANSWER.size : place + length])
+                place += (length + 3) & ~3
+
+
+def _file_of(attributes: bytes) -> Iterator[tuple[int, int]]:
+    place = 0
+    while place + _ATTRIBUTE.size <= len(attributes):
+        length, kind = _ATTRIBUTE.unpack_from(attributes, place)
+        if kind == _FILE:
+            yield _NUMBER_AND_DEVICE.unpack_from(attributes, place + _ATTRIBUTE.size)
+        place += max((length + 3) & ~3, _ATTRIBUTE.size)

@@ -1,38 +1,44 @@
 """Levels landlock and off: a Launch of the launcher, with the order it carries out.
 
-Takes a command, its environment and what it may read, all as host paths, judged before; gives a Launch. Level landlock
-is read-only walls: nothing but a private home and temporary directory can be written, and both are gone afterwards.
-Refuses (`needs_full`) what read-only walls cannot hold, so that nobody is asked about a call that cannot run. Threat:
-Landlock knows neither attributes nor sockets by name nor shared memory; the filter of `seccomp` refuses those.
+Takes a job's command, its environment and what it may read, as host paths, judged before; returns a Launch. Level
+landlock is read-only walls: only a private home and temporary directory can be written, and both are removed
+afterwards. Refuses (`needs_full`) what read-only walls cannot hold, so that no user is asked about a call that
+cannot run. Threat: Landlock covers neither attributes nor sockets by name nor shared memory; the filter of
+`seccomp` refuses those.
+
+Landlock only adds rights: a right on a directory holds for everything below it, so a directory with a masked path
+in it gets no right of its own, its other entries get theirs, and a file made there later is unreadable. Threat: a
+link that leads a rule onto a masked path; rules are made on real paths only and links get none.
 """
 
 from __future__ import annotations
 
+import ctypes
 import marshal
 import os
 import resource
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.core.verdict import Verdict
+from golem_forge.config.sandbox_block import ResourceLimits
+from golem_forge.core.decisions import Verdict
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import base_python
-from golem_forge.sandbox.limits import Limits
-from golem_forge.sandbox.processes import launcher
-from golem_forge.sandbox.processes.clearing import clear
-from golem_forge.sandbox.processes.launch import ARGUMENTS, Launch, Root
+from golem_forge.sandbox.process import launcher
+from golem_forge.sandbox.process.cleanup import remove_tree
+from golem_forge.sandbox.process.launch import ARGUMENTS, Launch, TreeRoot
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls import landlock_rules
-from golem_forge.sandbox.walls.job import Job, Nowhere, Streams
-from golem_forge.sandbox.walls.levels import Level
-from golem_forge.sandbox.walls.seccomp import Changes, Network, filter_program
-from golem_forge.sandbox.zones import USER_TOOLS, Mode, Zone
+from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.model import Job, Level, StartDirectory, Streams
+from golem_forge.sandbox.walls.planner import PlannedWalls, Planner
+from golem_forge.sandbox.walls.seccomp import AttributeChanges, Network, filter_program
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.processes.launcher import Confinement, Order
+    from golem_forge.sandbox.process.launcher import Confinement, Order
 
 _CPU_GRACE_SECONDS: Final = 2
 """Between the signal that says the time is up and the one that ends the process."""
@@ -44,7 +50,7 @@ FIX: Final = "Run 'forge doctor' to see why full walls are missing and how to ge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class LandlockCommand:
     """One command, in words of the host."""
 
     argv: tuple[str, ...]
@@ -52,9 +58,9 @@ class Command:
     """Exactly the child's, but for HOME and TMPDIR, which are its own."""
     cwd: str = ""
     """Empty: a private directory, `nowhere`."""
-    nowhere: Nowhere = Nowhere.HOME
+    nowhere: StartDirectory = StartDirectory.HOME
     streams: Streams = Streams.MERGED
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     readable: tuple[str, ...] = ()
     """Zones, toolchains and single files such as Forge's own rg; system directories come by themselves."""
     masked: tuple[str, ...] = ()
@@ -68,7 +74,7 @@ class Command:
     """A home that is kept, instead of a private one."""
 
 
-def launch(command: Command, *, level: Level) -> Launch:
+def launch(command: LandlockCommand, *, level: Level) -> Launch:
     """Raises WALLS_UNAVAILABLE where the kernel lacks what the level needs; what it made is removed then."""
     private = tempfile.mkdtemp(prefix="forge-")  # 0700
     marker = f"{_MARKER}={secrets.token_hex(16)}" if level is Level.OFF else ""
@@ -78,17 +84,17 @@ def launch(command: Command, *, level: Level) -> Launch:
         os.write(arguments, marshal.dumps(dict(order)))
         os.lseek(arguments, 0, os.SEEK_SET)
     except BaseException:
-        clear(private)
+        remove_tree(private)
         raise
     return Launch(
         argv=launcher.argv(base_python()),
         env=dict([marker.split("=", 1)]) if marker else {},
-        root=Root.LAUNCHER,
+        root=TreeRoot.LAUNCHER,
         limits=command.limits,
         descriptors={ARGUMENTS: arguments},
         marker=marker,
-        refused=_refused,
-        afterwards=lambda: clear(private),
+        make_error=_refused,
+        on_exit=lambda: remove_tree(private),
     )
 
 
@@ -117,12 +123,12 @@ def _host_operand(text: str, sandbox: Sandbox) -> str:
 
 def _writable(zone: Zone) -> bool:
     """In the eyes of a child: consent that is never given is a read-only mount."""
-    if zone.mode is not Mode.RW or zone.name == USER_TOOLS:
+    if zone.mode is not AccessMode.RW or zone.name == USER_TOOLS:
         return False
     return Verdict.BLOCKED not in (zone.write, zone.delete)
 
 
-def _order(command: Command, private: str, level: Level, marker: str) -> Order:
+def _order(command: LandlockCommand, private: str, level: Level, marker: str) -> Order:
     home, temporary = (os.path.join(private, name) for name in ("home", "tmp"))
     for path in (home, temporary):
         os.mkdir(path, 0o700)
@@ -140,17 +146,17 @@ def _order(command: Command, private: str, level: Level, marker: str) -> Order:
     return {
         "argv": [os.fsencode(each) for each in command.argv],
         "env": {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
-        "cwd": os.fsencode(command.cwd or (temporary if command.nowhere is Nowhere.TEMPORARY else home)),
+        "cwd": os.fsencode(command.cwd or (temporary if command.nowhere is StartDirectory.TEMPORARY else home)),
         "terminal": command.streams is Streams.TERMINAL,
         "limits": _limits(command.limits),
         "landlock": _confinement(command, (home, temporary)) if walled else None,
-        "filter": filter_program(network=command.network, changes=Changes.REFUSED) if walled else b"",
+        "filter": filter_program(network=command.network, changes=AttributeChanges.REFUSED) if walled else b"",
         "waits": False,
         "private": os.fsencode(private),
     }
 
 
-def _limits(limits: Limits) -> dict[int, tuple[int, int]]:
+def _limits(limits: ResourceLimits) -> dict[int, tuple[int, int]]:
     return {
         resource.RLIMIT_CPU: (limits.cpu_s, limits.cpu_s + _CPU_GRACE_SECONDS),
         resource.RLIMIT_FSIZE: (limits.file_size, limits.file_size),
@@ -159,19 +165,19 @@ def _limits(limits: Limits) -> dict[int, tuple[int, int]]:
     }
 
 
-def _confinement(command: Command, private: tuple[str, ...]) -> Confinement:
-    version = landlock_rules.abi()
+def _confinement(command: LandlockCommand, private: tuple[str, ...]) -> Confinement:
+    version = landlock_abi()
     if version == 0:
         raise walls_unavailable("this kernel has no Landlock", FIX)
-    files = landlock_rules.handled_files(version)
-    names = landlock_rules.NAMING if command.network is Network.SHARED else ()
-    found = landlock_rules.rules((*command.readable, *names), command.masked, command.lifted, private)
+    files = handled_files(version)
+    names = NAMING_FILES if command.network is Network.SHARED else ()
+    found = access_rules((*command.readable, *names), command.masked, command.lifted, private)
     return {
         "rules": [(os.fsencode(path), rights & files) for path, rights in found],
         "files": files,
         "network": _TCP if version >= 4 and command.network is Network.NONE else 0,
         "scopes": _ABSTRACT_SOCKETS_AND_SIGNALS if version >= 6 else 0,
-        "only_files": landlock_rules.ONLY_FILES,
+        "only_files": ONLY_FILES,
     }
 
 
@@ -179,3 +185,128 @@ def _refused(text: str) -> SandboxError:
     """`launcher: step: why` is its own line; anything else (an interpreter that did not start) is not passed on."""
     said = [line.removeprefix("launcher: ") for line in text.splitlines() if line.startswith("launcher: ")]
     return walls_unavailable(f"the launcher stopped at '{said[-1]}'" if said else "the launcher did not start", FIX)
+
+
+def landlock_command(
+    job: Job,
+    sandbox: Sandbox,
+    planner: Planner,
+    planned: PlannedWalls,
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    limits: ResourceLimits,
+) -> LandlockCommand:
+    zones = {zone.name: zone for zone in planner.zones}
+    masked = [(zones[name], one.parts) for name, held in planned.held.items() for one in held.found if one.masked]
+    masked += [(zones[name], ()) for name, held in planned.held.items() if held.masked]
+    lifted = [(zones[name], parts) for name, held in planned.held.items() for parts in held.lifted]
+    toolchains = planner.toolchains
+    rg = ripgrep_path()
+    return LandlockCommand(
+        argv=host_operands(job.argv, sandbox) if job.host_operands else job.argv,
+        env=env,
+        cwd=cwd,
+        nowhere=job.nowhere,
+        streams=job.streams,
+        limits=limits,
+        readable=(
+            *(zone.host for zone in zones.values()),
+            *toolchains.directories,
+            *((rg,) if rg else ()),
+            *(one.host for one in job.shown),
+        ),
+        masked=(*(zone.real(parts) for zone, parts in masked), *toolchains.masked),
+        lifted=tuple(zone.real(parts) for zone, parts in lifted),
+        network=Network.SHARED if job.shares_network else Network.NONE,
+        gitconfig=planner.gitconfig(),
+        home=job.home,
+    )
+
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = (1 << bit for bit in range(4))
+_REMOVE_DIR, _REMOVE_FILE, _MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK = (1 << bit for bit in range(4, 10))
+_MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM, _REFER, TRUNCATE, IOCTL_DEV = (1 << bit for bit in range(10, 16))
+
+READING: Final = EXECUTE | READ_FILE | READ_DIR
+DEVICE: Final = READ_FILE | WRITE_FILE | TRUNCATE
+WRITING: Final = (
+    READING
+    | WRITE_FILE
+    | TRUNCATE
+    | _REMOVE_DIR
+    | _REMOVE_FILE
+    | _MAKE_DIR
+    | _MAKE_REG
+    | _MAKE_FIFO
+    | _MAKE_SYM
+    | _REFER
+)
+"""Everything but devices and sockets."""
+ONLY_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+
+SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+_ETC: Final = (
+    *("alternatives", "ca-certificates", "group", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf"),
+    *("os-release", "passwd", "protocols", "services", "ssl"),
+    *("pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
+)
+NAMING_FILES: Final = ("/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf")
+"""How names are found in the host's network: only for a child that shares it."""
+_NEVER: Final = ("/etc/ssl/private",)
+"""Keys of the machine: to root they would be open."""
+_PROC: Final = ("cpuinfo", "meminfo", "stat", "version")
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+
+AccessRule = tuple[str, int]
+
+
+def landlock_abi() -> int:
+    """The kernel's Landlock version by its own word; 0 where there is none, or it is switched off."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, int(libc.syscall(ctypes.c_long(444), None, ctypes.c_long(0), ctypes.c_long(1))))
+
+
+def handled_files(version: int) -> int:
+    """Every right on files this kernel can forbid."""
+    bits = 16 if version >= 5 else 15 if version >= 3 else 14 if version == 2 else 13
+    return (1 << bits) - 1
+
+
+def access_rules(
+    readable: Iterable[str], masked: Iterable[str], lifted: Iterable[str], private: Iterable[str]
+) -> Iterator[AccessRule]:
+    """All of them. `lifted` is readable though masked; `private` directories are the child's own, to write in."""
+    hidden = sorted({real for path in (*masked, *_NEVER) for real in (os.path.abspath(path), os.path.realpath(path))})
+    shown = {os.path.realpath(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in _ETC), *readable)}
+    for path in sorted(shown):
+        yield from _reading(path, hidden)
+    for path in lifted:
+        yield os.path.realpath(path), READING
+    for name in _PROC:
+        yield f"/proc/{name}", READ_FILE
+    for name in _DEVICES:
+        yield f"/dev/{name}", DEVICE | (IOCTL_DEV if name == "tty" else 0)
+    for path in private:
+        yield os.path.realpath(path), WRITING
+
+
+def _reading(path: str, masked: Sequence[str]) -> Iterator[AccessRule]:
+    if any(_is_at_or_below(path, each) for each in masked):
+        return
+    below = [each for each in masked if _is_at_or_below(each, path)]
+    if not below:
+        yield path, READING
+        return
+    yield path, READ_DIR  # names only; listing a directory is not reading what is in it
+    try:
+        with os.scandir(path) as entries:
+            names = [entry.path for entry in entries if not entry.is_symlink()]
+    except OSError:
+        return
+    for each in names:
+        yield from _reading(each, below)
+
+
+def _is_at_or_below(path: str, place: str) -> bool:
+    return path == place or path.startswith(place.rstrip("/") + "/")

@@ -1,23 +1,31 @@
 """The layout of full walls: which mounts, in which order, as plain data that `bubblewrap` turns into arguments.
 
-Takes what the system has, toolchains, zones and their restrictions; gives Mounts. Order is what makes it hold: later
-mounts stand on earlier ones, so system directories come first, then private ones, toolchains, zones from the outside
-in, and last the root itself becomes read-only. Nothing here starts or opens anything.
+Takes the system's directories, toolchains, zones and their restrictions; returns Mounts. Later mounts cover earlier
+ones, so system directories come first, then private ones, toolchains, zones from the outside in, and last the root
+becomes read-only. Nothing here starts or opens anything. `describe_outside` reads the same mounts to say what a
+child finds at a path outside of every zone.
+
+Threat: root inside walls owns the device nodes that bubblewrap binds writable and can change their mode; their
+modes are restored after each child where Forge runs as root (`restore_device_modes`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import posixpath
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
+from golem_forge.sandbox.git.shadow import ShadowPlan
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.devices import known_modes
-from golem_forge.sandbox.walls.git_shadow import ShadowPlan
-from golem_forge.sandbox.walls.plan import Restriction
+from golem_forge.sandbox.walls.listing import Parts
+from golem_forge.sandbox.walls.model import Restriction
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
-from golem_forge.sandbox.walls.scan import Parts
+from golem_forge.sandbox.walls.toolchains import is_below
 from golem_forge.sandbox.zones import Zone
 
 HOME: Final = "/home/forge"
@@ -47,14 +55,14 @@ _NEVER_BELOW: Final = ("/proc", "/dev", "/sys")
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class RawArguments:
     """Arguments as they are."""
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ZoneMount:
     """A path of a zone, bound by the handle it is opened with."""
 
     zone: Zone
@@ -65,7 +73,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class HostMount:
     """A host directory of no zone, bound by the handle it is opened with."""
 
     host: str
@@ -74,7 +82,7 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextMount:
     """A small file of our own."""
 
     place: str
@@ -82,21 +90,21 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
+class MaskedFile:
     """A file that is there, empty and unreadable."""
 
     place: str
 
 
 @dataclass(frozen=True, slots=True)
-class Empty:
+class EmptyFile:
     """A file that is there, empty and read-only."""
 
     place: str
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class ExpectedPath:
     """Not a mount: the next one is right only while this path of a zone is still there and no link."""
 
     zone: Zone
@@ -104,27 +112,29 @@ class Present:
     directory: bool
 
 
-Mount = Words | Shown | Brought | Text | Masked | Empty | Present
+Mount = RawArguments | ZoneMount | HostMount | TextMount | MaskedFile | EmptyFile | ExpectedPath
 
 
 def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
     """The empty root filled with what every child may read, and its private directories."""
-    known_modes()
+    device_modes()
     return (
-        Words(("--ro-bind", "/usr", "/usr")),
+        RawArguments(("--ro-bind", "/usr", "/usr")),
         *_system_directories(),
-        *_processes(),
-        Words(("--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", _SHARED_MEMORY)),
-        Words(("--remount-ro", "/dev")),
-        Words(("--perms", "1777", "--size", str(PRIVATE_BYTES), "--tmpfs", TEMPORARY)),
-        Words(("--perms", "0700", "--size", str(PRIVATE_BYTES), "--tmpfs", HOME)),
-        *_etc(),
-        Text(
+        *_proc_mounts(),
+        RawArguments(
+            ("--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", _SHARED_MEMORY)
+        ),
+        RawArguments(("--remount-ro", "/dev")),
+        RawArguments(("--perms", "1777", "--size", str(PRIVATE_BYTES), "--tmpfs", TEMPORARY)),
+        RawArguments(("--perms", "0700", "--size", str(PRIVATE_BYTES), "--tmpfs", HOME)),
+        *_etc_mounts(),
+        TextMount(
             "/etc/passwd", _accounts(f"forge:x:{uid}:{gid}:forge:{HOME}:/bin/sh", "root:x:0:0:root:/:/bin/false", uid)
         ),
-        Text("/etc/group", _accounts(f"forge:x:{gid}:", "root:x:0:", gid)),
-        Text("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
-        Text("/etc/nsswitch.conf", _NSSWITCH),
+        TextMount("/etc/group", _accounts(f"forge:x:{gid}:", "root:x:0:", gid)),
+        TextMount("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+        TextMount("/etc/nsswitch.conf", _NSSWITCH),
     )
 
 
@@ -133,13 +143,13 @@ def naming_mounts() -> Iterator[Mount]:
     for path in ("/etc/hosts", "/etc/resolv.conf"):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
-                yield Text(path, file.read(_LONGEST_NAMES))
+                yield TextMount(path, file.read(_LONGEST_NAMES))
         except OSError:
             continue
-    yield Text("/etc/nsswitch.conf", _NSSWITCH.replace("hosts: files", "hosts: files dns"))
+    yield TextMount("/etc/nsswitch.conf", _NSSWITCH.replace("hosts: files", "hosts: files dns"))
 
 
-def kept_home_at(others: Iterable[str]) -> str:
+def kept_home_mount_point(others: Iterable[str]) -> str:
     """Where a home that is kept stands. Threat: bubblewrap makes places for mounts below it on the host, through links
     that somebody left there; so nothing else may stand in it, which it does where the person is called forge."""
     return _ANOTHER_HOME if any(_is_at_or_below(path, HOME) for path in others) else HOME
@@ -148,23 +158,23 @@ def kept_home_at(others: Iterable[str]) -> str:
 def smallest_mounts() -> tuple[Mount, ...]:
     """What the inner stage itself needs."""
     return (
-        Words(("--ro-bind", "/usr", "/usr")),
+        RawArguments(("--ro-bind", "/usr", "/usr")),
         *_system_directories(),
-        Words(("--dir", EMPTY)),
+        RawArguments(("--dir", EMPTY)),
     )
 
 
 def shown_directories(directories: Iterable[str], masked: Iterable[str]) -> Iterator[Mount]:
     """Toolchains and declared directories, read-only at their own paths, outer before inner."""
     for directory in sorted(directories):
-        yield Words(("--ro-bind-try", directory, directory))
+        yield RawArguments(("--ro-bind-try", directory, directory))
     for path in sorted(masked):
         if os.path.islink(path) or not os.path.exists(path):
             continue
-        yield from _mask_directory(path) if os.path.isdir(path) else (Masked(path),)
+        yield from _mask_directory(path) if os.path.isdir(path) else (MaskedFile(path),)
 
 
-def stands_at(zone: Zone, names: Iterable[str]) -> str:
+def zone_mount_point(zone: Zone, names: Iterable[str]) -> str:
     """Where a zone stands inside: at its host path, unless that is asked for otherwise or taken by something else.
 
     `names` are those of all zones: `/<name>` always means the zone of that name.
@@ -185,33 +195,33 @@ def zone_mounts(zone: Zone, base: str, held: ZoneRestrictions) -> Iterator[Mount
     if held.masked:
         yield from _empty_directory(base, "0555")
     else:
-        yield Shown(zone, (), base, writable=held.writable)
+        yield ZoneMount(zone, (), base, writable=held.writable)
         restricted = {one.parts: one for one in held.found}
         for parts in sorted({*restricted, *held.pinned}, key=lambda parts: (len(parts), parts)):
             place = os.path.join(base, *parts)
             one = restricted.get(parts)
             if one is None:
-                yield Shown(zone, parts, place, writable=True)
+                yield ZoneMount(zone, parts, place, writable=True)
             else:
-                yield from _restricted(zone, place, one, held)
+                yield from _restriction_mounts(zone, place, one, held)
     if held.git is not None and not held.masked:
         yield from _git_mounts(zone, os.path.join(base, GIT_FILE), held.git)
     if base != zone.virtual(()):
-        yield Words(("--symlink", base, zone.virtual(())))
+        yield RawArguments(("--symlink", base, zone.virtual(())))
 
 
 def _git_mounts(zone: Zone, place: str, git: ShadowPlan) -> Iterator[Mount]:
     """The private `.git`, and what of the person's own stands in it."""
-    yield Brought(git.tree, place, writable=True)
+    yield HostMount(git.tree, place, writable=True)
     for mount in git.mounts:
         there = os.path.join(place, mount.path)
         if not mount.missing:
             parts = (GIT_FILE, *mount.path.split("/"))
-            yield Shown(zone, parts, there, writable=mount.writable, directory=mount.directory)
+            yield ZoneMount(zone, parts, there, writable=mount.writable, directory=mount.directory)
         elif mount.directory:
             yield from _empty_directory(there, "0555")
         else:
-            yield Empty(there)
+            yield EmptyFile(there)
 
 
 def alias_mounts(zone: Zone, base: str, occupied: Iterable[str]) -> Iterator[Mount]:
@@ -222,31 +232,31 @@ def alias_mounts(zone: Zone, base: str, occupied: Iterable[str]) -> Iterator[Mou
     for alias in zone.aliases:
         around = alias in PRIVATE or any(_is_at_or_below(path, alias) for path in PRIVATE)
         if not around and not any(_is_at_or_below(alias, one) or _is_at_or_below(one, alias) for one in taken):
-            yield Words(("--symlink", base, alias))
+            yield RawArguments(("--symlink", base, alias))
 
 
-def closing(cwd: str) -> Words:
-    return Words(("--remount-ro", "/", "--chdir", cwd))
+def final_arguments(cwd: str) -> RawArguments:
+    return RawArguments(("--remount-ro", "/", "--chdir", cwd))
 
 
-def _restricted(zone: Zone, place: str, one: Restriction, held: ZoneRestrictions) -> Iterator[Mount]:
+def _restriction_mounts(zone: Zone, place: str, one: Restriction, held: ZoneRestrictions) -> Iterator[Mount]:
     if one.parts in held.placeholders:
-        yield from _empty_directory(place, "0555") if one.directory else (Empty(place),)
+        yield from _empty_directory(place, "0555") if one.directory else (EmptyFile(place),)
     elif not one.masked:
-        yield Shown(zone, one.parts, place, directory=one.directory)
+        yield ZoneMount(zone, one.parts, place, directory=one.directory)
     elif not one.directory:
-        yield Present(zone, one.parts, directory=False)
-        yield Masked(place)
+        yield ExpectedPath(zone, one.parts, directory=False)
+        yield MaskedFile(place)
     else:
-        yield Present(zone, one.parts, directory=True)
+        yield ExpectedPath(zone, one.parts, directory=True)
         inside = [parts for parts in held.lifted if parts[: len(one.parts)] == one.parts]
         if not inside:
             yield from _mask_directory(place)
             return
-        yield Words(("--perms", "0555", "--tmpfs", place))
+        yield RawArguments(("--perms", "0555", "--tmpfs", place))
         for parts in inside:
-            yield Shown(zone, parts, os.path.join(place, *parts[len(one.parts) :]), directory=False)
-        yield Words(("--remount-ro", place))
+            yield ZoneMount(zone, parts, os.path.join(place, *parts[len(one.parts) :]), directory=False)
+        yield RawArguments(("--remount-ro", place))
 
 
 def _mask_directory(place: str) -> Iterator[Mount]:
@@ -254,38 +264,38 @@ def _mask_directory(place: str) -> Iterator[Mount]:
 
 
 def _empty_directory(place: str, mode: str) -> Iterator[Mount]:
-    yield Words(("--perms", mode, "--size", "4096", "--tmpfs", place, "--remount-ro", place))
+    yield RawArguments(("--perms", mode, "--size", "4096", "--tmpfs", place, "--remount-ro", place))
 
 
-def _processes() -> Iterator[Mount]:
+def _proc_mounts() -> Iterator[Mount]:
     """Threat: process 1 is bubblewrap itself, under the child's own user. Who writes its memory takes it over, and with
     it what ends the tree when Forge dies; who reads it learns how the walls were built. So nothing of it can be reached
     by name: its environment and command line, for which programs ask, are answered by the command's. Read-only, because
     what children write about themselves can hold for their whole session, and process 1 is in it (`autogroup`)."""
-    yield Words(("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"))
-    yield Words(("--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1"))
-    yield Words(("--symlink", "../2/environ", "/proc/1/environ", "--symlink", "../2/cmdline", "/proc/1/cmdline"))
-    yield Words(("--remount-ro", "/proc/1", "--remount-ro", "/proc"))
+    yield RawArguments(("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"))
+    yield RawArguments(("--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1"))
+    yield RawArguments(("--symlink", "../2/environ", "/proc/1/environ", "--symlink", "../2/cmdline", "/proc/1/cmdline"))
+    yield RawArguments(("--remount-ro", "/proc/1", "--remount-ro", "/proc"))
 
 
 def _system_directories() -> Iterator[Mount]:
     for path in SYSTEM[1:]:
         if os.path.islink(path) and path.count("/") == 1:
-            yield Words(("--symlink", os.readlink(path), path))
+            yield RawArguments(("--symlink", os.readlink(path), path))
         elif os.path.isdir(path):
-            yield Words(("--ro-bind", path, path))
+            yield RawArguments(("--ro-bind", path, path))
 
 
-def _etc() -> Iterator[Mount]:
+def _etc_mounts() -> Iterator[Mount]:
     for name in _ETC:
         path = f"/etc/{name}"
         real = os.path.realpath(path)
         if not os.path.exists(real):
             continue
         if real.startswith("/usr/"):  # /usr is there anyway, and a link costs less than a mount
-            yield Words(("--symlink", real, path))
+            yield RawArguments(("--symlink", real, path))
         else:
-            yield Words(("--ro-bind", real, path))
+            yield RawArguments(("--ro-bind", real, path))
     private = os.path.realpath("/etc/ssl/private")
     if os.path.isdir(private) and private.startswith("/etc/ssl/"):  # keys, which root could read
         yield from _mask_directory(private)
@@ -300,3 +310,110 @@ def _accounts(own: str, root: str, number: int) -> str:
 
 def _is_at_or_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+_NODES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
+
+
+@lru_cache(maxsize=1)
+def device_modes() -> tuple[tuple[str, int], ...]:
+    """As they are now; call it before the first child starts. Nobody but root can change them."""
+    if os.geteuid() != 0:
+        return ()
+    return tuple((path, mode) for path in _NODES if (mode := _mode(path)) is not None)
+
+
+def restore_device_modes() -> None:
+    for path, mode in device_modes():
+        if _mode(path) not in (mode, None):
+            with contextlib.suppress(OSError):
+                os.chmod(path, mode)
+
+
+def _mode(path: str) -> int | None:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return stat.S_IMODE(info.st_mode) if stat.S_ISCHR(info.st_mode) else None
+
+
+IS_ABSENT: Final = "not there"
+IS_PRIVATE: Final = "private, gone afterwards"
+IS_HIDDEN: Final = "hidden: there, empty and unreadable"
+_IS_OWN_FILE: Final = "system, read-only; a small file of the walls' own"
+IS_PARENT: Final = "a directory with nothing but what is shown below it, read-only"
+_MOST_LINKS: Final = 8
+_ARGUMENTS: Final = {"--ro-bind": 2, "--ro-bind-try": 2, "--bind": 2, "--symlink": 2}
+"""How many words follow; one where it is not said."""
+
+
+def describe_outside(path: str, mounts: Sequence[Mount], toolchains: Iterable[str]) -> str:
+    """`path` is absolute and folded; `toolchains`: the directories shown as such."""
+    known = tuple(toolchains)
+    for _ in range(_MOST_LINKS):
+        said, link = _describe_at(path, mounts, known)
+        if not link:
+            return said
+        path = link
+    return IS_ABSENT
+
+
+def _describe_at(path: str, mounts: Sequence[Mount], toolchains: tuple[str, ...]) -> tuple[str, str]:
+    """What the last mount over the path makes of it; or the path that a link of the walls leads to instead."""
+    said, link = IS_ABSENT, ""
+    for kind, source, place in _operations(mounts):
+        if not is_below(path, place):
+            if said == IS_ABSENT and is_below(place, path) and kind != "remount":
+                said = IS_PARENT
+            continue
+        rest = path[len(place.rstrip("/")) :]
+        if kind == "link":
+            said, link = IS_ABSENT, posixpath.normpath(posixpath.join(posixpath.dirname(place), source) + rest)
+            continue
+        if kind == "remount":
+            said = (IS_HIDDEN if path == place else IS_ABSENT) if said == IS_PRIVATE else said
+            continue
+        link = ""
+        if kind == "shown":
+            said = _describe_mount(place, toolchains) if os.path.lexists(source + rest) else IS_ABSENT
+        else:
+            said = {"own": _IS_OWN_FILE, "masked": IS_HIDDEN, "system": "system, read-only", "private": IS_PRIVATE}[
+                kind
+            ]
+    return said, link
+
+
+def _describe_mount(place: str, toolchains: tuple[str, ...]) -> str:
+    if place in toolchains:
+        return "toolchain, read-only"
+    return "system, read-only" if any(is_below(place, one) for one in (*SYSTEM, "/etc", SHIPPED)) else "read-only"
+
+
+def _operations(mounts: Sequence[Mount]) -> Iterator[tuple[str, str, str]]:
+    """(kind, source, place) of everything that stands outside of zones, in order."""
+    for mount in mounts:
+        if isinstance(mount, TextMount):
+            yield "own", "", mount.place
+        elif isinstance(mount, MaskedFile):
+            yield "masked", "", mount.place
+        elif isinstance(mount, RawArguments):
+            yield from _argument_operations(mount.words)
+
+
+def _argument_operations(words: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    at = 0
+    while at < len(words):
+        word, count = words[at], _ARGUMENTS.get(words[at], 1)
+        given = words[at + 1 : at + 1 + count]
+        at += 1 + count
+        if word in ("--ro-bind", "--ro-bind-try", "--bind"):
+            yield ("system" if given[1].startswith("/proc") else "shown"), given[0], given[1]
+        elif word == "--symlink":
+            yield "link", given[0], given[1]
+        elif word == "--proc":
+            yield "system", "", given[0]
+        elif word in ("--tmpfs", "--dev"):
+            yield "private", "", given[0]
+        elif word == "--remount-ro" and given[0] not in ("/", "/dev"):
+            yield "remount", "", given[0]

@@ -1,10 +1,10 @@
-"""Listing: one directory of a zone as a scan knows it, and which of its names walls must know.
+"""DirectoryListing: one directory of a zone as a scan knows it, and which of its names walls must know.
 
-`Lister.listed` opens a directory, gives a Listing, or None where there is none any more. A *near* directory keeps all
-its names, and protected ones count in it; of the others (too deep, `node_modules`, virtual environments, `.git`) only
-secret names and sockets do. Threat: a file that is cleared by its content (a bundle of certificates that HTTPS clients
-must read) is a secret a moment later, so it is looked at again when it changed; and a directory that a scan does not
-judge would be where a child takes a secret to, so every one is judged.
+`DirectoryLister.listed` opens a directory and returns a DirectoryListing, or None where there is none any more. A
+*near* directory keeps all its names, and protected ones count in it; of the others (too deep, `node_modules`,
+virtual environments, `.git`) only secret names and sockets do. Threats: a file that is cleared by its content (a
+bundle of certificates that HTTPS clients must read) can be a secret a moment later, so it is looked at again when
+it changed; a directory that a scan does not judge would be where a child takes a secret to, so every one is judged.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ScanFinding:
     """A name that exists and that walls must know."""
 
     parts: Parts
@@ -96,7 +96,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Listing:
+class DirectoryListing:
     path: str
     parts: Parts
     near: bool
@@ -110,7 +110,7 @@ class Listing:
     """Of a near one."""
     directories: tuple[str, ...] = ()
     near_below: frozenset[str] = frozenset()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ScanFinding, ...] = ()
     cleared: tuple[tuple[str, Stamp], ...] = ()
     """Names that would be secrets but for their content."""
     watch: int = -1
@@ -123,7 +123,7 @@ class Listing:
         )
 
 
-class Lister:
+class DirectoryLister:
     def __init__(self, host: str, unprotect: Iterable[str]) -> None:
         self._above = tuple(part for part in host.split("/") if part)
         self._unprotect = tuple(unprotect)
@@ -131,10 +131,10 @@ class Lister:
 
     def listed(
         self, parts: Parts, path: str, *, near: bool, watch: Callable[[int, int, str], int] | None = None
-    ) -> Listing | None:
+    ) -> DirectoryListing | None:
         """`watch` is called with the open directory, its device and path before its names are read."""
         now = time.time_ns()
-        listing = Listing(path, parts, near, (0, 0, 0))
+        listing = DirectoryListing(path, parts, near, (0, 0, 0))
         try:
             fd = os.open(path, _OPEN)
         except PermissionError:
@@ -155,11 +155,11 @@ class Lister:
             finally:
                 os.close(fd)
         if not listing.listed:
-            listing.findings = (Finding(parts, EntryKind.DIRECTORY, protected=False, secret=False, unlisted=True),)
+            listing.findings = (ScanFinding(parts, EntryKind.DIRECTORY, protected=False, secret=False, unlisted=True),)
         listing.settled = abs(now - listing.stamp[0]) > _SETTLED_NS
         return listing
 
-    def _read(self, listing: Listing, fd: int, now: int) -> None:
+    def _read(self, listing: DirectoryListing, fd: int, now: int) -> None:
         plain: list[str] = []
         others: dict[str, EntryKind] = {}
         with os.scandir(fd) as found:
@@ -194,12 +194,12 @@ class Lister:
 
     def _judged(
         self,
-        listing: Listing,
+        listing: DirectoryListing,
         entries: dict[str, EntryKind],
         fd: int,
         now: int,
         cleared: list[tuple[str, Stamp]],
-    ) -> Iterator[Finding]:
+    ) -> Iterator[ScanFinding]:
         parts = listing.parts
         above = (*self._above, *parts)
         secrets = []
@@ -210,15 +210,15 @@ class Lister:
             if secret and (stamp := self._cleared(parts, name, kind, fd, now)) is not None:
                 secret = False
                 cleared.append((name, stamp))
-            if protected or secret or (kind is EntryKind.SOCKET and not leads_nowhere(name, fd)):
+            if protected or secret or (kind is EntryKind.SOCKET and not is_dead_socket(name, fd)):
                 made = stamp_at(name, fd) if kind is EntryKind.LINK else None
-                finding = Finding((*parts, name), kind, protected, secret, made=made)
+                finding = ScanFinding((*parts, name), kind, protected, secret, made=made)
                 if secret and not protected and kind is EntryKind.FILE:
                     secrets.append(finding)
                 else:
                     yield finding
         if _is_crowded(parts, len(secrets), listing.size):
-            yield Finding(parts, EntryKind.DIRECTORY, protected=False, secret=True)
+            yield ScanFinding(parts, EntryKind.DIRECTORY, protected=False, secret=True)
         else:
             yield from secrets
 
@@ -318,7 +318,7 @@ def _kind(entry: os.DirEntry[str]) -> EntryKind:
     return EntryKind.SOCKET if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode) else EntryKind.FILE
 
 
-def leads_nowhere(path: str, directory: int | None = None) -> bool:
+def is_dead_socket(path: str, directory: int | None = None) -> bool:
     """Whether a socket was left behind: nobody has it bound, in whatever network, and nobody can bind it again. A
     datagram socket asks, of which even the one who has it bound learns nothing. Threat: a program makes the file a
     moment before it has it bound, so what is new leads somewhere."""

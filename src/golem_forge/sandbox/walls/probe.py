@@ -1,29 +1,127 @@
 """The probe: which walls this machine gives, by trying. Nothing is claimed that was not attempted and refused.
 
-For each level a stand-in for Forge (`probe_host`) builds the real walls in a throw-away place, `probe_child` attempts
-inside what each guarantee forbids, and then the stand-in is killed. Gives a WallsReport within two seconds, kept in a
-file for the same kernel, backend, user and surroundings. Refuses nothing: a try that fails is a level not reached.
+For each level a stand-in for Forge (`probe_host`) builds the real walls in a temporary directory (ProbeFixture),
+`probe_child` attempts inside what each guarantee forbids, and then the stand-in is killed. Returns a ProbeReport
+within two seconds, cached in a file for the same kernel, backend, user and environment. Refuses nothing: a try that
+fails is a level not reached. The fixture is the other half of the evidence: whatever the child says, nothing
+outside may have changed and nobody may have connected. `explain_failure` gives cause and fix from a few files of
+/proc and never guesses beyond them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import fcntl
+import glob
 import json
 import os
+import pty
+import secrets
+import select
+import shutil
+import socket
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 from golem_forge._version import __version__
+from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.sandbox.host import isolated_module
-from golem_forge.sandbox.walls import landlock_rules, probe_causes
-from golem_forge.sandbox.walls.backend import find_bwrap
-from golem_forge.sandbox.walls.levels import GUARANTEES, Level, LevelResult, WallsReport
-from golem_forge.sandbox.walls.probe_causes import Why
-from golem_forge.sandbox.walls.probe_ground import Ground, interpreter
+from golem_forge.sandbox.walls import landlock
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import GUARANTEES, Level, LevelResult, ProbeReport
+from golem_forge.sandbox.walls.seccomp import PROCESSORS
+
+KERNEL_SWITCHES: Final = {
+    "kernel.unprivileged_userns_clone": "0",
+    "user.max_user_namespaces": "0",
+    "kernel.apparmor_restrict_unprivileged_userns": "1",
+}
+"""Settings of the kernel that keep plain users from making namespaces, with the value that does."""
+
+
+class ProbeFailure(NamedTuple):
+    cause: str
+    fix: str
+
+
+NO_BWRAP: Final = ProbeFailure(
+    "bubblewrap is not installed",
+    "Install it: `sudo apt-get install bubblewrap` (or your system's package of that name).",
+)
+TOO_SLOW: Final = ProbeFailure("not tried in time", "Run 'forge doctor' when the machine is less busy.")
+NO_LANDLOCK: Final = ProbeFailure(
+    "this kernel has no Landlock", "Use Linux 6.2 or later with Landlock among its security modules (`lsm=landlock,…`)."
+)
+OLD_LANDLOCK: Final = ProbeFailure(
+    "this kernel's Landlock cannot keep files from being emptied", "Use Linux 6.2 or later."
+)
+
+
+def explain_failure(said: str) -> ProbeFailure:
+    """`said`: the refusal of a start, or empty where walls stood and something did not hold."""
+    named = "namespace" in said or "uid map" in said or "Permission denied" in said or "not permitted" in said
+    if named and not _is_root():
+        for name, closed in KERNEL_SWITCHES.items():
+            if kernel_setting(name) == closed:
+                return _switched_off(name)
+    if named and _filtered():
+        return ProbeFailure(
+            "a system call filter around Forge refuses new namespaces, as containers have",
+            "Start the container with a profile that allows them, such as `--security-opt seccomp=unconfined`.",
+        )
+    cause = said.removeprefix("Walls could not be built: ").partition(". The command was not run.")[0]
+    return ProbeFailure(cause or "not everything held that full walls promise", "Run 'forge doctor' for the list.")
+
+
+def _switched_off(name: str) -> ProbeFailure:
+    if name == "kernel.apparmor_restrict_unprivileged_userns":
+        return ProbeFailure(
+            "AppArmor keeps programs without a profile from making user namespaces",
+            f"Give bwrap a profile that allows `userns`, or run `sudo sysctl -w {name}=0`.",
+        )
+    value = "1" if name.endswith("clone") else "10000"
+    return ProbeFailure(f"user namespaces are switched off ({name})", f"Run `sudo sysctl -w {name}={value}`.")
+
+
+def kernel_setting(name: str) -> str:
+    """Of the kernel; empty where it has none of that name."""
+    return _read_text("/proc/sys/" + name.replace(".", "/")).strip()
+
+
+def environment_facts() -> list[str]:
+    """What a result depends on besides kernel and backend: another value may mean another level."""
+    status = dict(line.partition(":")[::2] for line in _read_text("/proc/self/status").splitlines())
+    own = [status.get(name, "").strip() for name in ("CapEff", "NoNewPrivs", "Seccomp", "Seccomp_filters")]
+    return [
+        *(kernel_setting(name) for name in KERNEL_SWITCHES),
+        *own,
+        _read_text("/proc/self/attr/current").strip("\0\n"),
+    ]
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _filtered() -> bool:
+    status = dict(line.partition(":")[::2] for line in _read_text("/proc/self/status").splitlines())
+    return status.get("Seccomp", "").strip() == "2"
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(65536)
+    except OSError:
+        return ""
+
 
 WITHIN_S: Final = 2.0
 NEEDED: Final = tuple(name for name in GUARANTEES if name != "G8")
@@ -42,17 +140,17 @@ _REFUSALS: Final = {
 _NOT_MADE: Final = "the try could not be made"
 _LATE: Final = "late"
 """How an attempt ended that was not seen to fail in time; what becomes of it later is nobody's evidence."""
-_PASSING: Final = (_NOT_MADE, probe_causes.TOO_SLOW.cause)
+_TRANSIENT_CAUSES: Final = (_NOT_MADE, TOO_SLOW.cause)
 """Causes that say something about the moment, not about the machine."""
 CACHE_FILE: Final = "walls.json"
 _FORMAT: Final = 5
 _LONGEST_CACHE: Final = 64 * 1024
 _GONE_WITHIN_S: Final = 1.0
 _LIVES_ON_AFTER_S: Final = 3.0
-_HOST: Final = "golem_forge.sandbox.walls.probe_host"
+_HOST_MODULE: Final = "golem_forge.sandbox.walls.probe_host"
 
 
-async def probe(*, cache: Path | None, within: float = WITHIN_S) -> WallsReport:
+async def probe(*, cache: Path | None, within: float = WITHIN_S) -> ProbeReport:
     """`cache`: the folder of the file that keeps the result (FORGE_HOME/cache); None: tried anew and not kept."""
     bwrap = find_bwrap()
     key = _key(bwrap)
@@ -61,52 +159,52 @@ async def probe(*, cache: Path | None, within: float = WITHIN_S) -> WallsReport:
     deadline = time.monotonic() + within
     tried = await asyncio.gather(_full(bwrap, deadline), _landlock(deadline))
     level = next((each.level for each in tried if each.reached), Level.NONE)
-    report = WallsReport(level=level, tried=tuple(tried))
-    if cache is not None and not any(each.cause.startswith(_PASSING) for each in tried):
+    report = ProbeReport(level=level, tried=tuple(tried))
+    if cache is not None and not any(each.cause.startswith(_TRANSIENT_CAUSES) for each in tried):
         _keep(cache / CACHE_FILE, key, report)
     return report
 
 
-def kept_report(cache: Path) -> WallsReport | None:
+def cached_report(cache: Path) -> ProbeReport | None:
     """What an earlier try found, if it still holds. Nothing is tried."""
     return _kept(cache / CACHE_FILE, _key(find_bwrap()))
 
 
-async def probe_patiently(*, cache: Path | None) -> WallsReport:
+async def probe_with_retry(*, cache: Path | None) -> ProbeReport:
     """Once more, with more time, where a busy machine was too slow or had no room for another process: walls that are
     there must not count as missing."""
     report = await probe(cache=cache)
-    if report.level is not Level.FULL and any(each.cause.startswith(_PASSING) for each in report.tried):
+    if report.level is not Level.FULL and any(each.cause.startswith(_TRANSIENT_CAUSES) for each in report.tried):
         return await probe(cache=cache, within=3 * WITHIN_S)
     return report
 
 
 async def _full(bwrap: str | None, deadline: float) -> LevelResult:
     if bwrap is None:
-        return _not_reached(Level.FULL, probe_causes.NO_BWRAP)
+        return _not_reached(Level.FULL, NO_BWRAP)
     return await _try(Level.FULL, bwrap, deadline)
 
 
 async def _landlock(deadline: float) -> LevelResult:
-    version = landlock_rules.abi()
+    version = landlock.landlock_abi()
     if version < 3:
-        return _not_reached(Level.LANDLOCK, probe_causes.OLD_LANDLOCK if version else probe_causes.NO_LANDLOCK)
+        return _not_reached(Level.LANDLOCK, OLD_LANDLOCK if version else NO_LANDLOCK)
     return await _try(Level.LANDLOCK, None, deadline)
 
 
 async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
     try:
-        with Ground(level) as ground:
-            return await _tried(ground, bwrap, deadline)
+        with ProbeFixture(level) as ground:
+            return await _run_attempts(ground, bwrap, deadline)
     except TimeoutError:
         return _untried(level, tuple(GUARANTEES))
     except (OSError, ValueError, KeyError) as error:
         what = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
-        return _not_reached(level, Why(f"{_NOT_MADE} ({what})", "Run 'forge doctor'."))
+        return _not_reached(level, ProbeFailure(f"{_NOT_MADE} ({what})", "Run 'forge doctor'."))
 
 
-async def _tried(ground: Ground, bwrap: str | None, deadline: float) -> LevelResult:
-    host = await _host(ground, bwrap)
+async def _run_attempts(ground: ProbeFixture, bwrap: str | None, deadline: float) -> LevelResult:
+    host = await _start_host(ground, bwrap)
     try:
         async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
             assert host.stdout is not None
@@ -115,12 +213,12 @@ async def _tried(ground: Ground, bwrap: str | None, deadline: float) -> LevelRes
             raise ChildProcessError
         answer = json.loads(line)
         if "said" not in answer:
-            why = probe_causes.full(answer["refused"])
+            why = explain_failure(answer["refused"])
             return _not_reached(ground.level, why)
         if answer["said"] is None:
             raise TimeoutError
         found: dict[str, dict[str, str]] = json.loads(answer["said"].partition("\n")[0])
-        lived = ground.held_by_somebody()
+        lived = ground.has_live_process()
     finally:
         with contextlib.suppress(ProcessLookupError):
             host.kill()
@@ -128,18 +226,18 @@ async def _tried(ground: Ground, bwrap: str | None, deadline: float) -> LevelRes
     found["G11"] = found.get("G11", {}) | {"outlive Forge": await _outlived(ground) if lived else _LATE}
     ways = {True: "EPERM", False: "done", None: _LATE}
     found["G12"] |= {f"whole tree {index}": ways[held] for index, held in enumerate(answer["limits"])}
-    return _judged(ground, found)
+    return _evaluate(ground, found)
 
 
-def _judged(ground: Ground, found: Mapping[str, Mapping[str, str]]) -> LevelResult:
-    broken = set(ground.touched())
+def _evaluate(ground: ProbeFixture, found: Mapping[str, Mapping[str, str]]) -> LevelResult:
+    broken = set(ground.broken_guarantees())
     held = tuple(name for name in GUARANTEES if name not in broken and _all_refused(name, found.get(name, {})))
     late = {name for name, attempts in found.items() if _LATE in attempts.values()} - broken
     untried = tuple(name for name in GUARANTEES if name in late and _all_refused(name, found[name], but=_LATE))
     missing = tuple(name for name in GUARANTEES if name not in held and name not in untried)
     if lacking := [name for name in missing if name in NEEDED]:
         words = ", ".join(f"{name} ({GUARANTEES[name]})" for name in lacking)
-        cause, fix = f"tried, and this did not hold: {words}", probe_causes.full("").fix
+        cause, fix = f"tried, and this did not hold: {words}", explain_failure("").fix
         return LevelResult(level=ground.level, held=held, missing=missing, untried=untried, cause=cause, fix=fix)
     if untried:
         return _untried(ground.level, untried, held, missing)
@@ -152,18 +250,18 @@ def _all_refused(name: str, attempts: Mapping[str, str], but: str = "") -> bool:
     return bool(attempts) and ways <= _REFUSALS.get(name, _REFUSED)
 
 
-async def _outlived(ground: Ground) -> str:
+async def _outlived(ground: ProbeFixture) -> str:
     """How it ended that what is inside lives on when Forge is killed. Gone after all, but late, is a slow machine."""
     begun = time.monotonic()
-    while ground.held_by_somebody():
+    while ground.has_live_process():
         if time.monotonic() > begun + _LIVES_ON_AFTER_S:
             return "done"
         await asyncio.sleep(0.01)
     return "EPERM" if time.monotonic() <= begun + _GONE_WITHIN_S else _LATE
 
 
-async def _host(ground: Ground, bwrap: str | None) -> asyncio.subprocess.Process:
-    python, read = interpreter()
+async def _start_host(ground: ProbeFixture, bwrap: str | None) -> asyncio.subprocess.Process:
+    python, read = probe_interpreter()
     given: dict[str, Any] = {
         "level": ground.level,
         "root": str(ground.root),
@@ -171,13 +269,13 @@ async def _host(ground: Ground, bwrap: str | None) -> asyncio.subprocess.Process
         "terminal": ground.terminal[1],
         "python": python,
         "read": read,
-        "asked": ground.asked(),
+        "asked": ground.child_arguments(),
     }
     inherited = os.dup(ground.terminal[1])
     """Inheritable all the way: what of it arrives inside is a descriptor of Forge's."""
     try:
         return await asyncio.create_subprocess_exec(
-            *isolated_module(_HOST, json.dumps(given)),
+            *isolated_module(_HOST_MODULE, json.dumps(given)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -191,7 +289,7 @@ async def _host(ground: Ground, bwrap: str | None) -> asyncio.subprocess.Process
         os.close(inherited)
 
 
-def _not_reached(level: Level, why: Why) -> LevelResult:
+def _not_reached(level: Level, why: ProbeFailure) -> LevelResult:
     """Nothing was attempted, so nothing is missing: the cause is all that is known."""
     return LevelResult(level=level, cause=why.cause, fix=why.fix)
 
@@ -199,10 +297,10 @@ def _not_reached(level: Level, why: Why) -> LevelResult:
 def _untried(
     level: Level, untried: tuple[str, ...], held: tuple[str, ...] = (), missing: tuple[str, ...] = ()
 ) -> LevelResult:
-    cause = probe_causes.TOO_SLOW.cause
+    cause = TOO_SLOW.cause
     if untried != tuple(GUARANTEES):
         cause += ": " + ", ".join(f"{name} ({GUARANTEES[name]})" for name in untried)
-    fix = probe_causes.TOO_SLOW.fix
+    fix = TOO_SLOW.fix
     return LevelResult(level=level, held=held, missing=missing, untried=untried, cause=cause, fix=fix)
 
 
@@ -213,11 +311,11 @@ def _key(bwrap: str | None) -> list[Any]:
     if bwrap is not None:
         info = os.stat(bwrap)
         backend = [bwrap, info.st_ino, info.st_size, info.st_mtime_ns]
-    own = [_FORMAT, __version__, sys.executable, os.getuid(), landlock_rules.abi()]
-    return [*own, system.release, system.version, system.machine, *backend, *probe_causes.surroundings()]
+    own = [_FORMAT, __version__, sys.executable, os.getuid(), landlock.landlock_abi()]
+    return [*own, system.release, system.version, system.machine, *backend, *environment_facts()]
 
 
-def _kept(file: Path, key: list[Any]) -> WallsReport | None:
+def _kept(file: Path, key: list[Any]) -> ProbeReport | None:
     try:
         with open(file, "rb") as opened:
             kept = json.loads(opened.read(_LONGEST_CACHE))
@@ -234,12 +332,12 @@ def _kept(file: Path, key: list[Any]) -> WallsReport | None:
             for each in kept["tried"]
         )
         level = next((each.level for each in tried if each.reached and set(NEEDED) <= set(each.held)), Level.NONE)
-        return WallsReport(level=level, tried=tried)
+        return ProbeReport(level=level, tried=tried)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # a file that cannot be understood is as good as none
 
 
-def _keep(file: Path, key: list[Any], report: WallsReport) -> None:
+def _keep(file: Path, key: list[Any], report: ProbeReport) -> None:
     tried = [
         {"level": each.level, "held": each.held, "missing": each.missing, "cause": each.cause, "fix": each.fix}
         for each in report.tried
@@ -251,3 +349,179 @@ def _keep(file: Path, key: list[Any], report: WallsReport) -> None:
         with open(descriptor, "w", encoding="utf-8") as opened:
             json.dump({"key": key, "tried": tried}, opened)
         os.replace(fresh, file)
+
+
+_GIT_NAMES: Final = {"HEAD", "config", "hooks", "objects", "refs"}
+PROBE_LIMITS: Final = ResourceLimits(cpu_s=60, file_size=1 << 16, open_files=64)
+FORBIDDEN_CALLS: Final = (
+    *("ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "bpf", "perf_event_open", "keyctl"),
+    *("add_key", "mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen", "fsmount", "mount_setattr"),
+    *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module"),
+)
+_SYSTEM_PYTHON: Final = "/usr/bin/python3"
+_UNREACHABLE: Final = -1
+"""As every argument: a call that nothing refuses fails by another name, and does no harm."""
+
+_LONGEST_PLACE: Final = 60
+"""The name of a socket has 107 bytes."""
+
+
+@dataclass(slots=True)
+class ProbeFixture:
+    level: Level
+    root: Path = field(default_factory=lambda: _new_root())
+    canary: str = field(default_factory=lambda: secrets.token_hex(16))
+    sockets: dict[str, socket.socket] = field(default_factory=dict)
+    terminal: tuple[int, int] = (-1, -1)
+    _before: dict[Path, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def zone(self) -> Path:
+        return self.root / "zone"
+
+    @property
+    def closed(self) -> Path:
+        return self.root / "closed"
+
+    @property
+    def outside(self) -> Path:
+        return self.root / "outside"
+
+    @property
+    def forge_home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def abstract(self) -> str:
+        return f"forge-probe-{self.canary[:8]}"
+
+    def __enter__(self) -> Self:
+        try:
+            self._lay_out()
+            self._listen()
+            self.terminal = pty.openpty()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for made in self.sockets.values():
+            made.close()
+        for descriptor in self.terminal:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        shutil.rmtree(self.root, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.unlink(f"/usr/{self.abstract}")  # only where walls did not hold
+
+    def child_arguments(self) -> dict[str, Any]:
+        """For the child; what stands in for Forge adds its own `parent` and `session`."""
+        numbers = PROCESSORS[os.uname().machine].numbers
+        return {
+            "zone": str(self.zone),
+            "closed": str(self.closed),
+            "outside": str(self.outside),
+            "canary": self.canary,
+            "names": ["FORGE_PROBE"],
+            "mark": self.abstract,
+            "abstract": self.abstract,
+            "unix": str(self.outside / "socket"),
+            "tcp": self.sockets["tcp"].getsockname()[1],
+            "udp": self.sockets["udp"].getsockname()[1],
+            "terminal": os.ttyname(self.terminal[1]),
+            "hidden": self.level is Level.FULL,
+            "calls": {name: [numbers[name], *[_UNREACHABLE] * 6] for name in FORBIDDEN_CALLS if name in numbers},
+            "limits": {
+                "CPU": PROBE_LIMITS.cpu_s,
+                "FSIZE": PROBE_LIMITS.file_size,
+                "NOFILE": PROBE_LIMITS.open_files,
+                "CORE": 0,
+            },
+        }
+
+    def broken_guarantees(self) -> Iterator[str]:
+        """Guarantees that were broken, whatever the child said."""
+        if any(_file_state(path) != before for path, before in self._before.items()) or self._more_names():
+            yield "G1"
+            yield "G3"
+        if set(os.listdir(self.zone / ".git")) != _GIT_NAMES:
+            yield "G3"
+        for name, guarantee in {"tcp": "G5", "udp": "G5", "stream": "G6", "datagram": "G6", "abstract": "G6"}.items():
+            if select.select([self.sockets[name]], [], [], 0)[0]:
+                yield guarantee
+
+    def has_live_process(self) -> bool:
+        """Whether a process from inside still lives: it holds the lock."""
+        with open(self.closed / "lock", "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                return error.errno == errno.EWOULDBLOCK
+        return False
+
+    def _lay_out(self) -> None:
+        for folder in (self.zone / ".git" / "hooks", self.zone / "deep" / "er", self.closed, self.outside):
+            folder.mkdir(parents=True)
+        self.forge_home.mkdir()
+        for path in (self.outside / "file", self.zone / ".env", self.zone / "deep" / "er" / "id_rsa"):
+            path.write_text(self.canary)
+        for path in (self.closed / "file", self.closed / "lock", self.zone / ".git" / "config", self.zone / "plain"):
+            path.write_text("plain\n")
+        (self.zone / "to_secret").symlink_to(".env")
+        for name in ("objects", "refs"):
+            (self.zone / ".git" / name).mkdir()
+        (self.zone / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+        watched = (
+            self.outside / "file",
+            self.closed / "file",
+            self.zone / ".git" / "config",
+            self.zone / ".git" / "hooks",
+            self.zone / ".git" / "HEAD",
+        )
+        self._before = {path: _file_state(path) for path in watched}
+
+    def _more_names(self) -> bool:
+        names = {*os.listdir(self.outside), *os.listdir(self.closed)}
+        return not names <= {"file", "lock", "socket", "datagrams"} or os.path.lexists(f"/usr/{self.abstract}")
+
+    def _listen(self) -> None:
+        places: dict[str, tuple[int, int, Any]] = {
+            "tcp": (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+            "udp": (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+            "stream": (socket.AF_UNIX, socket.SOCK_STREAM, str(self.outside / "socket")),
+            "datagram": (socket.AF_UNIX, socket.SOCK_DGRAM, str(self.outside / "datagrams")),
+            "abstract": (socket.AF_UNIX, socket.SOCK_STREAM, "\0" + self.abstract),
+        }
+        for name, (family, kind, address) in places.items():
+            self.sockets[name] = made = socket.socket(family, kind)
+            made.bind(address)
+            if kind == socket.SOCK_STREAM:
+                made.listen()
+
+
+def _new_root() -> Path:
+    """In the temporary directory, unless its path is too long for a socket's name: then in a shorter one."""
+    places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]  # noqa: S108 - a directory of its own is made there
+    short = [place for place in places if len(os.fsencode(os.path.realpath(place))) <= _LONGEST_PLACE]
+    for place in short:
+        with contextlib.suppress(OSError):
+            return Path(os.path.realpath(tempfile.mkdtemp(prefix="forge-probe-", dir=place)))
+    return Path(os.path.realpath(tempfile.mkdtemp(prefix="forge-probe-")))
+
+
+def probe_interpreter() -> tuple[str, tuple[str, ...]]:
+    """A Python that can run inside, and what must be shown for it: nothing if it belongs to the system, which saves
+    looking through a whole installation for secrets."""
+    if os.access(_SYSTEM_PYTHON, os.X_OK) and glob.glob("/usr/lib*/python3.*/lib-dynload/_ctypes.*"):
+        return _SYSTEM_PYTHON, ()
+    base = os.path.realpath(sys.base_prefix)
+    return os.path.realpath(sys.executable), () if base in ("/usr", "/usr/local") else (base,)
+
+
+def _file_state(path: Path) -> tuple[int, ...]:
+    try:
+        info = path.stat()
+    except OSError:
+        return ()
+    return info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns, info.st_uid

@@ -20,16 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.config.sandbox_block import MIB, ResourceLimits, WallSettings
 from golem_forge.core.errors import ForgeError
-from golem_forge.sandbox.limits import MIB, Limits
-from golem_forge.sandbox.processes.child import Child
+from golem_forge.sandbox.process.child import Child
 from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.walls import probe_child
-from golem_forge.sandbox.walls.job import Job
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.probe_ground import LIMITS
-from golem_forge.sandbox.walls.settings import WallSettings
-from golem_forge.sandbox.zones import Mode, ZoneSpec
+from golem_forge.sandbox.walls.model import Job, Level, ProbeReport
+from golem_forge.sandbox.walls.probe import PROBE_LIMITS
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
 Start = Callable[[Job], Awaitable[Child]]
 _PATIENCE_S: Final = 5.0
@@ -55,13 +53,15 @@ async def _host(given: dict[str, Any]) -> None:
 async def _tried(given: dict[str, Any]) -> dict[str, Any]:
     level = Level(given["level"])
     asked = {**given["asked"], "parent": os.getpid(), "session": os.getsid(0)}
-    job = Job(argv=(given["python"], "-I", "-S", "-c", _source(), json.dumps(asked)), limits=LIMITS)
+    job = Job(argv=(given["python"], "-I", "-S", "-c", _source(), json.dumps(asked)), limits=PROBE_LIMITS)
     job = replace(job, reads_only=level is Level.LANDLOCK)
     start = _walls(given, level, Path(given["root"]))
     said, *held = await asyncio.gather(
         _said(start, job),
-        _ended(start, replace(job, argv=_CROWD, limits=Limits(processes=3)), "PROCESS_LIMIT"),
-        _ended(start, replace(job, argv=_hungry(given["python"]), limits=Limits(memory=24 * MIB)), "MEMORY_LIMIT"),
+        _ended(start, replace(job, argv=_CROWD, limits=ResourceLimits(processes=3)), "PROCESS_LIMIT"),
+        _ended(
+            start, replace(job, argv=_hungry(given["python"]), limits=ResourceLimits(memory=24 * MIB)), "MEMORY_LIMIT"
+        ),
     )
     return {"said": said, "limits": held}
 
@@ -74,10 +74,13 @@ def _walls(given: dict[str, Any], level: Level, root: Path) -> Start:
     """The very walls that calls get, of this level."""
     from golem_forge.sandbox.walls.walls import Walls  # which itself asks for a probe
 
-    zones = [ZoneSpec(name="zone", path=root / "zone"), ZoneSpec(name="closed", path=root / "closed", mode=Mode.RO)]
+    zones = [
+        ZoneSpec(name="zone", path=root / "zone"),
+        ZoneSpec(name="closed", path=root / "closed", mode=AccessMode.RO),
+    ]
     sandbox = open_sandbox(zones, forge_home=root / "home", home=root / "person")
     settings = WallSettings(read=tuple(given["read"]), toolchains=False)
-    report = WallsReport(level=level)
+    report = ProbeReport(level=level)
     walls = Walls(
         sandbox, settings, forge_home=root / "home", report=report, home=root / "person", bwrap=given["bwrap"]
     )

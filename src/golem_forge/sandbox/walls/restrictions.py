@@ -1,39 +1,41 @@
-"""What a child may not read or change inside one zone: protected and secret names, and what path rules hold back.
+"""What a child may not read or change inside one zone: protected and secret names, and what path rules forbid.
 
-Takes a zone, its scan, rules and what this call was granted; gives ZoneRestrictions. Refuses (WALLS_UNAVAILABLE) a
-`.git` or `.forge` that is a link; another protected link at the zone's root can be exchanged, which is reported
-afterwards. Threat: whoever can rename a directory above a protected path can make that path anew, and above a masked
-one can take it where no scan looks, so each directory on the way is a mount point of its own.
+Takes a zone, its scan, rules and what this call was granted; returns ZoneRestrictions. Refuses (WALLS_UNAVAILABLE)
+a `.git` or `.forge` that is a link; another protected link at the zone's root can be exchanged, which is reported
+afterwards. Threat: whoever can rename a directory above a protected path can make that path anew, and above a
+masked one can move it where no scan looks; so each directory on the way is a mount point of its own.
+
+Mounts cost time: past `MOST_MOUNTS` whole directories become read-only instead (`within_budget`), those with the
+deepest paths first. What is masked inside stays masked.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark, Verb
-from golem_forge.core.verdict import Verdict
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
-from golem_forge.sandbox.links import find
-from golem_forge.sandbox.own_code import own_code_in
-from golem_forge.sandbox.protected import GIT_FILE, marks
-from golem_forge.sandbox.target import Kind, kind_of
-from golem_forge.sandbox.walls.budget import few_masks, is_below, within_budget
-from golem_forge.sandbox.walls.git_paths import NamedPath
-from golem_forge.sandbox.walls.git_shadow import ShadowPlan
-from golem_forge.sandbox.walls.masking import is_masked, is_read_only
-from golem_forge.sandbox.walls.placeholder import missing_directories, self_contained
-from golem_forge.sandbox.walls.plan import Restriction, Why
-from golem_forge.sandbox.walls.scan import EntryKind, Finding, Parts, ZoneScan
-from golem_forge.sandbox.walls.settings import PathRule
+from golem_forge.sandbox.git.repository import NamedPath
+from golem_forge.sandbox.git.shadow import ShadowPlan
+from golem_forge.sandbox.paths import resolve_links
+from golem_forge.sandbox.protected import GIT_FILE, in_dependencies, marks, own_code_in
+from golem_forge.sandbox.target import FileKind, kind_of
+from golem_forge.sandbox.walls.listing import EntryKind, Parts, ScanFinding
+from golem_forge.sandbox.walls.model import PathRule, RefusalReason, Restriction, is_masked, is_read_only
+from golem_forge.sandbox.walls.scan import ZoneScan
+from golem_forge.sandbox.walls.zone_lease import missing_directories, self_contained
 from golem_forge.sandbox.zones import Zone
 
 _MUST_NOT_BE_LINKS = frozenset({GIT_FILE, ".forge"})
 
 
 @dataclass(frozen=True, slots=True)
-class GitClosed:
+class ReadOnlyGit:
     """A `.git` that commands can read and not change."""
 
     why: str
@@ -72,12 +74,12 @@ def restrictions(
     *,
     writable: bool,
     lifted: frozenset[str] = frozenset(),
-    git: ShadowPlan | GitClosed | None = None,
+    git: ShadowPlan | ReadOnlyGit | None = None,
     named: Iterable[NamedPath] = (),
 ) -> ZoneRestrictions:
     """`lifted`: virtual paths that this call's approved effects name; `git`: what a writable zone's own `.git` is;
     `named`: paths that git's settings name."""
-    judge = _Judge(zone, rules, lifted)
+    judge = _RuleMatcher(zone, rules, lifted)
     around = marks([part for part in zone.host.split("/") if part], unprotect=zone.unprotect)
     if judge.masks((), secret=Mark.SECRET_PATH in around):
         return ZoneRestrictions(writable=False, masked=True)
@@ -85,7 +87,7 @@ def restrictions(
     writable = writable and not own_code_in(zone.host).whole
     masks = {one.parts: one for one in _masked(judge, scan) if not judge.lifts(one.parts)}
     masks |= {one.parts: one for one in _never_shown(scan, writable=writable)}
-    masks, crowded = few_masks(zone.virtual(()), masks)
+    masks, crowded = limit_masks(zone.virtual(()), masks)
     if () in masks:
         return ZoneRestrictions(writable=False, masked=True, notices=crowded)
     opened = tuple(sorted(parts for parts in judge.granted() if is_below(parts, masks)))
@@ -99,14 +101,16 @@ def restrictions(
     placeholders = tuple(parts for parts in missing if not in_git(parts))
     closed = {one.parts: one for one in _read_only(judge, scan)}
     closed |= {one.parts: one for one in _named_by_git(judge, named)}
-    closed |= {parts: Restriction(parts=parts, why=Why.PROTECTED, directory=missing[parts]) for parts in placeholders}
+    closed |= {
+        parts: Restriction(parts=parts, why=RefusalReason.PROTECTED, directory=missing[parts]) for parts in placeholders
+    }
     closed = {
         parts: one
         for parts, one in closed.items()
         if parts not in masks and not is_below(parts, masks) and not in_git(parts)
     }
-    if isinstance(git, GitClosed):
-        closed[GIT_FILE,] = Restriction(parts=(GIT_FILE,), why=Why.PROTECTED, directory=True)
+    if isinstance(git, ReadOnlyGit):
+        closed[GIT_FILE,] = Restriction(parts=(GIT_FILE,), why=RefusalReason.PROTECTED, directory=True)
     hidden = [parts for parts in masks if not is_below(parts, masks)]
     guard = within_budget(zone.virtual(()), closed, hidden)
     if guard is None:
@@ -123,16 +127,16 @@ def restrictions(
         self_contained=tuple(parts for parts in self_contained(zone, scan) if not in_git(parts)),
         git=git if isinstance(git, ShadowPlan) else None,
         lifted=opened,
-        notices=(*crowded, *guard.notices, *((git.notice(zone),) if isinstance(git, GitClosed) else ())),
+        notices=(*crowded, *guard.notices, *((git.notice(zone),) if isinstance(git, ReadOnlyGit) else ())),
     )
 
 
-def named_paths(zone: Zone, rules: Sequence[PathRule]) -> Iterator[tuple[Parts, Kind]]:
+def named_paths(zone: Zone, rules: Sequence[PathRule]) -> Iterator[tuple[Parts, FileKind]]:
     """The existing paths of a zone that rules name outright; a plan is only good while these are the same."""
-    yield from _Judge(zone, rules, frozenset()).literal()
+    yield from _RuleMatcher(zone, rules, frozenset()).literal()
 
 
-class _Judge:
+class _RuleMatcher:
     """Rules and grants, asked about paths of one zone by their components."""
 
     def __init__(self, zone: Zone, rules: Sequence[PathRule], lifted: frozenset[str]) -> None:
@@ -160,29 +164,29 @@ class _Judge:
             if virtual.startswith(start) and not self._blocked(parts):
                 yield parts
 
-    def literal(self) -> Iterator[tuple[Parts, Kind]]:
+    def literal(self) -> Iterator[tuple[Parts, FileKind]]:
         """The existing paths of this zone that rules name outright."""
         for start in self.names(()):
             for rule in self.rules:
                 if rule.literal.startswith(start + "/"):
                     yield from self.existing(tuple(rule.literal.removeprefix(start + "/").split("/")))
 
-    def existing(self, parts: Parts) -> Iterator[tuple[Parts, Kind]]:
+    def existing(self, parts: Parts) -> Iterator[tuple[Parts, FileKind]]:
         """The path itself, or where a link leads inside the zone; nothing if nothing is there."""
         try:
-            there = find(self.zone, parts, follow_last=True)
+            there = resolve_links(self.zone, parts, follow_last=True)
         except SandboxError:
             return
         kind = kind_of(there.stat)
         if there.parts and kind is not None:
             yield there.parts, kind
 
-    def places(self, parts: Parts, kind: EntryKind) -> Iterator[tuple[Parts, Kind]]:
+    def places(self, parts: Parts, kind: EntryKind) -> Iterator[tuple[Parts, FileKind]]:
         """Where a name's content lies: nothing can stand on a link, but on what it leads to."""
         if kind is EntryKind.LINK:
             yield from self.existing(parts)
         else:
-            yield parts, Kind.DIRECTORY if kind is EntryKind.DIRECTORY else Kind.FILE
+            yield parts, FileKind.DIRECTORY if kind is EntryKind.DIRECTORY else FileKind.FILE
 
     def names(self, parts: Parts) -> tuple[str, ...]:
         """As the program names it, which is how rules are written; and as the worker does, whose zone may begin deeper:
@@ -196,20 +200,24 @@ class _Judge:
         return any(rule.matches(name) for rule in blocking for name in names)
 
 
-def _masked(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
+def _masked(judge: _RuleMatcher, scan: ZoneScan) -> Iterator[Restriction]:
     for finding in scan.findings:
         if finding.secret and judge.masks(finding.parts, secret=True):
             for parts, kind in judge.places(finding.parts, finding.kind):
                 if finding.kind is EntryKind.LINK:
-                    scan.led_to.add(parts)
-                yield Restriction(parts=parts, why=Why.SECRET, masked=True, directory=kind is Kind.DIRECTORY)
-    for led_to in scan.led_to:
+                    scan.link_targets.add(parts)
+                yield Restriction(
+                    parts=parts, why=RefusalReason.SECRET, masked=True, directory=kind is FileKind.DIRECTORY
+                )
+    for led_to in scan.link_targets:
         for parts, kind in judge.existing(led_to):
             if judge.masks(parts, secret=True):
-                yield Restriction(parts=parts, why=Why.SECRET, masked=True, directory=kind is Kind.DIRECTORY)
-    for parts, kind in _ruled(judge, scan, {Verb.READ}):
+                yield Restriction(
+                    parts=parts, why=RefusalReason.SECRET, masked=True, directory=kind is FileKind.DIRECTORY
+                )
+    for parts, kind in _rule_paths(judge, scan, {Verb.READ}):
         if judge.masks(parts):
-            yield Restriction(parts=parts, why=Why.RULE, masked=True, directory=kind is Kind.DIRECTORY)
+            yield Restriction(parts=parts, why=RefusalReason.RULE, masked=True, directory=kind is FileKind.DIRECTORY)
 
 
 def _never_shown(scan: ZoneScan, *, writable: bool) -> Iterator[Restriction]:
@@ -219,27 +227,27 @@ def _never_shown(scan: ZoneScan, *, writable: bool) -> Iterator[Restriction]:
         if finding.kind is EntryKind.SOCKET and writable and scan.is_own_fifo(finding.parts):
             continue
         if finding.unlisted or finding.kind is EntryKind.SOCKET:
-            yield Restriction(parts=finding.parts, why=Why.SEALED, masked=True, directory=finding.unlisted)
+            yield Restriction(parts=finding.parts, why=RefusalReason.SEALED, masked=True, directory=finding.unlisted)
 
 
-def _read_only(judge: _Judge, scan: ZoneScan) -> Iterator[Restriction]:
-    for parts, kind in _ruled(judge, scan, {Verb.WRITE, Verb.DELETE}):
+def _read_only(judge: _RuleMatcher, scan: ZoneScan) -> Iterator[Restriction]:
+    for parts, kind in _rule_paths(judge, scan, {Verb.WRITE, Verb.DELETE}):
         if judge.read_only(parts):
-            yield Restriction(parts=parts, why=Why.RULE, directory=kind is Kind.DIRECTORY)
+            yield Restriction(parts=parts, why=RefusalReason.RULE, directory=kind is FileKind.DIRECTORY)
     for finding in scan.findings:
         if finding.protected:
             for parts, kind in _protected_places(judge, finding):
-                yield Restriction(parts=parts, why=Why.PROTECTED, directory=kind is Kind.DIRECTORY)
+                yield Restriction(parts=parts, why=RefusalReason.PROTECTED, directory=kind is FileKind.DIRECTORY)
     for own in own_code_in(judge.zone.host).closed:
         for parts, kind in judge.existing(own):
-            yield Restriction(parts=parts, why=Why.OWN_CODE, directory=kind is Kind.DIRECTORY)
+            yield Restriction(parts=parts, why=RefusalReason.OWN_CODE, directory=kind is FileKind.DIRECTORY)
 
 
-def _named_by_git(judge: _Judge, named: Iterable[NamedPath]) -> Iterator[Restriction]:
+def _named_by_git(judge: _RuleMatcher, named: Iterable[NamedPath]) -> Iterator[Restriction]:
     """Hooks directories, included settings, programs: git runs or obeys what stands there."""
     for one in named:
         for parts, kind in judge.existing(one.parts) if one.parts else ():
-            yield Restriction(parts=parts, why=Why.PROTECTED, directory=kind is Kind.DIRECTORY)
+            yield Restriction(parts=parts, why=RefusalReason.PROTECTED, directory=kind is FileKind.DIRECTORY)
 
 
 def _first_missing(zone: Zone, named: NamedPath) -> Iterator[tuple[Parts, bool]]:
@@ -254,7 +262,7 @@ def _first_missing(zone: Zone, named: NamedPath) -> Iterator[tuple[Parts, bool]]
             return
 
 
-def _ruled(judge: _Judge, scan: ZoneScan, verbs: set[Verb]) -> Iterator[tuple[Parts, Kind]]:
+def _rule_paths(judge: _RuleMatcher, scan: ZoneScan, verbs: set[Verb]) -> Iterator[tuple[Parts, FileKind]]:
     """Paths that a rule about one of these verbs could mean: named outright, or every name the scan saw."""
     meant = [rule for rule in judge.rules if rule.verdict is not Verdict.PRE_APPROVED and verbs & rule.access]
     if not meant:
@@ -267,7 +275,7 @@ def _ruled(judge: _Judge, scan: ZoneScan, verbs: set[Verb]) -> Iterator[tuple[Pa
                 yield from judge.places(parts, kind)
 
 
-def _protected_places(judge: _Judge, finding: Finding) -> Iterator[tuple[Parts, Kind]]:
+def _protected_places(judge: _RuleMatcher, finding: ScanFinding) -> Iterator[tuple[Parts, FileKind]]:
     parts = finding.parts
     if finding.kind is EntryKind.LINK:
         if parts[-1].casefold() in _MUST_NOT_BE_LINKS:
@@ -276,7 +284,7 @@ def _protected_places(judge: _Judge, finding: Finding) -> Iterator[tuple[Parts, 
                 f"'{shown}' is a link, which a command could replace", f"Put the real thing at '{shown}'."
             )
         if len(parts) > 1:  # nothing can stand on the link, so the directory it is in must not change
-            yield parts[:-1], Kind.DIRECTORY
+            yield parts[:-1], FileKind.DIRECTORY
     yield from judge.places(parts, finding.kind)
 
 
@@ -298,3 +306,92 @@ def _outermost(found: Iterable[Restriction]) -> tuple[Restriction, ...]:
         if not is_below(parts, masked) and (one.masked or not is_below(parts, every))
     ]
     return tuple(sorted(kept, key=lambda one: (len(one.parts), one.parts)))
+
+
+MOST_MOUNTS: Final = 40
+MOST_MASKS: Final = 1_000
+MOST_NOTICES: Final = 5
+_HEADS_OF_PAIRS: Final = frozenset({".kube", ".docker"})
+"""Of secret names that count in these directories only."""
+MOST_WHOLE: Final = 200
+"""So many directories read-only as a whole; past that the zone is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountBudget:
+    closed: tuple[Restriction, ...]
+    pinned: tuple[Parts, ...]
+    """Directories on the way to what is closed, in order."""
+    notices: tuple[str, ...] = ()
+
+
+def within_budget(zone: str, closed: Mapping[Parts, Restriction], masked: Collection[Parts] = ()) -> MountBudget | None:
+    """`zone` is its address, for the notices. Nothing of `closed` is or lies below a masked path. The scan looks into
+    every directory, and what it does not look into is masked: a masked path is found again wherever it was moved."""
+    single = {parts: one for parts, one in closed.items() if not is_below(parts, closed)}
+    hidden = {parts for parts in masked if not is_below(parts, closed)}  # nothing can be renamed where all is read-only
+    hidden = {parts for parts in hidden if not may_move(parts)}
+    whole: dict[Parts, Restriction] = {}
+    pinned = _ancestors((*single, *hidden))
+    while len(single) + len(pinned) > MOST_MOUNTS:
+        nested = [parts for parts in (*single, *hidden) if len(parts) > 1]
+        if not nested:
+            break
+        top = _top_directory(max(nested, key=lambda parts: (len(parts), parts)))
+        whole[top] = Restriction(parts=top, why=RefusalReason.PROTECTED, directory=True)
+        single = {parts: one for parts, one in single.items() if parts[: len(top)] != top}
+        hidden = {parts for parts in hidden if parts[: len(top)] != top}
+        pinned = _ancestors((*single, *hidden, *whole))
+    if len(whole) + len(single) > MOST_WHOLE:
+        return None
+    whole = {top: one for top, one in whole.items() if not is_below(top, whole)}
+    return MountBudget(
+        closed=(*single.values(), *whole.values()),
+        pinned=tuple(sorted(parts for parts in pinned if parts not in whole and not is_below(parts, whole))),
+        notices=tuple(
+            f"{zone}/{'/'.join(top)} is read-only for commands: it holds too many protected or secret paths to guard"
+            " each."
+            for top in sorted(whole)
+        ),
+    )
+
+
+def limit_masks(zone: str, masks: Mapping[Parts, Restriction]) -> tuple[dict[Parts, Restriction], tuple[str, ...]]:
+    """No more than walls can be built with in time, and notices: past that directories are masked as a whole, those
+    first that have the most in them. Threat: a command makes a hundred thousand secret names for the next start."""
+    kept, whole = dict(masks), set[Parts]()
+    while len(kept) > MOST_MASKS:
+        crowds = Counter(parts[:-1] for parts in kept if parts)
+        left, tops = len(kept), set[Parts]()
+        for top, crowd in crowds.most_common():
+            tops.add(top)
+            left -= crowd - 1
+            if left <= MOST_MASKS:
+                break
+        kept = {parts: one for parts, one in kept.items() if parts[:-1] not in tops and not is_below(parts, tops)}
+        kept |= {top: Restriction(parts=top, why=RefusalReason.SEALED, masked=True, directory=True) for top in tops}
+        if () in tops:
+            kept = {(): kept[()]}
+        whole |= tops
+    text = "is hidden from commands: it holds too many secret or unsearched paths to hide each."
+    return kept, tuple(f"{'/'.join((zone, *top))} {text}" for top in sorted(whole & kept.keys())[:MOST_NOTICES])
+
+
+def may_move(parts: Parts) -> bool:
+    """Whether directories above a masked path may be renamed, mount and all: installers must be able to exchange a
+    package with a key of its tests in it, and a name that counts by itself counts in every place."""
+    return in_dependencies(parts) and parts[-2].casefold() not in _HEADS_OF_PAIRS
+
+
+def is_below(parts: Parts, others: Collection[Parts]) -> bool:
+    """Whether a directory above is among the others; the path itself does not count."""
+    return any(parts[:length] in others for length in range(1, len(parts)))
+
+
+def _top_directory(parts: Parts) -> Parts:
+    """The directory just below the zone's root; where a repository has many submodules, only what is theirs."""
+    return parts[: 2 if parts[0].casefold() == GIT_FILE and len(parts) > 2 else 1]
+
+
+def _ancestors(paths: Iterable[Parts]) -> set[Parts]:
+    return {parts[:length] for parts in paths for length in range(1, len(parts))}

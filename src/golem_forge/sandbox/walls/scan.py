@@ -1,15 +1,14 @@
-"""ZoneScan: which names inside a zone walls must know, and what changed in it, kept until something does.
+"""ZoneScan: which names inside a zone walls must know, and what changed in it, cached until something does.
 
-Takes a zone's host directory, gives findings (secret names, sockets and directories that cannot be listed in the whole
-zone; protected names down to depth 4), all names down to there, and the paths that changed since a mark. Refuses
-nothing. A small zone is looked at by the times of its directories; a large one is watched, and a look without changes
-costs nothing. Threats: a child sets a directory's times back to hide what it made in it, so the time of change counts,
-which it cannot set, and a listing made within the tick of the clock in which the directory last changed is not trusted
-a second time; it leaves a file that makes a directory look like one that need not be searched, so what is in a
-directory never decides whether its own names count; it floods the watch, or moves directories faster than they are
-watched, or writes through a second link, of which alone the kernel tells: whatever may have been missed is looked at
-again by its times. It makes more than can be looked at in time, or deeper: what was not looked at is found as a
-directory that cannot be listed, so walls mask it.
+Takes a zone's host directory, returns findings (secret names, sockets and directories that cannot be listed in the
+whole zone; protected names down to depth 4), all names down to there, and the paths that changed since a mark.
+Refuses nothing. A small zone is checked by the times of its directories; a large one is watched by inotify, and a
+look without changes costs nothing. Threats: a child sets a directory's times back, so the time of change counts,
+which it cannot set, and a listing made within the clock tick of the last change is not trusted a second time; a
+file in a directory never decides whether the directory's own names count; a child floods the watch, moves
+directories faster than they are watched, or writes through a second link: whatever may have been missed is looked
+at again by its times. What was too much or too deep to look at in time is found as a directory that cannot be
+listed, so walls mask it.
 """
 
 from __future__ import annotations
@@ -23,32 +22,34 @@ from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls import inotify
+from golem_forge.sandbox.walls import changes
 from golem_forge.sandbox.walls.changes import (
     CLOCK_NS,
     ChangeLog,
-    Changes,
+    Inotify,
     ScanMark,
+    SocketTracker,
+    ZoneChanges,
     changed_in,
     clock_of_files,
     has_one_link,
     is_a_file,
-    is_of_the_repository,
+    is_in_git_dir,
+    open_inotify,
+    reports_all_changes,
 )
-from golem_forge.sandbox.walls.inotify import Inotify, open_inotify, tells_all
 from golem_forge.sandbox.walls.listing import (
     DEPTH,
+    DirectoryLister,
+    DirectoryListing,
     EntryKind,
-    Finding,
-    Lister,
-    Listing,
     Parts,
+    ScanFinding,
     Stamp,
     stamp_at,
 )
-from golem_forge.sandbox.walls.sockets import Sockets
 
-__all__ = ["DEPTH", "Changes", "EntryKind", "Finding", "Parts", "ScanMark", "Stamp", "ZoneScan", "shared_scan"]
+__all__ = ["DEPTH", "EntryKind", "Parts", "ScanFinding", "ScanMark", "Stamp", "ZoneChanges", "ZoneScan", "shared_scan"]
 
 MOST_ENTRIES: Final = 200_000
 """Past so many no further directory is entered, near ones excepted."""
@@ -71,25 +72,25 @@ _WATCH_AFTER_S: Final = 0.1
 _MANY_SECRETS: Final = 100
 _MOST_STATES: Final = 8
 
-_MADE: Final = inotify.CREATE | inotify.MOVED_TO | inotify.MODIFY | inotify.CLOSE_WRITE | inotify.ATTRIB
-_RENAMED: Final = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
-_MOVED: Final = inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
-_WRITTEN: Final = inotify.MODIFY | inotify.CLOSE_WRITE | inotify.ATTRIB
+_MADE: Final = changes.CREATE | changes.MOVED_TO | changes.MODIFY | changes.CLOSE_WRITE | changes.ATTRIB
+_RENAMED: Final = changes.CREATE | changes.MOVED_TO | changes.MOVED_FROM | changes.DELETE
+_MOVED: Final = changes.MOVED_TO | changes.MOVED_FROM | changes.DELETE
+_WRITTEN: Final = changes.MODIFY | changes.CLOSE_WRITE | changes.ATTRIB
 _OF_BARE_REPOSITORIES: Final = ("HEAD", "objects", "refs", "commondir")
-_SELF: Final = inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.UNMOUNT | inotify.ATTRIB
+_SELF: Final = changes.DELETE_SELF | changes.MOVE_SELF | changes.UNMOUNT | changes.ATTRIB
 
 Shape = frozenset[tuple[str, EntryKind]]
-Kept = TypeVar("Kept", Shape, tuple[Finding, ...])
+Kept = TypeVar("Kept", Shape, tuple[ScanFinding, ...])
 
 
 class ZoneScan:
     def __init__(self, host: str, unprotect: Iterable[str] = ()) -> None:
         self._host = host
-        self._lister = Lister(host, unprotect)
+        self._lister = DirectoryLister(host, unprotect)
         self._lock = RLock()
-        self._listings: dict[Parts, Listing] = {}
-        self._near: dict[Parts, Listing] = {}
-        self._found: dict[Parts, tuple[Finding, ...]] = {}
+        self._listings: dict[Parts, DirectoryListing] = {}
+        self._near: dict[Parts, DirectoryListing] = {}
+        self._found: dict[Parts, tuple[ScanFinding, ...]] = {}
         self._entries = 0
         self._unentered: dict[Parts, None] = {}
         """Because the zone has too many entries."""
@@ -102,7 +103,7 @@ class ZoneScan:
         """All of these, as of the last whole look."""
         self._deadline = 0.0
         self._not_before = 0.0
-        self._sockets = Sockets(host)
+        self._sockets = SocketTracker(host)
         self.placeholders: frozenset[Parts] = frozenset()
         """What is made and removed here for walls, where no command can make or remove anything itself."""
         self.version = 0
@@ -113,16 +114,16 @@ class ZoneScan:
         self._states: dict[object, int] = {}
         self._shapes: dict[Parts, Shape] = {}
         self._other = False
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[ScanFinding, ...] = ()
         """The same object as long as they are the same."""
-        self.led_to: set[Parts] = set()
+        self.link_targets: set[Parts] = set()
         """Where links with secret names led, ever: a child may remove a link, and what it led to stays a secret."""
         self._partly: tuple[int, frozenset[Parts]] = (-1, frozenset())
         self._inotify: Inotify | None = None
         self._watched: dict[int, Parts] = {}
         self._unwatchable = False
         self._complete_devices: dict[int, bool] = {}
-        self._unsure: list[Listing] = []
+        self._unsure: list[DirectoryListing] = []
         """Listed before it was watched."""
         self._spent = 0.0
         self._log = ChangeLog()
@@ -160,7 +161,7 @@ class ZoneScan:
                 self._judge_anew()
             return self.version != before
 
-    def glance(self) -> None:
+    def refresh_briefly(self) -> None:
         """Look again for a guard, which asks all the time: what there is no time for waits for a later look, and until
         then things are as they were."""
         with self._lock:
@@ -181,8 +182,8 @@ class ZoneScan:
             self._by_events(self._inotify)
         else:
             self._by_stamps()
-        self._stale |= {parts[:-1]: None for parts in self._sockets.left_behind()}
-        self._other = self._sockets.are_exchanged() or self._other
+        self._stale |= {parts[:-1]: None for parts in self._sockets.dead_sockets()}
+        self._other = self._sockets.drop_replaced_fifos() or self._other
         if self._unentered and self._entries < MOST_ENTRIES * 0.9:  # enough went away
             self._waiting |= dict.fromkeys(self._unentered, False)
             self._unentered.clear()
@@ -202,7 +203,7 @@ class ZoneScan:
         """A state that was there before has the number it had: placeholders come and go with every command."""
         self._other = False
         every = [one for each in self._found.values() for one in each]
-        every += (Finding(parts, EntryKind.DIRECTORY, False, False, unlisted=True) for parts in self._unseen)
+        every += (ScanFinding(parts, EntryKind.DIRECTORY, False, False, unlisted=True) for parts in self._unseen)
         found = tuple(sorted(every, key=lambda one: one.parts))
         state = (found, frozenset(self._shapes.items()), frozenset(self._sockets.own_fifos.items()))
         number = self._states.pop(state, 0)
@@ -215,7 +216,7 @@ class ZoneScan:
         self.version = number
         if found != self.findings:
             self.findings = found
-            self._sockets.learn(found)
+            self._sockets.set_findings(found)
 
     def mark(self) -> ScanMark:
         """The moment from which on changes count. Nothing is looked at: what the last refresh found was before."""
@@ -232,10 +233,10 @@ class ZoneScan:
     def _has_our_clock(self) -> bool:
         device = self._listings[()].stamp[2] if self._listings else -1
         if device not in self._complete_devices:
-            self._complete_devices[device] = tells_all(self._host)
+            self._complete_devices[device] = reports_all_changes(self._host)
         return self._complete_devices[device]
 
-    def changed_since(self, mark: ScanMark) -> Changes:
+    def changed_since(self, mark: ScanMark) -> ZoneChanges:
         with self._lock:
             self.refresh()
             paths = set(self._log.noted_since(mark))
@@ -248,20 +249,20 @@ class ZoneScan:
             if self._inotify is None or not self._log.has_all_since(mark):
                 deadline = time.monotonic() + _LONGEST_LOOK_S
                 for here, listing in self._listings.items():
-                    if not is_of_the_repository(here):
+                    if not is_in_git_dir(here):
                         paths.update(changed_in(listing, earliest))
                         if time.monotonic() > deadline:
                             complete = False
                             break
-            self._other = self._sockets.adopt(mark) or self._other
-            return Changes(frozenset(paths), complete, self._no_more_listed(mark, earliest))
+            self._other = self._sockets.adopt_fifos(mark) or self._other
+            return ZoneChanges(frozenset(paths), complete, self._no_more_listed(mark, earliest))
 
     def _no_more_listed(self, mark: ScanMark, earliest: int) -> frozenset[Parts]:
         known = {one.parts for one in mark.findings if one.unlisted}
         found = (
             self._listings[here]
             for here, each in self._found.items()
-            if here not in known and not is_of_the_repository(here) and any(one.unlisted for one in each)
+            if here not in known and not is_in_git_dir(here) and any(one.unlisted for one in each)
         )
         return frozenset(one.parts for one in found if mark.position >= 0 or one.stamp[0] >= earliest)
 
@@ -326,7 +327,7 @@ class ZoneScan:
             if here is None:
                 continue
             if not name:
-                if mask & inotify.IGNORED:
+                if mask & changes.IGNORED:
                     del self._watched[number]
                 elif mask & _SELF:
                     stale[here] = None
@@ -337,9 +338,9 @@ class ZoneScan:
                 self._log.note(parts)
             if mask & _RENAMED:
                 stale[here] = None
-                if mask & inotify.IS_DIRECTORY:
+                if mask & changes.IS_DIRECTORY:
                     moved[parts] = None
-            elif mask & inotify.IS_DIRECTORY:
+            elif mask & changes.IS_DIRECTORY:
                 stale[parts] = None
             elif mask & _WRITTEN and self._content_counts(here, name):
                 stale[here] = None
@@ -353,11 +354,11 @@ class ZoneScan:
         of the same file, nothing once that link is gone, and nothing in a directory before it is watched."""
         asked = 0
         for parts, mask in happened.items():
-            if is_of_the_repository(parts) or parts in self.placeholders:
+            if is_in_git_dir(parts) or parts in self.placeholders:
                 continue
-            if mask & _MOVED or (mask & inotify.IS_DIRECTORY and mask & inotify.CREATE):
+            if mask & _MOVED or (mask & changes.IS_DIRECTORY and mask & changes.CREATE):
                 return True
-            if mask & inotify.IS_DIRECTORY:
+            if mask & changes.IS_DIRECTORY:
                 continue
             asked += 1
             if asked > _MOST_ASKED or not has_one_link(os.path.join(self._host, *parts)):
@@ -438,7 +439,7 @@ class ZoneScan:
             for name in listing.directories:
                 (pending if name in listing.near_below else later).append((*here, name))
 
-    def _keep(self, listing: Listing, instead_of: Listing | None = None) -> None:
+    def _keep(self, listing: DirectoryListing, instead_of: DirectoryListing | None = None) -> None:
         parts = listing.parts
         self._listings[parts] = listing
         self._entries += _counted(listing) - (_counted(instead_of) if instead_of else 0)
@@ -479,7 +480,7 @@ class ZoneScan:
             self._stop_watching(listing)
             pending.extend((*here, name) for name in listing.directories)
 
-    def _listed(self, parts: Parts, path: str, *, near: bool) -> Listing | None:
+    def _listed(self, parts: Parts, path: str, *, near: bool) -> DirectoryListing | None:
         watch = self._watch if self._inotify is not None else None
         return self._lister.listed(parts, path, near=near, watch=watch)
 
@@ -509,7 +510,7 @@ class ZoneScan:
             return -1
         try:
             if device not in self._complete_devices:
-                self._complete_devices[device] = tells_all(path)
+                self._complete_devices[device] = reports_all_changes(path)
             if self._complete_devices[device]:
                 return self._inotify.watch(fd)
         except OSError:
@@ -520,7 +521,7 @@ class ZoneScan:
         self._watched.clear()
         return -1
 
-    def _stop_watching(self, listing: Listing) -> None:
+    def _stop_watching(self, listing: DirectoryListing) -> None:
         if self._watched.get(listing.watch) == listing.parts:
             del self._watched[listing.watch]
             if self._inotify is not None:
@@ -542,11 +543,11 @@ def shared_scan(host: str, unprotect: Iterable[str] = ()) -> ZoneScan:
         return found
 
 
-def _counted(listing: Listing) -> int:
+def _counted(listing: DirectoryListing) -> int:
     return max(_LEAST_COUNTED, min(listing.size, _MOST_COUNTED))
 
 
-def _shape(listing: Listing) -> Shape:
+def _shape(listing: DirectoryListing) -> Shape:
     """What of the names in a near directory decides whether git takes it for a repository, and what is in one."""
     entries = listing.entries or {}
     if any(part.casefold() == GIT_FILE for part in listing.parts):

@@ -1,11 +1,14 @@
-"""Toolchains: what the person already has installed, found so that it works inside walls at once, read-only.
+"""Toolchains: what the user has installed, found so that it works inside walls at once, read-only.
 
-Takes their environment and home; gives the directories to show, the inner PATH in their order, the variables that lead
-there, the credentials to mask inside, and what was refused with the reason. Pure but for a look at the disk.
+Takes the user's environment and home; returns the directories to show, the inner PATH in order, the variables that
+lead there, the credentials to mask inside, and what was refused with the reason. A virtual environment in a zone
+needs nothing of its own; one elsewhere whose `bin` is on PATH is shown whole. `pyvenv.cfg` is never read: whoever
+writes in a zone could name any directory there. MANAGERS is the table of version managers, as data: a root is found
+by a variable, at a usual place, or from a PATH entry that lies inside it.
 
-A virtual environment in a zone needs nothing of its own: its interpreter is found if a manager of the table has it. One
-elsewhere whose `bin` is on PATH is shown whole. What `pyvenv.cfg` says is deliberately never read: whoever writes in a
-zone could name any directory there.
+ForbiddenDirectories says why a directory must not be shown. Threat: one careless PATH entry (`~`, `/`, a link to
+either) would show keys, rules and grants to every command; so a directory is judged by its spelling, by its real
+path, and by identity against what it may contain.
 """
 
 from __future__ import annotations
@@ -19,8 +22,6 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.sandbox.protected import is_secret_name
-from golem_forge.sandbox.walls.forbidden import Forbidden, is_below
-from golem_forge.sandbox.walls.toolchain_table import CARRIED, MANAGERS, SELECTED, Manager
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 """Shown in every walls, whole."""
@@ -36,7 +37,7 @@ _MOST_LINKS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Toolchains:
+class VisibleToolchains:
     directories: tuple[str, ...] = ()
     """Host directories to show read-only at these very paths: real ones, and the spellings that lead there. None lies
     in another or in a system directory."""
@@ -61,7 +62,7 @@ def find_toolchains(
     extra_read: Sequence[str] = (),
     zones: Sequence[str] = (),
     shipped: str = "",
-) -> Toolchains:
+) -> VisibleToolchains:
     """`zones`: their real host directories, which are shown anyway; `shipped`: the directory of Forge's own rg."""
     search = _Search(environ, home, forge_home, zones)
     search.show_declared(extra_read)
@@ -83,7 +84,7 @@ def without_toolchains(
     extra_read: Sequence[str] = (),
     zones: Sequence[str] = (),
     shipped: str = "",
-) -> Toolchains:
+) -> VisibleToolchains:
     """`sandbox.toolchains: off`: only the system's directories on PATH, and what `sandbox.read` names."""
     search = _Search(environ, home, forge_home, zones)
     search.show_declared(extra_read)
@@ -102,7 +103,7 @@ class _Search:
         self._environ = environ
         self._home = os.path.abspath(home)
         self._zones = tuple(zones)
-        self._forbidden = Forbidden(self._home, os.fspath(forge_home), self._zones)
+        self._forbidden = ForbiddenDirectories(self._home, os.fspath(forge_home), self._zones)
         self._shown: dict[str, str] = {}
         """Spelling → real path, of everything that is to be shown."""
         self._judged: dict[str, bool] = {}
@@ -123,7 +124,7 @@ class _Search:
         """PATH entries that may lie in a manager. Not those in a zone, where anyone could lay out such a place."""
         return tuple(entry for entry in entries if not in_system(entry) and not self._in_zone(entry))
 
-    def roots(self, manager: Manager, foreign: Sequence[str]) -> Iterator[str]:
+    def roots(self, manager: VersionManager, foreign: Sequence[str]) -> Iterator[str]:
         """The manager's roots that exist, the one that counts first."""
         named = (self._environ.get(name, "") for name in manager.variables)
         places = (self._place(place) for place in manager.places)
@@ -134,7 +135,7 @@ class _Search:
                 seen.add(folded)
                 yield folded
 
-    def show_manager(self, manager: Manager, root: str) -> None:
+    def show_manager(self, manager: VersionManager, root: str) -> None:
         for part in manager.show:
             self._show(os.path.join(root, part) if part else root)
         self._credentials |= {f"{root}/{name}": None for name in manager.credentials}
@@ -156,7 +157,7 @@ class _Search:
             self._show(os.path.dirname(entry))
         return entry if self._show(entry) else ""
 
-    def set_variables(self, roots: Sequence[tuple[Manager, str]]) -> None:
+    def set_variables(self, roots: Sequence[tuple[VersionManager, str]]) -> None:
         for manager, root in roots:
             if not self._visible(root if "" in manager.show else os.path.join(root, manager.show[0])):
                 continue
@@ -172,10 +173,10 @@ class _Search:
             if self._environ.get(name) and belongs in self._variables:
                 self._variables[name] = self._environ[name]
 
-    def result(self, path: Sequence[str], shipped: str) -> Toolchains:
+    def result(self, path: Sequence[str], shipped: str) -> VisibleToolchains:
         directories = _outermost({*self._shown, *self._shown.values()})
         inner = dict.fromkeys((*path, *(entry for entry in ALWAYS if os.path.isdir(entry))))
-        return Toolchains(
+        return VisibleToolchains(
             directories=directories,
             path=(*inner, *((shipped,) if shipped and shipped not in inner else ())),
             variables=self._variables,
@@ -240,7 +241,7 @@ class _Search:
         return any(is_below(path, zone) for zone in self._zones)
 
 
-def _around(manager: Manager, foreign: Sequence[str]) -> Iterator[str]:
+def _around(manager: VersionManager, foreign: Sequence[str]) -> Iterator[str]:
     """Roots that a PATH entry lies in."""
     if manager.inside is None:
         return
@@ -299,3 +300,220 @@ def _outermost(directories: Iterable[str]) -> tuple[str, ...]:
         if not in_system(directory) and not any(is_below(directory, one) for one in kept):
             kept.append(directory)
     return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionManager:
+    name: str
+    variables: tuple[str, ...] = ()
+    """Name the root, in this order."""
+    places: tuple[str, ...] = ()
+    """Usual roots. `~` is the person's home, `@` their data directory (XDG), `$NAME` another variable's first entry."""
+    inside: re.Pattern[str] | None = None
+    """A PATH directory of this form belongs to the root in its first group …"""
+    proof: str = ""
+    """… if this exists below that root."""
+    show: tuple[str, ...] = ("",)
+    """What of the root is shown; empty text: all of it."""
+    sets: tuple[tuple[str, str, str], ...] = ()
+    """(variable, directory below the root, what must exist below the root for it to be set)."""
+    credentials: tuple[str, ...] = ()
+    """Files below the root that hold credentials: masked."""
+    links: str = ""
+    """A directory of installed versions in which people link versions that live elsewhere: those are shown too."""
+
+
+def _in(tail: str) -> re.Pattern[str]:
+    return re.compile(rf"(/.+?)/{tail}")
+
+
+MANAGERS: Final = (
+    VersionManager(
+        name="pyenv",
+        variables=("PYENV_ROOT",),
+        places=("~/.pyenv",),
+        inside=_in(r"(?:plugins/[^/]+/)?(?:shims|bin)"),
+        proof="libexec/pyenv",
+        sets=(("PYENV_ROOT", "", ""),),
+        links="versions",
+    ),
+    VersionManager(
+        name="rustup",
+        variables=("RUSTUP_HOME",),
+        places=("~/.rustup",),
+        inside=_in(r"toolchains/[^/]+/bin"),
+        proof="settings.toml",
+        sets=(("RUSTUP_HOME", "", ""),),
+        links="toolchains",
+    ),
+    # With its home read-only, cargo builds offline from the crates fetched before. Without any, its home is better
+    # left to the private HOME, where it can at least be written.
+    VersionManager(
+        name="cargo",
+        variables=("CARGO_HOME",),
+        places=("~/.cargo",),
+        inside=_in("bin"),
+        proof="bin/rustup",
+        sets=(("CARGO_HOME", "", "registry"),),
+        credentials=("credentials", "credentials.toml"),
+    ),
+    VersionManager(
+        name="nvm",
+        variables=("NVM_DIR",),
+        places=("~/.nvm", "~/.config/nvm"),
+        inside=_in(r"versions/(?:node|io\.js)/[^/]+/bin"),
+        proof="nvm.sh",
+        sets=(("NVM_DIR", "", ""),),
+    ),
+    VersionManager(
+        name="fnm",
+        variables=("FNM_DIR",),
+        places=("@/fnm", "~/.fnm"),
+        inside=_in(r"node-versions/[^/]+/installation/bin"),
+        proof="node-versions",
+        sets=(("FNM_DIR", "", ""),),
+    ),
+    VersionManager(
+        name="volta",
+        variables=("VOLTA_HOME",),
+        places=("~/.volta",),
+        inside=_in("bin"),
+        proof="bin/volta-shim",
+        sets=(("VOLTA_HOME", "", ""),),
+    ),
+    VersionManager(
+        name="asdf",
+        variables=("ASDF_DATA_DIR",),
+        places=("$ASDF_DIR", "~/.asdf"),
+        inside=_in("shims"),
+        proof="installs",
+        sets=(("ASDF_DATA_DIR", "", ""),),
+    ),
+    VersionManager(
+        name="asdf itself", variables=("ASDF_DIR",), places=("~/.asdf",), sets=(("ASDF_DIR", "", "asdf.sh"),)
+    ),
+    VersionManager(
+        name="mise",
+        variables=("MISE_DATA_DIR",),
+        places=("@/mise",),
+        inside=_in(r"(?:shims|installs/[^/]+/[^/]+(?:/[^/]+)*?)"),
+        proof="installs",
+        sets=(("MISE_DATA_DIR", "", ""),),
+    ),
+    VersionManager(
+        name="uv",
+        variables=("UV_PYTHON_INSTALL_DIR",),
+        places=("@/uv/python",),
+        sets=(("UV_PYTHON_INSTALL_DIR", "", ""),),
+        links=".",
+    ),
+    # What `uv tool` and pipx put on PATH are links into these.
+    VersionManager(name="uv tools", variables=("UV_TOOL_DIR",), places=("@/uv/tools",)),
+    VersionManager(
+        name="pipx", variables=("PIPX_HOME",), places=("@/pipx", "~/.local/pipx"), show=("venvs", "shared", "py")
+    ),
+    VersionManager(
+        name="conda",
+        variables=("MAMBA_ROOT_PREFIX", "CONDA_ROOT"),
+        places=(
+            *("~/miniconda3", "~/anaconda3", "~/miniforge3", "~/mambaforge", "~/micromamba"),
+            *("/opt/conda", "/opt/miniconda3", "/opt/anaconda3", "/opt/miniforge3"),
+        ),
+        inside=_in(r"(?:envs/[^/]+/)?(?:bin|condabin)"),
+        proof="conda-meta",
+        credentials=(".condarc", "condarc", "pip.conf"),
+    ),
+    VersionManager(name="conda environment", variables=("CONDA_PREFIX",), credentials=(".condarc", "pip.conf")),
+    VersionManager(name="go", variables=("GOROOT",), inside=_in("bin"), proof="pkg/tool"),
+    # Modules fetched before are enough to build offline; go writes nothing there for them.
+    VersionManager(
+        name="go modules",
+        variables=("GOMODCACHE",),
+        places=("$GOPATH/pkg/mod", "~/go/pkg/mod"),
+        sets=(("GOMODCACHE", "", ""),),
+    ),
+    VersionManager(
+        name="sdkman",
+        variables=("SDKMAN_DIR",),
+        places=("~/.sdkman",),
+        inside=_in(r"candidates/[^/]+/[^/]+/bin"),
+        proof="candidates",
+        sets=(("SDKMAN_DIR", "", ""),),
+    ),
+    # Not `etc` and `var`, where its services keep settings and data.
+    VersionManager(
+        name="brew",
+        variables=("HOMEBREW_PREFIX",),
+        places=("/home/linuxbrew/.linuxbrew", "~/.linuxbrew"),
+        inside=_in("s?bin"),
+        proof="Cellar",
+        show=("bin", "sbin", "Cellar", "opt", "lib", "libexec", "include", "share", "etc/ca-certificates"),
+        sets=(("HOMEBREW_PREFIX", "", ""),),
+    ),
+)
+
+CARRIED: Final = ("GOROOT", "CONDA_PREFIX", "JAVA_HOME")
+"""Handed on as the person has them, if they lead to something that children can see."""
+SELECTED: Final = ("PYENV_VERSION", "RUSTUP_TOOLCHAIN")
+"""Name an installed version, not a place: handed on with the manager whose word they are."""
+
+
+KEY_DIRECTORIES: Final = (".ssh", ".aws", ".gnupg")
+_KEY_NAMES: Final = frozenset(KEY_DIRECTORIES)
+_NOT_BELOW: Final = ("/proc", "/sys", "/dev", "/run", "/var/run")
+"""Walls have their own of these, or none: they hold sockets, devices and other processes."""
+_NOT_WHOLE: Final = frozenset({"/", "/etc", "/home", "/var", "/var/lib", "/tmp", "/var/tmp"})  # noqa: S108 (refused, not used)
+
+
+class ForbiddenDirectories:
+    def __init__(self, home: str, forge_home: str, zones: Sequence[str] = ()) -> None:
+        self._home = os.path.realpath(home)
+        self._forge = os.path.realpath(forge_home)
+        named = (os.path.join(self._home, name) for name in KEY_DIRECTORIES)
+        self._keys = tuple(os.path.realpath(path) if os.path.islink(path) else path for path in named)
+        self._zones = tuple(zones)
+        self._above_home = _identities(self._home)
+        self._above_forge = _identities(self._forge)
+
+    def why(self, spelled: str, real: str, status: os.stat_result) -> str:
+        """Empty: it may be shown. `status` is the directory's own."""
+        identity = (status.st_dev, status.st_ino)
+        if identity in self._above_home:
+            return "is or contains the home directory"
+        if identity in self._above_forge:
+            return "is, contains or lies in FORGE_HOME"
+        for path in {spelled, real}:
+            if is_below(self._home, path):
+                return "is or contains the home directory"
+            if is_below(path, self._forge) or is_below(self._forge, path):
+                return "is, contains or lies in FORGE_HOME"
+            if any(is_below(path, keys) or is_below(keys, path) for keys in self._keys):
+                return "is, contains or lies in a directory of keys"
+            if not _KEY_NAMES.isdisjoint(path.split("/")):
+                return "lies in a directory of keys"
+            if path in _NOT_WHOLE or any(is_below(path, system) for system in _NOT_BELOW):
+                return "is a directory of the system that walls do not show"
+            if any(is_below(zone, path) and zone != path for zone in self._zones):
+                return "contains a zone"
+        if any(os.path.lexists(f"{real}/{name}") for name in KEY_DIRECTORIES):
+            return "contains a directory of keys"
+        return ""
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Both absolute and folded; a directory is below itself."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _identities(path: str) -> frozenset[tuple[int, int]]:
+    """Of a directory and of everything that contains it, as far as it exists."""
+    found = set()
+    while True:
+        try:
+            status = os.stat(path)
+            found.add((status.st_dev, status.st_ino))
+        except OSError:
+            pass
+        if path == "/":
+            return frozenset(found)
+        path = os.path.dirname(path)

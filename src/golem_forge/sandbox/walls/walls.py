@@ -1,50 +1,45 @@
-"""Walls: one worker's way to run processes. Takes a Job that was judged and approved, gives a running WalledChild.
+"""Walls: one worker's way to run processes. Takes a Job that was judged and approved, returns a running WalledChild.
 
 The same zones that decide what tools open decide here what the kernel lets a child do. Refuses with
-WALLS_UNAVAILABLE, and then nothing was run: a machine without walls, a zone that is not what it was, a job that needs
-more than this machine's walls can hold. There is no way around them for a single call.
+WALLS_UNAVAILABLE, and then nothing was run: a machine without walls, a zone that is not what it was, a job that
+needs more than this machine's walls can hold. No single call can go around them. WalledChild is a process and the
+walls around it; once it has ended, its Aftermath says what the walls refused and what it left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.visible import visible
-from golem_forge.events.redaction import Redactor
-from golem_forge.events.stream_redaction import StreamRedactor
+from golem_forge.config.sandbox_block import ResourceLimits, WallSettings
+from golem_forge.core.calls import Leftover
+from golem_forge.core.text import escape_control_chars
+from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import person_environ
-from golem_forge.sandbox.limits import Limits
-from golem_forge.sandbox.placeholder_notes import PlaceholderNotes
-from golem_forge.sandbox.processes.launch import Launch
-from golem_forge.sandbox.processes.start import start as start_process
+from golem_forge.sandbox.process.child import Child, start_process
+from golem_forge.sandbox.process.launch import Launch
+from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls import backend as programs
-from golem_forge.sandbox.walls import bubblewrap, landlock, layout
-from golem_forge.sandbox.walls.bytecode import KeptBytecode
-from golem_forge.sandbox.walls.child_output import output_redactor
-from golem_forge.sandbox.walls.devices import put_back_modes
-from golem_forge.sandbox.walls.environment import job_environment
-from golem_forge.sandbox.walls.explaining import Explanation, explain
-from golem_forge.sandbox.walls.guard import Guards
-from golem_forge.sandbox.walls.inspection import Inspection
-from golem_forge.sandbox.walls.job import Job, Streams
-from golem_forge.sandbox.walls.kept_home import cache_directory, introduce, kept_home
-from golem_forge.sandbox.walls.landlock_job import landlock_command
-from golem_forge.sandbox.walls.levels import Level, WallsReport
-from golem_forge.sandbox.walls.placeholder import Occupied, occupy_soon, remove_leftovers
-from golem_forge.sandbox.walls.planning import Place, Planned, Planner
+from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
+from golem_forge.sandbox.walls import bubblewrap as programs
+from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
+from golem_forge.sandbox.walls.environment import job_environment, output_redactor
+from golem_forge.sandbox.walls.inspection import Inspection, MountChecks
+from golem_forge.sandbox.walls.landlock import landlock_command
+from golem_forge.sandbox.walls.layout import restore_device_modes
+from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport, Streams, WallPlan
+from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, WorkingDirectory, explain
 from golem_forge.sandbox.walls.seccomp import Network
-from golem_forge.sandbox.walls.settings import PathRule, WallSettings
-from golem_forge.sandbox.walls.walled_child import Aftermath, WalledChild
+from golem_forge.sandbox.walls.zone_lease import ZoneLease, remove_stale_placeholders, wait_for_lease
+from golem_forge.sandbox.zones import PlaceholderNotes
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.proxy import HostProxy
-    from golem_forge.sandbox.walls.toolchains import Toolchains
+    from golem_forge.sandbox.walls.toolchains import VisibleToolchains
 
 
 class Walls:
@@ -56,29 +51,29 @@ class Walls:
         forge_home: Path,
         redactor: Redactor | None = None,
         rules: Callable[[], tuple[PathRule, ...]] = tuple,
-        report: WallsReport | None = None,
+        report: ProbeReport | None = None,
         environ: Mapping[str, str] | None = None,
         home: Path | None = None,
         bwrap: str = "",
         wider: Walls | None = None,
-        tried: Callable[[Path], Awaitable[WallsReport]] | None = None,
+        tried: Callable[[Path], Awaitable[ProbeReport]] | None = None,
     ) -> None:
         """`environ`, `home`: the person's own, if not those of this process; `bwrap`: another backend than the
         system's; `wider`: see `narrowed`; `tried`: how the machine is tried, if not by a try whose result is kept in
         the directory it is given."""
-        self._tried = tried or _tried_and_kept
+        self._tried = tried or _probe_and_save
         self._wider = wider
         self._sandbox = sandbox
         self._settings = settings or WallSettings()
         self._redactor = redactor
         self._report = report
         self._probing: asyncio.Lock | None = None
-        self._listeners: list[Callable[[WallsReport], None]] = []
+        self._listeners: list[Callable[[ProbeReport], None]] = []
         self._unread: list[Callable[[Aftermath], None]] = []
         self._bwrap = bwrap
         self._backend: programs.Backend | None = None
         self._output: tuple[int, Redactor] | None = None
-        self._guards = Guards()
+        self._guards = MountChecks()
         self._forge_home = forge_home
         self._tidied = False
         self._planner: Planner = Planner(
@@ -91,7 +86,7 @@ class Walls:
             wider=wider._planner if wider else None,
         )
         cache = cache_directory(self._planner.environ, self._planner.home)
-        self._bytecode = KeptBytecode(cache, forge_home, self._planner.zones)
+        self._bytecode = BytecodeCache(cache, forge_home, self._planner.zones)
 
     def path_rules(self) -> tuple[PathRule, ...]:
         """What rules say of paths inside these walls now."""
@@ -112,12 +107,12 @@ class Walls:
             wider=self,
         )
 
-    async def report(self) -> WallsReport:
+    async def report(self) -> ProbeReport:
         """What this machine gives, tried once."""
         if self._wider is not None:
             return await self._wider.report()
         if self._report is None and self._settings.off:
-            self._report = WallsReport(level=Level.OFF)
+            self._report = ProbeReport(level=Level.OFF)
         if self._report is None:
             self._probing = self._probing or asyncio.Lock()
             async with self._probing:
@@ -127,7 +122,7 @@ class Walls:
             listener(self._report)
         return self._report
 
-    def on_report(self, listener: Callable[[WallsReport], None]) -> None:
+    def on_report(self, listener: Callable[[ProbeReport], None]) -> None:
         """`listener` is told once, when a report is first asked for: before the first child starts."""
         self._listeners.append(listener)
 
@@ -145,7 +140,7 @@ class Walls:
         return (await self.report()).level
 
     @property
-    def known_report(self) -> WallsReport | None:
+    def known_report(self) -> ProbeReport | None:
         """The report without trying: None until somebody has asked for one."""
         return self._wider.known_report if self._wider is not None else self._report
 
@@ -163,7 +158,7 @@ class Walls:
         return self._sandbox
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ResourceLimits:
         """Of a child whose job says nothing else."""
         return self._settings.limits
 
@@ -172,7 +167,7 @@ class Walls:
         """For the person, at start-up: what behaves otherwise than they may expect, as far as it is known."""
         return (*self._planner.start_up_notices(), *self._planner.notices)
 
-    def survey(self) -> tuple[str, ...]:
+    def check_zones(self) -> tuple[str, ...]:
         """The same after a look at every zone, for `forge doctor`; what would stop a start is among it."""
         try:
             for zone in self._planner.zones:
@@ -182,7 +177,7 @@ class Walls:
             return (*self.notices, error.message)
         return self.notices
 
-    def toolchains(self) -> Toolchains:
+    def toolchains(self) -> VisibleToolchains:
         """What children see of the person's toolchains, and what was refused."""
         return self._planner.toolchains
 
@@ -203,19 +198,19 @@ class Walls:
         said = {"PYTHONPYCACHEPREFIX": layout.BYTECODE} if kept else {"PYTHONDONTWRITEBYTECODE": "1"}
         return replace(job, bytecode=kept, env={**said, **job.env})
 
-    def stands_at(self, zone: str, level: Level = Level.FULL) -> str:
+    def mount_point(self, zone: str, level: Level = Level.FULL) -> str:
         """Where a child finds a zone; empty if it has none of that name."""
         found = next((one for one in self._planner.zones if one.name == zone), None)
         if found is None:
             return ""
-        return self._planner.stands_at(found) if level is Level.FULL else found.host
+        return self._planner.mount_point(found) if level is Level.FULL else found.host
 
     def scan_complete(self, virtual: str, *, hidden: bool = True) -> bool:
         """Whether the scan saw every name below a directory, so that no secret there is left unmasked."""
         place = self._sandbox.locate(virtual)
         return place.zone is not None and self._planner.complete(place.zone, place.parts, hidden=hidden)
 
-    def explain(self, path: str) -> Explanation:
+    def explain(self, path: str) -> PathExplanation:
         """What a child could do at a path, by its address or host path, also outside of every zone. Raises SandboxError
         for what is no path of either kind."""
         return explain(path, self._sandbox, self._planner)
@@ -224,7 +219,7 @@ class Walls:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""
         if not self._tidied:
             self._tidied = True
-            remove_leftovers(PlaceholderNotes(self._forge_home))
+            remove_stale_placeholders(PlaceholderNotes(self._forge_home))
         report = await self.report()
         if report.level is Level.NONE:
             raise walls_unavailable(report.cause or "this machine has none", report.fix or bubblewrap.FIX)
@@ -233,7 +228,7 @@ class Walls:
         return await self._start_full(job)
 
     async def _start_full(self, job: Job) -> WalledChild:
-        occupied: list[Occupied] = []
+        occupied: list[ZoneLease] = []
         proxy: HostProxy | None = None
         inspection = Inspection(self._planner)
 
@@ -241,16 +236,15 @@ class Walls:
             if proxy is not None:
                 proxy.close()
             for one in occupied:
-                one.leave()
+                one.release()
             inspection.finish()
-            put_back_modes()
+            restore_device_modes()
 
         before_go = None
         if job.hosts:
-            from golem_forge.sandbox.network.namespace import open_listener
-            from golem_forge.sandbox.network.proxy import HostProxy, person_proxy
+            from golem_forge.sandbox.network.proxy import HostProxy, open_listener, user_proxy
 
-            proxy = HostProxy(job.hosts, upstream=person_proxy(person_environ()))
+            proxy = HostProxy(job.hosts, upstream=user_proxy(person_environ()))
 
             async def before_go(pid: int) -> None:
                 assert proxy is not None
@@ -258,12 +252,12 @@ class Walls:
 
         try:
             if job.home:
-                introduce(job.home, self._planner.gitconfig())
+                write_gitconfig(job.home, self._planner.gitconfig())
             for zone in self._planner.zones:
                 writable = self._planner.is_writable(zone, job)
                 self._planner.check(zone, writable=writable)
                 if writable:
-                    occupied.append(await occupy_soon(zone))
+                    occupied.append(await wait_for_lease(zone))
                     inspection.begin(zone)
             place = self._planner.working_directory(job)
             planned, launch = self._launch(job, place, leave, before_go, occupied, inspection)
@@ -274,7 +268,10 @@ class Walls:
         plan = replace(planned.plan, cwd=place.inner, mounted=True)
 
         def created() -> tuple[str, ...]:
-            return (*self._planner.created(planned), *(visible(path) for one in occupied for path in one.removed))
+            return (
+                *self._planner.created_protected(planned),
+                *(escape_control_chars(path) for one in occupied for path in one.removed),
+            )
 
         return WalledChild(
             child,
@@ -286,7 +283,7 @@ class Walls:
             exchange=inspection.exchange,
         )
 
-    def still_hold(self, walled: WalledChild, job: Job) -> bool:
+    def still_valid(self, walled: WalledChild, job: Job) -> bool:
         """Whether walls built for this job now would show and refuse what those around a running child do: rules and
         the names of secrets may have changed since. Raises RulesUnusable."""
         if (plan := walled.plan) is None:
@@ -298,11 +295,11 @@ class Walls:
             return False
         return replace(self._planner.planned(job).plan, cwd=plan.cwd, mounted=plan.mounted) == plan
 
-    def cleaned(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """What a child said in another way than by its output: zones by their addresses, secrets taken out."""
         return self.output_redactor().text(text)
 
-    def prepared(self, job: Job) -> Launch:
+    def prepare_launch(self, job: Job) -> Launch:
         """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
         caller's to close; nothing is locked, and no placeholder is kept."""
         inspection = Inspection(self._planner)
@@ -314,12 +311,12 @@ class Walls:
     def _launch(
         self,
         job: Job,
-        place: Place,
+        place: WorkingDirectory,
         leave: Callable[[], None],
         before_go: Callable[[int], Awaitable[None]] | None,
-        occupied: list[Occupied],
+        occupied: list[ZoneLease],
         inspection: Inspection,
-    ) -> tuple[Planned, Launch]:
+    ) -> tuple[PlannedWalls, Launch]:
         for last in (False, True):
             planned = self._planner.planned(job)
             inspection.planned(planned)
@@ -327,11 +324,11 @@ class Walls:
                 one.placeholders = planned.held[one.zone.name].placeholders
                 one.files = planned.held[one.zone.name].placeholder_files
                 one.self_contained = planned.held[one.zone.name].self_contained
-                one.make()
+                one.make_placeholders()
             try:
                 return planned, bubblewrap.launch(
                     self._found_backend(),
-                    (*planned.mounts, layout.closing(place.inner)),
+                    (*planned.mounts, layout.final_arguments(place.inner)),
                     argv=job.argv,
                     env=job_environment(
                         job,
@@ -348,7 +345,7 @@ class Walls:
                     before_go=before_go,
                     guard=None
                     if job.own_program
-                    else inspection.while_it_runs(self._guards.on(planned, self._planner, job)),
+                    else inspection.while_it_runs(self._guards.for_plan(planned, self._planner, job)),
                     afterwards=leave,
                 )
             except bubblewrap.LayoutChanged:
@@ -357,7 +354,7 @@ class Walls:
                 inspection.begin_again()
         raise walls_unavailable("files of a zone changed while they were being built", "Try again.")
 
-    async def _start_without_namespaces(self, job: Job, report: WallsReport) -> WalledChild:
+    async def _start_without_namespaces(self, job: Job, report: ProbeReport) -> WalledChild:
         level = report.level
         if level is Level.LANDLOCK and (refusal := landlock.needs_full(job, self._sandbox, report.fix or landlock.FIX)):
             raise refusal
@@ -365,7 +362,7 @@ class Walls:
             self._planner.check(zone, writable=False)
         place = self._planner.working_directory(job)
         if job.home:
-            introduce(job.home, self._planner.gitconfig())
+            write_gitconfig(job.home, self._planner.gitconfig())
         planned = self._planner.planned(replace(job, reads_only=True))
         command = landlock_command(
             job,
@@ -391,7 +388,7 @@ class Walls:
             path = self._bwrap or programs.find_bwrap()
             if path is None:
                 raise walls_unavailable("bubblewrap (bwrap) is not installed", "Install the package bubblewrap.")
-            self._backend = programs.backend(path)
+            self._backend = programs.bwrap_backend(path)
         return self._backend
 
     def _text_filter(self) -> StreamRedactor:
@@ -405,20 +402,106 @@ class Walls:
         return self._output[1]
 
 
-async def tried_for_a_look(cache: Path) -> WallsReport:
+async def probe_without_saving(cache: Path) -> ProbeReport:
     """For `Walls` that nothing is started in: what is kept is read, and a new try is not kept."""
-    from golem_forge.sandbox.walls.probe import kept_report, probe_patiently
+    from golem_forge.sandbox.walls.probe import cached_report, probe_with_retry
 
-    return kept_report(cache) or await probe_patiently(cache=None)
+    return cached_report(cache) or await probe_with_retry(cache=None)
 
 
-async def _tried_and_kept(cache: Path) -> WallsReport:
-    from golem_forge.sandbox.walls.probe import probe_patiently
+async def _probe_and_save(cache: Path) -> ProbeReport:
+    from golem_forge.sandbox.walls.probe import probe_with_retry
 
-    return await probe_patiently(cache=cache)
+    return await probe_with_retry(cache=cache)
 
 
 def _network(job: Job) -> Network:
     if job.own_program:
         return Network.NONE
     return Network.SHARED if job.shares_network else Network.OWN
+
+
+_WINDOW: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """What is known once a child has ended."""
+
+    denials: tuple[dict[str, Any], ...] = ()
+    protected_created: tuple[str, ...] = ()
+    """Virtual paths of protected names that did not exist before."""
+    leftovers: tuple[Leftover, ...] = ()
+    """What the person's own programs would run or obey."""
+
+
+def _told_nobody(after: Aftermath) -> None:
+    return None
+
+
+def _nothing_to_exchange() -> None:
+    return None
+
+
+class WalledChild:
+    def __init__(
+        self,
+        child: Child,
+        plan: WallPlan | None,
+        *,
+        created: Callable[[], tuple[str, ...]],
+        leftovers: Callable[[], tuple[Leftover, ...]] = tuple,
+        proxy: HostProxy | None = None,
+        tell: Callable[[Aftermath], None] = _told_nobody,
+        exchange: Callable[[], None] = _nothing_to_exchange,
+    ) -> None:
+        """Without a plan there are no walls, which cannot have refused anything. `tell`: see `tell_unread`."""
+        self.exchange = exchange
+        """Carries over what git has inside and outside. For children that serve many calls, before and after each."""
+        self.child = child
+        self.plan = plan
+        self._created = created
+        self._leftovers = leftovers
+        self._left: tuple[tuple[str, ...], tuple[Leftover, ...]] | None = None
+        self._proxy = proxy
+        self._tell = tell
+
+    def denials_in(self, text: str) -> tuple[dict[str, Any], ...]:
+        """What a failure that a child told of in words is evidence of."""
+        return denials.find_denials(self.plan, text, exit_code=1) if self.plan is not None else ()
+
+    def aftermath(self) -> Aftermath:
+        """Call it after the end. What was left behind is looked for once: the zone may change again after that."""
+        if self.plan is None:
+            return Aftermath()
+        if self._left is None:
+            self._left = self._created(), self._leftovers()
+        ending = self.child.ending
+        texts = (each for each in (self.child.output, self.child.errors) if each is not None)
+        text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
+        return Aftermath(
+            denials=denials.find_denials(
+                self.plan,
+                text,
+                exit_code=ending.exit_code if ending else None,
+                signal_number=ending.signal if ending else None,
+                refused_hosts=self._proxy.refused if self._proxy else (),
+            ),
+            protected_created=self._left[0],
+            leftovers=self._left[1],
+        )
+
+    def report_unread(self) -> None:
+        """After the end of a child that no call reports on (a server, a session that nobody read to its end): what it
+        left behind goes to whoever listens at the walls. Nothing if `aftermath` was taken."""
+        if self._left is None:
+            after = self.aftermath()
+            if after.protected_created or after.leftovers:
+                self._tell(after)
+
+
+def _ends(capture: Capture) -> bytes:
+    """The beginning and the end of an output; evidence in between is not looked for."""
+    if capture.size <= 2 * _WINDOW:
+        return capture.read()
+    return capture.read(0, _WINDOW) + b"\n" + capture.read(capture.size - _WINDOW)

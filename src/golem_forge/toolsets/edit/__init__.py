@@ -1,12 +1,34 @@
-"""The `edit` toolset: one tool, `apply_patch`, that changes several files of the sandbox at once or none of them."""
+"""The `edit` toolset: one tool, `apply_patch`, that changes several files of the sandbox at once, or none of them.
+
+The plan holds the very bytes that the run will write. What is wrong with the patch's text is `input_invalid`; what does
+not fit the files fails while planning, so nobody is asked about a patch that cannot work. Cancelling while it runs puts
+every file back before the call ends.
+"""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge._version import __version__
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Verb
+from golem_forge.core.results import ToolResult
+from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.tools.toolset import ToolsetContext
-from golem_forge.toolsets.edit.tool import apply_patch_tool
-from golem_forge.toolsets.filesystem.reach import Reach, ZoneApproval, checked_overrides
+from golem_forge.sandbox.target import Target
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.factory import ToolsetContext
+from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
+from golem_forge.toolsets.edit import draft as planning
+from golem_forge.toolsets.edit import draft as report
+from golem_forge.toolsets.edit.apply import PatchApplication
+from golem_forge.toolsets.edit.draft import Draft
+from golem_forge.toolsets.edit.patch import PatchFailed, PatchInvalid, has_padded_markers, parse_patch, patch_refused
+from golem_forge.toolsets.file_access import FileAccess, ZoneApproval, checked_overrides
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 class EditToolset:
@@ -18,8 +40,171 @@ class EditToolset:
         self._overrides = checked_overrides(sandbox, zone_approval or {})
 
     def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:
-        return [apply_patch_tool(Reach(self._sandbox or (ctx.sandbox if ctx else None), self._overrides))]
+        return [apply_patch_tool(FileAccess(self._sandbox or (ctx.sandbox if ctx else None), self._overrides))]
 
 
 def create_apply_patch_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    return apply_patch_tool(Reach(sandbox), needs_approval)
+    return apply_patch_tool(FileAccess(sandbox), needs_approval)
+
+
+MAX_PATCH_BYTES: Final = 1024 * 1024
+_MAX_ARGUMENTS: Final = 16 * 1024 * 1024
+"""Above the patch's own limit, so that one just over it gets the answer that names that limit."""
+_DESCRIPTION: Final = """\
+Change files with a patch: all of it is applied, or nothing. At most 1 MiB and 200 operations. The form:
+*** Begin Patch
+*** Add File: path/new.py
++every line of the new file
+*** Delete File: path/old.py
+*** Update File: path/a.py
+*** Move to: path/b.py
+@@ def f():
+ context line
+-line to remove
++line to add
+*** End Patch
+`Move to` is optional. `@@ <line>` names a line above the change and may be stacked; every chunk after the first needs \
+`@@`. Context and `-` lines must stand in the file as given, chunks in file order; about 3 lines of context each. \
+`*** End of File` after a chunk: it matches at the end. Paths: /<zone>/…, or relative to the default zone."""
+
+
+def apply_patch_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
+    return Tool(
+        "apply_patch",
+        _DESCRIPTION,
+        input_schema=_arguments,
+        planner=partial(_plan, reach),
+        needs_approval=needs_approval,
+        label="Apply patch",
+        category="Files",
+        source=SourceKind.NATIVE,
+        argument_aliases={"patch": "input"},
+        max_argument_bytes=_MAX_ARGUMENTS,
+        code_digest=__version__,
+        always=Verb.WRITE,
+    )
+
+
+def _arguments() -> type[BaseModel]:
+    from typing import Annotated
+
+    from pydantic import AfterValidator, Field, create_model
+    from pydantic_core import PydanticCustomError
+
+    def small_enough(value: str) -> str:
+        size = len(value.encode("utf-8", "surrogatepass"))
+        if size > MAX_PATCH_BYTES:
+            raise PydanticCustomError(
+                "too_large", "is {size} bytes; the limit is {limit}", {"size": size, "limit": MAX_PATCH_BYTES}
+            )
+        return value
+
+    text = "The patch, from `*** Begin Patch` to `*** End Patch`."
+    return create_model("apply_patch", input=(Annotated[str, AfterValidator(small_enough)], Field(description=text)))
+
+
+def _plan(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    draft = _draft(reach, args["input"], ctx)
+    planned = _PlannedPatch(draft, ctx)
+    return Plan(
+        run=planned.run,
+        effects=draft.effects,
+        diff=planned.diff,
+        recheck=planned.recheck,
+        close=draft.close,
+    )
+
+
+def _draft(reach: FileAccess, text: str, ctx: ToolContext) -> Draft:
+    """The patch as written; if that fits no file and some markers have blanks before them, with these as markers."""
+    try:
+        return _read_patch(reach, text, ctx, padded=False)
+    except (PatchInvalid, PatchFailed, SandboxError) as error:
+        if not has_padded_markers(text):
+            raise
+        try:
+            return _read_patch(reach, text, ctx, padded=True)
+        except (PatchInvalid, PatchFailed, SandboxError):
+            raise error from None
+
+
+def _read_patch(reach: FileAccess, text: str, ctx: ToolContext, *, padded: bool) -> Draft:
+    operations = parse_patch(text, padded=padded)
+
+    def resolve(path: str, access: Verb) -> Target:
+        return reach.target(path, access, ctx)
+
+    draft = Draft(resolve, reach.effect, partial(_is_read_protected, ctx))
+    try:
+        planning.fill_draft(draft, operations)
+    except SandboxError as error:
+        draft.close()
+        raise patch_refused(error) from None
+    except BaseException:
+        draft.close()
+        raise
+    return draft
+
+
+def _is_read_protected(ctx: ToolContext, virtual: str) -> bool:
+    """Whether a rule keeps this file from being read unasked: then failures and diffs must not tell its lines."""
+    return any(
+        Verb.READ in rule.access and rule.verdict is not Verdict.PRE_APPROVED and rule.matches(virtual)
+        for rule in ctx.path_rules()
+    )
+
+
+class _PlannedPatch:
+    """A worked out patch, ready to run."""
+
+    def __init__(self, draft: Draft, ctx: ToolContext) -> None:
+        self._draft = draft
+        self._ctx = ctx
+        self._listed = report.patch_entries(draft)
+        self.diff = report.patch_diff(self._listed)
+
+    def recheck(self) -> None:
+        for target in self._draft.targets():
+            try:
+                target.recheck()
+            except SandboxError as error:
+                raise patch_refused(error) from None
+
+    async def run(self) -> ToolResult:
+        """In a thread, and never left alone there: who cancels waits until every file is back."""
+        from asyncio import CancelledError, shield
+
+        from golem_forge.tools.threads import run_in_thread
+
+        given_up: list[bool] = []
+        application = PatchApplication(
+            self._draft,
+            home=self._ctx.home,
+            call_id=self._ctx.call_id,
+            cancelled=lambda: bool(given_up) or bool(self._ctx.cancel),
+        )
+        work = run_in_thread(application.apply)
+        try:
+            await shield(work)
+        except CancelledError:
+            given_up.append(True)
+            await _wait_for_thread(work)
+            if work.exception() is None:
+                application.roll_back()
+            raise
+        if self._ctx.cancel:  # given after the last look, before anyone learned that it was done
+            application.roll_back()
+            raise CancelledError
+        application.finish()
+        return report.patch_result(self._draft, self._listed, self.diff)
+
+
+async def _wait_for_thread(work: Any) -> None:
+    """Waits for the thread, however often the wait is cancelled."""
+    from asyncio import CancelledError, wait
+
+    while not work.done():
+        try:
+            await wait([work])
+        except CancelledError:
+            continue

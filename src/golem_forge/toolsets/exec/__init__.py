@@ -1,22 +1,35 @@
-"""The `exec` toolset: shell scripts inside walls, and the sessions they go on as.
+"""The `exec` toolset: exec_command runs a shell script inside walls, write_stdin types into, signals or reads the
+session it goes on as.
 
 `create_<tool>_tool(sandbox)` gives one tool for embedders; without a sandbox it uses the one of each call's context.
+Building the tools imports nothing heavy; planning and running (`command_plan`, `sessions`) are loaded with the first
+call. The YAML block is checked here, with the `env` part that `shell` has too.
+
+A script that is nothing but one call of apply_patch becomes that call before it is judged; what does not fit the schema
+is left for validation to refuse.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+import os
+import posixpath
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from golem_forge._version import __version__
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.errors import ConfigError
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.tools.toolset import ToolsetContext
-from golem_forge.toolsets.exec.exec_command import exec_command_tool
-from golem_forge.toolsets.exec.settings import ExecSettings, exec_model, exec_settings
-from golem_forge.toolsets.exec.write_stdin import write_stdin_tool
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.factory import ToolsetContext
+from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
+from golem_forge.toolsets.edit.patch import rebase_patch, split_patch_command
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from golem_forge.sandbox.walls.environment import EnvBlock
 
 
 class ExecToolset:
@@ -37,3 +50,233 @@ def create_exec_command_tool(sandbox: Sandbox | None = None, needs_approval: Nee
 def create_write_stdin_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
     """`sandbox` is not asked: a session runs where it was started."""
     return write_stdin_tool(needs_approval)
+
+
+MAX_HOSTS: Final = 20
+_EXEC_DESCRIPTION: Final = (
+    "Run a shell script inside walls: it may change the rw zones, reads the ro ones and system directories, and has no "
+    "network but the hosts in `network`. Returns when it ends or after `yield_time_ms`; then it goes on as a session "
+    "that write_stdin reads, types into (with `tty`) and signals. Long output is cut in the middle and kept whole for "
+    "read_output."
+)
+
+
+def exec_command_tool(
+    settings: ExecSettings, sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None
+) -> Tool:
+    return Tool(
+        "exec_command",
+        _EXEC_DESCRIPTION,
+        input_schema=_exec_arguments,
+        planner=partial(_plan_exec, settings, sandbox),
+        needs_approval=needs_approval,
+        label="Run command",
+        category="Commands",
+        source=SourceKind.NATIVE,
+        argument_aliases=ARGUMENT_ALIASES,
+        code_digest=_definition_digest(settings),
+        redirect=_redirect,
+    )
+
+
+def _definition_digest(settings: ExecSettings) -> str:
+    """Variables of the block decide what a command does: with others it is not the call that was approved."""
+    if settings.env is None:
+        return __version__
+    from golem_forge.core.json import sha256_hex
+
+    return f"{__version__} {sha256_hex(repr(settings.env))}"
+
+
+async def _plan_exec(settings: ExecSettings, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    from golem_forge.toolsets.exec.command_plan import plan_command
+
+    return await plan_command(settings, sandbox, args, ctx)
+
+
+def _redirect(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+
+    return redirect_patch(args)
+
+
+def _exec_arguments() -> type[BaseModel]:
+    from typing import Literal
+
+    from pydantic import AfterValidator, Field, create_model
+
+    host = Annotated[str, AfterValidator(_usable_host)]
+    words = Annotated[str, Field(max_length=1000)]
+    fields: dict[str, Any] = {
+        "cmd": (str, Field(min_length=1, max_length=65536, description="The script, as a shell reads it.")),
+        "workdir": (str, Field(default="", description="Where to start: /<zone>/…, or relative to the default zone.")),
+        "shell": (Literal["bash", "sh", "zsh"], Field(default="bash", description="Which shell reads the script.")),
+        "login": (bool, Field(default=False, description="Start it as a login shell.")),
+        "tty": (bool, Field(default=False, description="In a real terminal (40 rows, 120 columns) with open input.")),
+        "yield_time_ms": (
+            clamped(0, 30_000),
+            Field(default=10_000, description="How long to wait for the end before it goes on as a session (0-30000)."),
+        ),
+        "timeout_ms": (
+            clamped(1, 3_600_000),
+            Field(default=1_800_000, description="Hard end of the process (1-3600000)."),
+        ),
+        "max_output_tokens": (
+            clamped(1, 50_000),
+            Field(default=10_000, description="How much output to return, in tokens of 4 bytes (1-50000)."),
+        ),
+        "network": (
+            list[host],
+            Field(default_factory=list, max_length=MAX_HOSTS, description="Hosts it needs: host or host:port (443)."),
+        ),
+        "justification": (words, Field(default="", description="Why, in one sentence, for the person who is asked.")),
+        "prefix_rule": (
+            list[words],
+            Field(default_factory=list, max_length=100, description="Leading words of a rule that you suggest."),
+        ),
+    }
+    return create_model("exec_command", **fields)
+
+
+def clamped(low: int, high: int) -> Any:
+    """An integer that is moved into its range."""
+    from pydantic import AfterValidator
+
+    return Annotated[int, AfterValidator(lambda value: min(max(value, low), high))]
+
+
+def _usable_host(text: str) -> str:
+    """`host:port` in its one spelling."""
+    from golem_forge.policy.rules.globs import normal_host
+
+    if "://" in text:
+        raise ValueError("write the host alone, without a scheme")
+    name, port = _split_port(text.strip())
+    if not port.isascii() or not port.isdigit() or len(port) > 5 or not 0 < int(port) < 65536:
+        raise ValueError("is not a port")  # the text may be a secret
+    host = normal_host(name)
+    return f"[{host}]:{int(port)}" if ":" in host else f"{host}:{int(port)}"
+
+
+def _split_port(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        name, bracket, rest = text.partition("]")
+        return name + bracket, rest[1:] if rest.startswith(":") else rest or "443"
+    if text.count(":") == 1:
+        name, _, port = text.partition(":")
+        return name, port
+    return text, "443"
+
+
+_STDIN_DESCRIPTION: Final = (
+    "Type into a running session of exec_command (one with `tty`), signal it, or, without either, read what it wrote "
+    "since the last time. A newline submits the line; \\u0003 is Ctrl-C, \\u0004 Ctrl-D."
+)
+_MAX_POLL_MS: Final = 300_000
+
+
+def write_stdin_tool(needs_approval: NeedsApproval | None = None) -> Tool:
+    return Tool(
+        "write_stdin",
+        _STDIN_DESCRIPTION,
+        input_schema=_stdin_arguments,
+        planner=_plan_stdin,
+        needs_approval=needs_approval,
+        label="Write to session",
+        category="Commands",
+        source=SourceKind.NATIVE,
+        code_digest=__version__,
+    )
+
+
+async def _plan_stdin(args: dict[str, Any], ctx: ToolContext) -> Plan:
+    from golem_forge.toolsets.exec.sessions import plan_input
+
+    return plan_input(args, ctx)
+
+
+def _stdin_arguments() -> type[BaseModel]:
+    from typing import Literal
+
+    from pydantic import Field, create_model
+
+    waits = "How long to wait for its end: default 250 with chars (at most 30000), else 5000 (at most 300000)."
+    fields: dict[str, Any] = {
+        "session_id": (int, Field(description="The number in `Running: session <n>`.")),
+        "chars": (str, Field(default="", max_length=8192, description="What to type; empty: only read.")),
+        "signal": (Literal["INT", "TERM", "KILL"] | None, Field(default=None, description="Signal its processes.")),
+        "yield_time_ms": (clamped(0, _MAX_POLL_MS) | None, Field(default=None, description=waits)),
+        "max_output_tokens": (
+            clamped(1, 50_000),
+            Field(default=10_000, description="How much output to return, in tokens of 4 bytes (1-50000)."),
+        ),
+    }
+    return create_model("write_stdin", **fields)
+
+
+ARGUMENT_ALIASES: Final = {"command": "cmd", "working_dir": "workdir"}
+"""Other names of arguments of exec_command that models know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecSettings:
+    walled: Verdict = Verdict.ASK
+    """`preApproved`: what full walls contain and carries no mark runs unasked."""
+    env: EnvBlock | None = None
+
+
+def exec_settings(block: Any) -> ExecSettings:
+    """From the validated block; None stands for an empty one."""
+    return ExecSettings() if block is None else ExecSettings(walled=Verdict(block.walled), env=block.env)
+
+
+def exec_model() -> type[BaseModel]:
+    from typing import Literal
+
+    from pydantic import ConfigDict, Field, create_model
+
+    walled = "What holds for commands that full walls contain."
+    fields: dict[str, Any] = {
+        "walled": (Literal["ask", "preApproved"], Field(default="ask", description=walled)),
+        "env": env_field(),
+    }
+    return create_model("exec", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def env_field() -> tuple[Any, Any]:
+    """`env: {pass, set, secrets}`, as the EnvBlock it stands for."""
+    from typing import Annotated
+
+    from pydantic import BeforeValidator, Field
+
+    return Annotated[Any, BeforeValidator(_checked_env)], Field(default=None, description="Variables for commands.")
+
+
+def declared_env(block: EnvBlock | None, ctx: ToolContext) -> dict[str, str]:
+    """The variables of one child that is about to be started. Raises ToolFailed for a secret that cannot be had."""
+    from golem_forge.sandbox.walls.environment import resolve_env
+
+    return {} if block is None else resolve_env(block, os.environ, ctx.redactor).values
+
+
+def _checked_env(value: Any) -> Any:
+    from golem_forge.sandbox.walls.environment import EnvBlock, make_env_block
+
+    if value is None or isinstance(value, EnvBlock):
+        return value
+    try:
+        return make_env_block(value)
+    except ConfigError as error:
+        raise ValueError("; ".join(error.problems)) from None
+
+
+def redirect_patch(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    if any(alias in args and real in args for alias, real in ARGUMENT_ALIASES.items()):
+        return None
+    given = {ARGUMENT_ALIASES.get(name, name): value for name, value in args.items()}
+    text, workdir = given.get("cmd"), given.get("workdir", "")
+    if not isinstance(text, str) or not isinstance(workdir, str):
+        return None
+    found = split_patch_command(text)
+    if found is None:
+        return None
+    return "apply_patch", {"input": rebase_patch(found.patch, posixpath.join(workdir, found.directory))}

@@ -10,23 +10,27 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.calls import ToolCompletion
+from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
-from golem_forge.core.finished import Finished
-from golem_forge.core.result import ToolResult
-from golem_forge.core.verdict import Status
+from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.errors import not_a_file, permission_denied
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.target import Kind, special_kind
+from golem_forge.sandbox.target import FileKind, special_file_kind
 from golem_forge.sandbox.zones import USER_TOOLS
-from golem_forge.tools.context import ToolContext
-from golem_forge.tools.plan import Plan
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.toolsets.filesystem.reach import Reach
-from golem_forge.toolsets.filesystem.shape import optional_path_field, reading_plan
-from golem_forge.toolsets.search.held_back import HeldBack, named_is_masked
-from golem_forge.toolsets.search.query import Matches, Mode, Place, Query
-from golem_forge.toolsets.search.scan.include import Include
-from golem_forge.toolsets.search.shape import search_tool
+from golem_forge.toolsets.file_access import FileAccess, optional_path_field, reading_plan
+from golem_forge.toolsets.search.query import (
+    SearchMatches,
+    SearchMode,
+    SearchQuery,
+    SearchRoot,
+    WithheldPaths,
+    named_is_masked,
+    search_tool,
+)
+from golem_forge.toolsets.search.scan_child import IncludeGlob
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Walls
 
 SECONDS: Final = 30
-LONGEST_PATTERN: Final = 1000
+MAX_PATTERN: Final = 1000
 _LIMIT: Final = 100
 _MORE: Final = "[more matches; narrow the pattern or raise limit]"
 _DESCRIPTION: Final = (
@@ -46,7 +50,7 @@ _DESCRIPTION: Final = (
 )
 
 
-def grep_files_tool(reach: Reach, needs_approval: NeedsApproval | None = None) -> Tool:
+def grep_files_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
     return search_tool(
         "grep_files",
         _DESCRIPTION,
@@ -64,7 +68,7 @@ def _arguments() -> type[BaseModel]:
     from pydantic import AfterValidator, Field, create_model
     from pydantic_core import PydanticCustomError
 
-    from golem_forge.toolsets.search.scan.globs import GlobError
+    from golem_forge.toolsets.search.scan_child import GlobError
 
     def not_blank(pattern: str) -> str:
         if not pattern.strip():
@@ -77,15 +81,15 @@ def _arguments() -> type[BaseModel]:
 
     def usable(glob: str) -> str:
         try:
-            Include(glob, 0)
+            IncludeGlob(glob, 0)
         except GlobError as error:
             raise PydanticCustomError("glob", "{problem}", {"problem": f"not a valid glob: {error}"}) from None
         return glob
 
-    pattern = Field(max_length=LONGEST_PATTERN, description="The regular expression.")
+    pattern = Field(max_length=MAX_PATTERN, description="The regular expression.")
     include = Field(
         default="",
-        max_length=LONGEST_PATTERN,
+        max_length=MAX_PATTERN,
         description="Only files whose name fits this glob (`*.py`, `*.{ts,tsx}`), or whose path from `path` on does "
         "(`src/**/*.py`).",
     )
@@ -101,18 +105,18 @@ def _arguments() -> type[BaseModel]:
     )
 
 
-def _plan(reach: Reach, args: dict[str, Any], ctx: ToolContext) -> Plan:
+def _plan(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
     target = reach.target(args.get("path", "."), Verb.READ, ctx)
     target.must_exist()
-    if target.kind not in (Kind.FILE, Kind.DIRECTORY):
-        raise not_a_file(target.virtual, special_kind(target.stat))
+    if target.kind not in (FileKind.FILE, FileKind.DIRECTORY):
+        raise not_a_file(target.virtual, special_file_kind(target.stat))
     if target.unreadable:
         raise permission_denied(target.virtual)
-    search = _Search(args, target, _places(target, args.get("include", ""), ctx), ctx.redactor)
+    search = _GrepSearch(args, target, _search_roots(target, args.get("include", ""), ctx), ctx.redactor)
     return reading_plan(reach, target, partial(search.run, _usable_walls(reach.sandbox, ctx)))
 
 
-def _places(target: Target, include: str, ctx: ToolContext) -> tuple[Place, ...]:
+def _search_roots(target: Target, include: str, ctx: ToolContext) -> tuple[SearchRoot, ...]:
     rules = ctx.path_rules()
     if target.zone is not None:
         assert target.entry is not None
@@ -122,13 +126,13 @@ def _places(target: Target, include: str, ctx: ToolContext) -> tuple[Place, ...]
         zones = sorted(target.zones.values(), key=lambda zone: zone.virtual(("",)))
         inside = [(zone, zone.root, False) for zone in zones]
     return tuple(
-        Place(
+        SearchRoot(
             zone=zone,
             parts=target.parts,
             entry=entry,
-            is_file=target.kind is Kind.FILE,
-            held=HeldBack(target, zone, rules),
-            include=Include(include, len(target.parts)) if include else None,
+            is_file=target.kind is FileKind.FILE,
+            withheld=WithheldPaths(target, zone, rules),
+            include=IncludeGlob(include, len(target.parts)) if include else None,
             masked=masked,
         )
         for zone, entry, masked in inside
@@ -140,22 +144,22 @@ def _usable_walls(own: Sandbox | None, ctx: ToolContext) -> Walls | None:
     return ctx.walls if own is None or own is ctx.sandbox else None
 
 
-class _Search:
+class _GrepSearch:
     def __init__(
-        self, args: dict[str, Any], target: Target, places: tuple[Place, ...], redactor: Redactor | None
+        self, args: dict[str, Any], target: Target, places: tuple[SearchRoot, ...], redactor: Redactor | None
     ) -> None:
         self._path = target.virtual
         self._places = places
         self._redactor = redactor
         self._args = args
-        self._mode = Mode(args.get("mode", Mode.FILES))
-        self._matches = Matches(args.get("limit", _LIMIT))
+        self._mode = SearchMode(args.get("mode", SearchMode.FILES))
+        self._matches = SearchMatches(args.get("limit", _LIMIT))
 
-    async def run(self, walls: Walls | None) -> ToolResult | Finished:
+    async def run(self, walls: Walls | None) -> ToolResult | ToolCompletion:
         from asyncio import get_running_loop
 
         args = self._args
-        query = Query(
+        query = SearchQuery(
             pattern=args["pattern"],
             ignore_case=args.get("ignore_case", False),
             mode=self._mode,
@@ -168,9 +172,9 @@ class _Search:
         engine = await self._search(query, walls)
         return await self._result(engine)
 
-    async def _search(self, query: Query, walls: Walls | None) -> str:
+    async def _search(self, query: SearchQuery, walls: Walls | None) -> str:
         """Which engine did it."""
-        from golem_forge.sandbox.walls.levels import Level
+        from golem_forge.sandbox.walls.model import Level
         from golem_forge.toolsets.search import python_engine, ripgrep
 
         everywhere = all(place.zone.name != USER_TOOLS for place in query.places)  # that one is never in walls
@@ -181,13 +185,13 @@ class _Search:
                 await ripgrep.search(query, self._matches, ripgrep.in_walls(walls), program)
                 return "rg"
             except ripgrep.NotStartable:
-                self._matches = Matches(query.limit)
+                self._matches = SearchMatches(query.limit)
         await python_engine.search(query, self._matches)
         return "python"
 
-    async def _result(self, engine: str) -> ToolResult | Finished:
+    async def _result(self, engine: str) -> ToolResult | ToolCompletion:
         from golem_forge.tools.threads import run_in_thread
-        from golem_forge.toolsets.search.found import newest
+        from golem_forge.toolsets.search.ripgrep import newest_files
 
         matches = self._matches
         value: dict[str, Any] = {
@@ -196,8 +200,8 @@ class _Search:
             "path": self._path,
             "mode": self._mode.value,
         }
-        if self._mode is Mode.FILES:
-            shown, more = await run_in_thread(lambda: newest(matches.found, matches.limit))
+        if self._mode is SearchMode.FILES:
+            shown, more = await run_in_thread(lambda: newest_files(matches.found, matches.limit))
             matches.more = matches.more or more
             value["files"] = shown
         else:
@@ -210,4 +214,4 @@ class _Search:
         if not matches.stopped:
             return ToolResult(value=value, text="\n".join(lines))
         text = "\n".join((f"Search stopped after {SECONDS} s; matches so far:", *lines))
-        return Finished(result=ToolResult(value=value, text=text), status=Status.TIMEOUT)
+        return ToolCompletion(result=ToolResult(value=value, text=text), status=Status.TIMEOUT)

@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.result import ToolResult
-from golem_forge.sandbox.access import CONTENT, Handle
+from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.errors import not_a_directory, permission_denied, too_large
 from golem_forge.sandbox.files import LISTING_LIMIT, printable_name
-from golem_forge.sandbox.links import MAX_DEPTH
-from golem_forge.sandbox.target import Kind
-from golem_forge.tools.context import ToolContext
-from golem_forge.tools.plan import Plan
+from golem_forge.sandbox.handles import CONTENT, Handle
+from golem_forge.sandbox.paths import MAX_DEPTH
+from golem_forge.sandbox.target import FileKind
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.toolsets.filesystem.list_files import SUFFIXES
-from golem_forge.toolsets.filesystem.reach import Reach
-from golem_forge.toolsets.filesystem.shape import optional_path_field, reading_plan
-from golem_forge.toolsets.search.held_back import HeldBack
-from golem_forge.toolsets.search.shape import search_tool
+from golem_forge.toolsets.file_access import FileAccess, optional_path_field, reading_plan
+from golem_forge.toolsets.filesystem import KIND_SUFFIXES
+from golem_forge.toolsets.search.query import WithheldPaths, search_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -48,7 +45,7 @@ _DESCRIPTION: Final = (
 )
 
 
-def list_dir_tool(reach: Reach, needs_approval: NeedsApproval | None = None) -> Tool:
+def list_dir_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
     return search_tool(
         "list_dir",
         _DESCRIPTION,
@@ -73,10 +70,10 @@ def _arguments() -> type[BaseModel]:
     )
 
 
-def _plan(reach: Reach, args: dict[str, Any], ctx: ToolContext) -> Plan:
+def _plan(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
     target = reach.target(args.get("path", "."), Verb.READ, ctx)
     target.must_exist()
-    if target.kind is not Kind.DIRECTORY:
+    if target.kind is not FileKind.DIRECTORY:
         raise not_a_directory(target.virtual)
     depth, offset, limit = args.get("depth", _DEPTH), args.get("offset", 1), args.get("limit", _PAGE)
     return reading_plan(reach, target, lambda: _page(target, _Walk(target, depth, ctx), offset, limit))
@@ -110,7 +107,7 @@ class _Entry:
     name: str
     """As it is on disk."""
     shown: str
-    kind: Kind
+    kind: FileKind
 
 
 class _TooMany(Exception):
@@ -141,16 +138,16 @@ class _Walk:
             raise too_large(target.virtual, LISTING_LIMIT + 1, LISTING_LIMIT, advice, unit="entries or more") from None
         except OSError:
             raise permission_denied(target.virtual) from None
-        held = HeldBack(target, target.zone, self._rules)
+        held = WithheldPaths(target, target.zone, self._rules)
         yield from self._inside(target.zone, held, target.entry, target.parts, entries, level=1)
 
     def _inside(
-        self, zone: Zone, held: HeldBack, here: Handle, parts: tuple[str, ...], entries: list[_Entry], level: int
+        self, zone: Zone, held: WithheldPaths, here: Handle, parts: tuple[str, ...], entries: list[_Entry], level: int
     ) -> Iterator[str]:
         for entry in entries:
-            line = "  " * (level - 1) + entry.shown + SUFFIXES[entry.kind]
+            line = "  " * (level - 1) + entry.shown + KIND_SUFFIXES[entry.kind]
             path = (*parts, entry.name)
-            if entry.kind is not Kind.DIRECTORY or entry.name == ".git" or entry.name != entry.shown:
+            if entry.kind is not FileKind.DIRECTORY or entry.name == ".git" or entry.name != entry.shown:
                 yield line
             elif held(path) or len(path) >= MAX_DEPTH:
                 yield line + _UNREADABLE
@@ -165,7 +162,7 @@ class _Walk:
         parts: tuple[str, ...],
         line: str,
         level: int,
-        held: HeldBack | None = None,
+        held: WithheldPaths | None = None,
     ) -> Iterator[str]:
         """Its own line and, while there are levels left, what is in it."""
         try:
@@ -179,7 +176,7 @@ class _Walk:
             yield f"{line} [more than {LISTING_LIMIT} entries]"
         else:
             yield line
-            held = held or HeldBack(self._target, zone, self._rules)
+            held = held or WithheldPaths(self._target, zone, self._rules)
             yield from self._inside(zone, held, here, parts, entries, level + 1)
 
 
@@ -196,9 +193,9 @@ def _entries(zone: Zone, directory: Handle) -> list[_Entry]:
     return sorted(found, key=lambda entry: entry.shown)
 
 
-def _kind(entry: os.DirEntry[str]) -> Kind:
+def _kind(entry: os.DirEntry[str]) -> FileKind:
     if entry.is_symlink():
-        return Kind.LINK
+        return FileKind.LINK
     if entry.is_dir(follow_symlinks=False):
-        return Kind.DIRECTORY
-    return Kind.FILE if entry.is_file(follow_symlinks=False) else Kind.OTHER
+        return FileKind.DIRECTORY
+    return FileKind.FILE if entry.is_file(follow_symlinks=False) else FileKind.OTHER

@@ -11,19 +11,26 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ToolFailed
-from golem_forge.events.stream_redaction import cut_secrets_out
+from golem_forge.events.redaction import redact_truncated
 from golem_forge.sandbox.host import isolated
-from golem_forge.toolsets.search.query import LONGEST_TEXT, Line, Matches, Mode, Query, bad_pattern
+from golem_forge.toolsets.search.query import (
+    MAX_LINE_TEXT,
+    MatchLine,
+    SearchMatches,
+    SearchMode,
+    SearchQuery,
+    bad_pattern,
+)
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
 _MEMORY: Final = 2 << 30
-_LONGEST_MATCH: Final = 1 << 20
-_PROGRAM: Final = "import sys; sys.path.append(sys.argv[1]); from scan.program import main; main()"
+_MAX_MATCH_BYTES: Final = 1 << 20
+_PROGRAM: Final = "import sys; sys.path.append(sys.argv[1]); from scan_child import main; main()"
 
 
-async def search(query: Query, matches: Matches) -> None:
+async def search(query: SearchQuery, matches: SearchMatches) -> None:
     """Adds matches in path order. Raises InputInvalid for a pattern that `re` does not understand."""
     import asyncio
 
@@ -32,10 +39,10 @@ async def search(query: Query, matches: Matches) -> None:
     if problem := pattern_problem(query.pattern):
         raise bad_pattern(problem)
     seconds = query.until - asyncio.get_running_loop().time()
-    child = await _started(query, max(int(seconds) + 2, 1))
+    child = await _start_child(query, max(int(seconds) + 2, 1))
     try:
         async with asyncio.timeout_at(query.until):
-            await _take(child, query, matches)
+            await _read_matches(child, query, matches)
     except TimeoutError:
         matches.stopped = True
     finally:
@@ -48,35 +55,37 @@ async def search(query: Query, matches: Matches) -> None:
         raise ToolFailed("The pattern needs too much time or memory on these files; use a simpler one.")
 
 
-async def _take(child: Process, query: Query, matches: Matches) -> None:
+async def _read_matches(child: Process, query: SearchQuery, matches: SearchMatches) -> None:
     assert child.stdout is not None
     async for row in child.stdout:
         index, path, *line = json.loads(row)  # line: number and text, cut
         place = query.places[index]
-        if query.mode is Mode.FILES:
+        if query.mode is SearchMode.FILES:
             matches.found.append((place, path))
-        elif place.wants(tuple(path.split("/"))) and not matches.add_line(_line(query, place.virtual(path), *line)):
+        elif place.may_show(tuple(path.split("/"))) and not matches.add_line(
+            _match_line(query, place.virtual(path), *line)
+        ):
             return
     await child.wait()
 
 
-def _line(query: Query, path: str, number: int, text: str) -> Line:
-    if query.redactor is not None and len(text) == LONGEST_TEXT:
-        text = cut_secrets_out(text, query.redactor)
-    return Line(path, number, text)
+def _match_line(query: SearchQuery, path: str, number: int, text: str) -> MatchLine:
+    if query.redactor is not None and len(text) == MAX_LINE_TEXT:
+        text = redact_truncated(text, query.redactor)
+    return MatchLine(path, number, text)
 
 
-async def _started(query: Query, cpu_seconds: int) -> Process:
+async def _start_child(query: SearchQuery, cpu_seconds: int) -> Process:
     from asyncio import create_subprocess_exec
     from asyncio.subprocess import DEVNULL, PIPE
 
     order = {
         "pattern": query.pattern,
         "ignore_case": query.ignore_case,
-        "lines": query.mode is Mode.LINES,
-        "longest": LONGEST_TEXT,
+        "lines": query.mode is SearchMode.LINES,
+        "longest": MAX_LINE_TEXT,
         "include": query.include,
-        "places": [_place(place) for place in query.places],
+        "places": [_root_order(place) for place in query.places],
         "seconds": cpu_seconds,
         "memory": _MEMORY,
     }
@@ -88,7 +97,7 @@ async def _started(query: Query, cpu_seconds: int) -> Process:
         env={},
         cwd="/",
         start_new_session=True,
-        limit=_LONGEST_MATCH,
+        limit=_MAX_MATCH_BYTES,
         pass_fds=[fd for place in query.places for fd in (place.zone.root.fd, place.entry.fd)],
     )
     assert child.stdin is not None
@@ -96,7 +105,7 @@ async def _started(query: Query, cpu_seconds: int) -> Process:
     return child
 
 
-def _place(place: Any) -> dict[str, Any]:
+def _root_order(place: Any) -> dict[str, Any]:
     return {
         "zone": place.zone.root.fd,
         "parts": place.parts,

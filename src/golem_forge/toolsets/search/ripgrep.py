@@ -1,49 +1,64 @@
-"""The ripgrep engine: asks it first which files match and, where lines are wanted, then for the lines of the first.
+"""The ripgrep engine: asks first which files match and, where lines are wanted, then for the lines of the first of
+them.
 
-Two questions are quicker than one: files are found by all cores and each only up to its first match, and no more
-lines are ever printed than are shown. It runs in walls that let it read and nothing else, without any config file,
-and prints paths relative to their zone; what may be shown of them is decided here, not by it. Raises InputInvalid
-for a pattern it does not understand, NotStartable where it cannot run at all.
+Two questions are quicker than one: files are found by all cores and each only up to its first match, and no more lines
+are ever printed than are shown. It runs in walls that let it read and nothing else, without any config file, and prints
+paths relative to their zone; what may be shown of them is decided here. Raises InputInvalid for a pattern it does not
+understand, NotStartable where it cannot run at all.
+
+Engines work by names, and names change: every file found is looked at once more by the descriptor of its directory,
+without following a link, and what is gone, or something else by now, is left out. `newest` and `first` block; call them
+in a thread.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle
 from golem_forge.sandbox.paths import has_control_character
-from golem_forge.sandbox.walls.levels import Level
-from golem_forge.toolsets.search.found import Found, first
-from golem_forge.toolsets.search.query import LONGEST_TEXT, Line, Matches, Mode, Place, Query, bad_pattern
-from golem_forge.toolsets.search.scan.matching import SAMPLE, is_binary
+from golem_forge.sandbox.walls.model import Level
+from golem_forge.toolsets.search.query import (
+    MAX_LINE_TEXT,
+    MatchLine,
+    SearchMatches,
+    SearchMode,
+    SearchQuery,
+    SearchRoot,
+    bad_pattern,
+)
+from golem_forge.toolsets.search.scan_child import SAMPLE_BYTES, is_binary
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.processes.capture import Capture
-    from golem_forge.sandbox.processes.ending import Ending
-    from golem_forge.sandbox.walls.job import Job
+    from golem_forge.sandbox.process.monitor import ExitStatus
+    from golem_forge.sandbox.process.output import Capture
+    from golem_forge.sandbox.walls.model import Job
     from golem_forge.sandbox.walls.walls import Walls
 
-_QUIET: Final = ("--no-config", "--no-messages", "--color=never", "--null")
-_WHERE: Final = (
+_OUTPUT_OPTIONS: Final = ("--no-config", "--no-messages", "--color=never", "--null")
+_FILTER_OPTIONS: Final = (
     *("--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global"),
     *("--glob", "!.git", "--glob", "!*\n*"),
 )
 """Of all ignore files only `.gitignore`. A name with a line break cannot be opened by any tool, nor told apart here."""
-_TEXT: Final = "--text"
+_AS_TEXT: Final = "--text"
 """Only for files known to be text: of a binary file it might hold gigabytes in memory as one line."""
 _BINARY_TOO: Final = "--binary"
 """Else a NUL anywhere hides a file, or not, by where it lies. Which files are binary is decided in `found.py`."""
 _SIMPLE_GLOB: Final = re.compile(r"[\w.*{},-]*\*[\w.*{},-]*", re.ASCII)
-_LINE: Final = re.compile(rb"([^\0\n]+)\0(\d+):([^\n]*)\n")
+_PRINTED_LINE: Final = re.compile(rb"([^\0\n]+)\0(\d+):([^\n]*)\n")
 _FILES_SHARE: Final = 0.8
 """Of the time: if the files take longer, there is still some left for the lines of those found."""
-_MOST_FILES: Final = 500
-_MOST_BYTES: Final = 100_000
-_LONGEST_PRINTED: Final = 4 * LONGEST_TEXT + 100
+_MAX_FILES: Final = 500
+_MAX_ARGUMENT_BYTES: Final = 100_000
+_MAX_PRINTED: Final = 4 * MAX_LINE_TEXT + 100
 _CARET: Final = re.compile(r"^ {4}(?P<shown>.*)\n {4}(?P<before> *)\^", re.MULTILINE)
 _WRAPPER: Final = "(?:"
 _ABOUT_THE_PATTERN: Final = (
@@ -61,51 +76,51 @@ class NotStartable(Exception):
     """ripgrep is missing here, or does not run."""
 
 
-class Running(Protocol):
-    """What `sandbox.processes.child.Child` is to this engine."""
+class RipgrepProcess(Protocol):
+    """What `sandbox.process.child.Child` is to this engine."""
 
     @property
     def output(self) -> Capture: ...
     @property
     def errors(self) -> Capture | None: ...
-    async def wait(self, seconds: float | None = None) -> Ending | None: ...
+    async def wait(self, seconds: float | None = None) -> ExitStatus | None: ...
     def kill(self) -> None: ...
 
 
-Start = Callable[["Job"], Awaitable[Running]]
+StartRipgrep = Callable[["Job"], Awaitable[RipgrepProcess]]
 
 
-async def search(query: Query, matches: Matches, start: Start, program: str = "rg") -> None:
+async def search(query: SearchQuery, matches: SearchMatches, start: StartRipgrep, program: str = "rg") -> None:
     from asyncio import get_running_loop
 
     from golem_forge.tools.threads import run_in_thread
 
     now = get_running_loop().time
-    ask = _Asking(query, matches, start, program)
-    share = 1.0 if query.mode is Mode.FILES else _FILES_SHARE
+    ask = _RipgrepSearch(query, matches, start, program)
+    share = 1.0 if query.mode is SearchMode.FILES else _FILES_SHARE
     for place in query.places:
         await ask.files(place, max((query.until - now()) * share, 0.0))
-    if query.mode is Mode.LINES:
-        chosen = await run_in_thread(lambda: first(matches.found, query.limit + 1))
+    if query.mode is SearchMode.LINES:
+        chosen = await run_in_thread(lambda: first_files(matches.found, query.limit + 1))
         for place, files in _batches(chosen):
             if matches.more or not await ask.lines(place, files, max(query.until - now(), 0.0)):
                 return
 
 
-class _Asking:
-    def __init__(self, query: Query, matches: Matches, start: Start, program: str) -> None:
+class _RipgrepSearch:
+    def __init__(self, query: SearchQuery, matches: SearchMatches, start: StartRipgrep, program: str) -> None:
         self._query = query
         self._matches = matches
         self._start = start
-        self._how = (program, *_QUIET, *(("--ignore-case",) if query.ignore_case else ("--case-sensitive",)))
+        self._how = (program, *_OUTPUT_OPTIONS, *(("--ignore-case",) if query.ignore_case else ("--case-sensitive",)))
 
-    async def files(self, place: Place, seconds: float) -> None:
+    async def files(self, place: SearchRoot, seconds: float) -> None:
         """Adds every file with a match, as long as there is time."""
         how: tuple[str, ...]
         if place.is_file:
-            how = () if is_binary(os.pread(place.entry.fd, SAMPLE, 0)) else (_TEXT,)
+            how = () if is_binary(os.pread(place.entry.fd, SAMPLE_BYTES, 0)) else (_AS_TEXT,)
         else:
-            how = (_BINARY_TOO, "--max-depth", str(place.levels), *_WHERE, *_prefilter(self._query.include))
+            how = (_BINARY_TOO, "--max-depth", str(place.levels), *_FILTER_OPTIONS, *_prefilter(self._query.include))
         child = await self._started(place, ("--files-with-matches", *how), (_argument("/".join(place.parts)),))
         ending = None
         try:
@@ -114,14 +129,14 @@ class _Asking:
             if ending is None:
                 child.kill()
             for path in child.output.read().split(b"\0")[:-1]:  # what comes after the last is unfinished
-                if (name := _path(path)) is not None:
+                if (name := _parse_path(path)) is not None:
                     self._matches.found.append((place, name))
         if ending is None:
             self._matches.stopped = True
         else:
             self._must_have_worked(child, ending)
 
-    async def lines(self, place: Place, files: Sequence[str], seconds: float) -> bool:
+    async def lines(self, place: SearchRoot, files: Sequence[str], seconds: float) -> bool:
         """Adds their lines in this order; whether there is anything left to do."""
         from asyncio import get_running_loop
 
@@ -130,7 +145,7 @@ class _Asking:
         left = self._query.limit + 1 - len(self._matches.lines)
         how = (
             *("--threads=1", "--line-number", "--with-filename", "--no-heading", f"--max-count={left}"),
-            *(f"--max-columns={_LONGEST_PRINTED}", "--max-columns-preview", _TEXT),
+            *(f"--max-columns={_MAX_PRINTED}", "--max-columns-preview", _AS_TEXT),
         )
         child = await self._started(place, how, files)
         read = 0
@@ -140,7 +155,7 @@ class _Asking:
                 text = child.output.read(read)
                 end = text.rfind(b"\n") + 1
                 read += end
-                for line in _lines(place, text[:end]):
+                for line in _parse_lines(place, text[:end]):
                     if not self._matches.add_line(line):
                         return False
                 if not end and await child.wait(0) is not None:
@@ -152,8 +167,8 @@ class _Asking:
         finally:
             child.kill()
 
-    async def _started(self, place: Place, how: Sequence[str], names: Sequence[str]) -> Running:
-        from golem_forge.sandbox.walls.job import Job, Streams
+    async def _started(self, place: SearchRoot, how: Sequence[str], names: Sequence[str]) -> RipgrepProcess:
+        from golem_forge.sandbox.walls.model import Job, Streams
 
         job = Job(
             argv=(*self._how, *how, f"--regexp={self._query.pattern}", "--", *names),
@@ -168,7 +183,7 @@ class _Asking:
         except SandboxError as error:
             raise NotStartable(error.message) from None
 
-    def _must_have_worked(self, child: Running, ending: Ending) -> None:
+    def _must_have_worked(self, child: RipgrepProcess, ending: ExitStatus) -> None:
         """0 and 1 are answers; 2 is one too where only some file could not be read."""
         if ending.code == "OUTPUT_LIMIT":
             self._matches.more = True
@@ -177,7 +192,7 @@ class _Asking:
         elif ending.exit_code not in (0, 1):
             said = child.errors.read(0, 8192).decode("utf-8", "replace") if child.errors else ""
             if ending.exit_code == 2 and said.startswith(_ABOUT_THE_PATTERN):
-                raise bad_pattern(_problem(self._query.pattern, said))
+                raise bad_pattern(_pattern_problem(self._query.pattern, said))
             if ending.exit_code != 2 or said:
                 raise NotStartable(said)
 
@@ -189,14 +204,14 @@ def _prefilter(include: str) -> tuple[str, ...]:
     return "--type-add", f"forge:{include}", "--type", "forge"
 
 
-def _batches(found: Sequence[Found]) -> Iterator[tuple[Place, list[str]]]:
+def _batches(found: Sequence[FoundFile]) -> Iterator[tuple[SearchRoot, list[str]]]:
     """Files of one place at a time, and no more than fit into one command line."""
     batch: list[str] = []
-    at: Place | None = None
+    at: SearchRoot | None = None
     size = 0
     for place, path in found:
         name = _argument(path)
-        if at is not None and (place is not at or len(batch) == _MOST_FILES or size > _MOST_BYTES):
+        if at is not None and (place is not at or len(batch) == _MAX_FILES or size > _MAX_ARGUMENT_BYTES):
             yield at, batch
             batch, size = [], 0
         at = place
@@ -211,7 +226,7 @@ def _argument(path: str) -> str:
     return f"./{path}"
 
 
-def _path(printed: bytes) -> str | None:
+def _parse_path(printed: bytes) -> str | None:
     """What `_argument` began with, as text; None if no tool could open such a name."""
     try:
         text = printed.decode().removeprefix("./")
@@ -220,14 +235,14 @@ def _path(printed: bytes) -> str | None:
     return None if has_control_character(text) else text
 
 
-def _lines(place: Place, text: bytes) -> Iterator[Line]:
-    for printed, number, line in _LINE.findall(text):
-        if (path := _path(printed)) is not None:
-            shown = line.decode("utf-8", "replace").removesuffix("\r")[:LONGEST_TEXT]
-            yield Line(place.virtual(path), int(number), shown)
+def _parse_lines(place: SearchRoot, text: bytes) -> Iterator[MatchLine]:
+    for printed, number, line in _PRINTED_LINE.findall(text):
+        if (path := _parse_path(printed)) is not None:
+            shown = line.decode("utf-8", "replace").removesuffix("\r")[:MAX_LINE_TEXT]
+            yield MatchLine(place.virtual(path), int(number), shown)
 
 
-def _problem(pattern: str, said: str) -> str:
+def _pattern_problem(pattern: str, said: str) -> str:
     """In the words of the other engine where it has some, so that both say the same; its position is right, too."""
     from golem_forge.toolsets.line_search import pattern_problem
 
@@ -242,8 +257,8 @@ def _problem(pattern: str, said: str) -> str:
     return f"not a valid pattern: {words}{f' at position {where}' if where >= 0 else ''}"
 
 
-def in_walls(walls: Walls) -> Start:
-    async def start(job: Job) -> Running:
+def in_walls(walls: Walls) -> StartRipgrep:
+    async def start(job: Job) -> RipgrepProcess:
         return (await walls.start(job)).child
 
     return start
@@ -251,10 +266,103 @@ def in_walls(walls: Walls) -> Start:
 
 def program_in_walls(level: Level) -> str:
     """The one that came with Forge, by its path: a program of that name in the person's PATH may be another one."""
-    from golem_forge.sandbox.walls.backend import ripgrep
+    from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
     from golem_forge.sandbox.walls.layout import SHIPPED
 
-    shipped = ripgrep()
+    shipped = ripgrep_path()
     if not shipped:
         return "rg"
     return f"{SHIPPED}/rg" if level is Level.FULL else shipped
+
+
+_MAX_OPEN: Final = 64
+
+FoundFile = tuple[SearchRoot, str]
+"""A file with a match, by its path from the zone's root."""
+
+
+def newest_files(found: Sequence[FoundFile], limit: int) -> tuple[list[str], bool]:
+    """At most `limit` virtual paths, newest change first, ties by path; whether there are more."""
+    timed: list[tuple[int, str, SearchRoot, str]] = []
+    for place in {id(place): place for place, _ in found}.values():
+        prefix = place.virtual("")
+        paths = [path for at, path in found if at is place]
+        timed += [(-changed, prefix + path, place, path) for changed, path in _modified_times(place, paths)]
+    timed.sort(key=itemgetter(0, 1))
+    shown: list[str] = []
+    directories = _DirectoryCache()
+    for _, virtual, place, path in timed:
+        if _may_be_shown(place, path, directories):
+            if len(shown) == limit:
+                return shown, True
+            shown.append(virtual)
+    return shown, False
+
+
+def first_files(found: Iterable[FoundFile], limit: int) -> list[FoundFile]:
+    """At most `limit` of them in the order of their virtual paths."""
+    chosen: list[FoundFile] = []
+    directories = _DirectoryCache()
+    for place, path in sorted(found, key=lambda each: each[0].virtual(each[1])):
+        if len(chosen) == limit:
+            break
+        if _may_be_shown(place, path, directories):
+            chosen.append((place, path))
+    return chosen
+
+
+def _modified_times(place: SearchRoot, paths: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Directory by directory, so that each is opened once and only one is open at a time."""
+    at: str | None = None
+    here: Handle | None = None
+    for directory, name, path in sorted((*_split(path), path) for path in paths):
+        if directory != at:
+            at = directory
+            try:
+                here = place.zone.open(tuple(directory.split("/")) if directory else (), DIRECTORY)
+            except OSError:
+                here = None
+        if here is None:
+            continue
+        try:
+            info = os.stat(name, dir_fd=here.fd, follow_symlinks=False)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(info.st_mode):
+            yield info.st_mtime_ns, path
+
+
+def _split(path: str) -> tuple[str, str]:
+    directory, _, name = path.rpartition("/")
+    return directory, name
+
+
+class _DirectoryCache:
+    """Those opened last: files of one directory are often found together."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, tuple[str, ...]], Handle] = {}
+
+    def handle(self, place: SearchRoot, parts: tuple[str, ...]) -> Handle:
+        key = place.zone.name, parts
+        if key not in self._open:
+            if len(self._open) >= _MAX_OPEN:
+                self._open.clear()
+            self._open[key] = place.zone.open(parts, DIRECTORY)
+        return self._open[key]
+
+
+def _may_be_shown(place: SearchRoot, path: str, directories: _DirectoryCache) -> bool:
+    *above, name = parts = tuple(path.split("/"))
+    if not place.may_show(parts):
+        return False
+    try:
+        file = os.open(name, CONTENT, dir_fd=directories.handle(place, tuple(above)).fd)
+    except (OSError, ValueError):
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(file).st_mode) and not is_binary(os.pread(file, SAMPLE_BYTES, 0))
+    except OSError:
+        return False
+    finally:
+        os.close(file)

@@ -74,7 +74,7 @@ def read_url(text: str) -> WebAddress:
 
 
 def _host(netloc: str) -> tuple[str, bool]:
-    from golem_forge.policy.rules.hosts import normal_host
+    from golem_forge.policy.rules.globs import normal_host
 
     if netloc.startswith("["):
         inner, _, rest = netloc[1:].partition("]")

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, ToolFailed
-from golem_forge.core.verdict import Status
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import HostPermission, HostRule
 from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.resolve import Lookup
-    from golem_forge.toolsets.web.exchange import Answer
+    from golem_forge.toolsets.web.http_client import HttpResponse
 
 MAX_BODY: Final = 5 * 1024 * 1024
 MAX_REDIRECTS: Final = 5
@@ -28,7 +28,7 @@ _WITHOUT_BODY: Final = frozenset({204, 205, 304})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchedPage:
     address: WebAddress
     status: int
     content_type: str
@@ -39,7 +39,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class OffsiteRedirect:
     """The page is at another place, which nobody has approved."""
 
     url: str
@@ -48,7 +48,7 @@ class Elsewhere:
 
 def check_address(address: WebAddress, permission: HostPermission) -> None:
     """What can be said without looking anything up. Raises `policy_denied`."""
-    from golem_forge.sandbox.network.addresses import is_public
+    from golem_forge.sandbox.network.resolve import is_public
 
     rule = f"{{host: '{address.host}', ports: [{address.port}]"
     if address.port not in _USUAL_PORTS and not permission.listed:
@@ -61,25 +61,25 @@ def check_address(address: WebAddress, permission: HostPermission) -> None:
 
 async def fetch(
     address: WebAddress, host_rule: HostRule, wants: Callable[[str], bool], lookup: Lookup
-) -> Fetched | Elsewhere:
+) -> FetchedPage | OffsiteRedirect:
     """`wants(content type)`: whether the body is worth reading."""
-    from golem_forge.toolsets.web.exchange import get
+    from golem_forge.toolsets.web.http_client import http_get
 
-    addresses = await _looked_up(address, lookup)
+    addresses = await _resolve_host(address, lookup)
     for _ in range(MAX_REDIRECTS + 1):
-        _check(address, host_rule, addresses)
-        async with get(address, addresses) as answer:
+        _check_addresses(address, host_rule, addresses)
+        async with http_get(address, addresses) as answer:
             location = answer.headers.get("location") if answer.status in _REDIRECTS else None
             if not location:
-                return await _read(address, answer, wants)
-        following = _target(address, location)
-        if not _same_place(address, following, host_rule):
-            return Elsewhere(following.url, answer.status)
+                return await _read_response(address, answer, wants)
+        following = _redirect_target(address, location)
+        if not _is_same_origin(address, following, host_rule):
+            return OffsiteRedirect(following.url, answer.status)
         address = following
     raise ToolFailed(f"More than {MAX_REDIRECTS} redirects; the last one leads to {address.url}")
 
 
-async def _looked_up(address: WebAddress, lookup: Lookup) -> tuple[str, ...]:
+async def _resolve_host(address: WebAddress, lookup: Lookup) -> tuple[str, ...]:
     if address.is_literal:
         return (address.host,)
     try:
@@ -88,7 +88,7 @@ async def _looked_up(address: WebAddress, lookup: Lookup) -> tuple[str, ...]:
         raise ToolFailed(f"Host '{address.host}' was not found.", code="HOST_NOT_FOUND") from None
 
 
-def _check(address: WebAddress, host_rule: HostRule, addresses: tuple[str, ...]) -> None:
+def _check_addresses(address: WebAddress, host_rule: HostRule, addresses: tuple[str, ...]) -> None:
     from golem_forge.sandbox.network.resolve import PrivateAddress, refuse_private
 
     permission = host_rule(address.host, address.port)
@@ -102,7 +102,7 @@ def _check(address: WebAddress, host_rule: HostRule, addresses: tuple[str, ...])
         raise ForgeError(text, status=Status.SANDBOX_DENIED, code="PRIVATE_ADDRESS") from None
 
 
-def _target(address: WebAddress, location: str) -> WebAddress:
+def _redirect_target(address: WebAddress, location: str) -> WebAddress:
     from urllib.parse import quote, urljoin
 
     # Header bytes were read one by one; what is no ASCII among them is sent back as it came.
@@ -116,7 +116,7 @@ def _target(address: WebAddress, location: str) -> WebAddress:
         raise ToolFailed(f"{address.url} redirects to what is not fetched: {error}") from None
 
 
-def _same_place(address: WebAddress, following: WebAddress, host_rule: HostRule) -> bool:
+def _is_same_origin(address: WebAddress, following: WebAddress, host_rule: HostRule) -> bool:
     """Whether a redirect stays at what was approved: the same `host:port`, or the step from http to https."""
     if following.host != address.host:
         return False
@@ -130,8 +130,8 @@ def _same_place(address: WebAddress, following: WebAddress, host_rule: HostRule)
     return following.port == 443 or permission.listed
 
 
-async def _read(address: WebAddress, answer: Answer, wants: Callable[[str], bool]) -> Fetched:
-    from golem_forge.toolsets.web.body import BodyTooLarge, declared_length, read_body
+async def _read_response(address: WebAddress, answer: HttpResponse, wants: Callable[[str], bool]) -> FetchedPage:
+    from golem_forge.toolsets.web.http_client import BodyTooLarge, declared_length, read_body
 
     headers = answer.headers
     content_type = headers.get("content-type", "")
@@ -155,7 +155,7 @@ async def _read(address: WebAddress, answer: Answer, wants: Callable[[str], bool
                     text = f"'{address.url}' is {size} bytes; the limit is {MAX_BODY}. Fetch a smaller page."
                     raise SandboxError("TOO_LARGE", text, path=address.url) from None
                 body = None
-    return Fetched(address=address, status=answer.status, content_type=content_type, body=body, size=size)
+    return FetchedPage(address=address, status=answer.status, content_type=content_type, body=body, size=size)
 
 
 def _denied(text: str, code: str) -> ForgeError:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from golem_forge.core.options import must_be, takes_options
+from golem_forge.core.options import require, takes_options
 from golem_forge.events.bus import EventBus
 
 if TYPE_CHECKING:
-    from golem_forge.ui.plain import PlainAdapter
+    from golem_forge.ui.headless import PlainAdapter
     from golem_forge.ui.terminal.adapter import TerminalAdapter
 
 
@@ -41,13 +41,13 @@ def create_event_cli_adapter(
     directories with a `/` at their end; with `session_ids`, `model_names`, `rule_ids` (what `/rules revoke` takes),
     `server_names` (what `/mcp reconnect` takes) and `prompts` (commands as `{name, fields}`) it feeds completion."""
     assert not isinstance(output, Mapping)  # `takes_options` has read it
-    must_be(isinstance(bus, EventBus), "create_event_cli_adapter: bus", "made by create_ui_event_bus()", bus)
+    require(isinstance(bus, EventBus), "create_event_cli_adapter: bus", "made by create_ui_event_bus()", bus)
     for name, stream, does in (("output", output, "write"), ("input", input, "read")):
-        must_be(stream is None or hasattr(stream, does), f"create_event_cli_adapter: {name}", "a stream", stream)
+        require(stream is None or hasattr(stream, does), f"create_event_cli_adapter: {name}", "a stream", stream)
     output = output or sys.stdout
     input = input or sys.stdin
     if not (raw_mode and enable_raw_mode and is_terminal(output) and is_terminal(input)):
-        from golem_forge.ui.plain import PlainAdapter
+        from golem_forge.ui.headless import PlainAdapter
 
         return PlainAdapter(bus, output=output, trace=trace_level)
     from golem_forge.ui.terminal.adapter import TerminalAdapter

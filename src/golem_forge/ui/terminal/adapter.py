@@ -1,46 +1,50 @@
-"""TerminalAdapter: a session at a terminal. Takes events off the bus and draws them, puts what the person does on it.
+"""`TerminalAdapter`: a session at a terminal. Draws events of the bus, and puts the person's actions on the bus.
 
-`initialize` draws the input line and registers as a UI that can answer; `shutdown` gives the terminal back as it was.
-When the person leaves, `exit_requested` is set and nothing more is answered here: an awaited input ends unavailable,
-and `exit_code` says what the process should end with.
+`initialize` draws the input line and registers as a UI that can answer; `shutdown` restores the terminal. When the
+person leaves, `exit_requested` is set and nothing more is answered here: an awaited input ends unavailable, and
+`exit_code` is the exit code for the process. Ctrl+C once interrupts or clears the line, twice within two seconds exits.
+`QuestionPresenter` connects the open questions with the screen: draws a question when it comes, gives it the keyboard,
+says how it ended. A form that a command of this terminal asked for has the keyboard at once; others wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from golem_forge.agent.run_result import RunResult
+from golem_forge.agent.slash.parser import is_command
 from golem_forge.core.ids import new_id
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
-from golem_forge.events.questions import create_runtime_ui
-from golem_forge.ui.rendering.lines import excerpt, speech
-from golem_forge.ui.terminal.activity import Activity
-from golem_forge.ui.terminal.answering import NAME, Meaning, Stage
-from golem_forge.ui.terminal.asking import Asking
-from golem_forge.ui.terminal.borrowed_stdout import printed_above
-from golem_forge.ui.terminal.completion import Known, candidates
-from golem_forge.ui.terminal.event_drawing import EventDrawing
-from golem_forge.ui.terminal.foot import Foot
-from golem_forge.ui.terminal.history import HistoryFile
-from golem_forge.ui.terminal.leaving import Leaving
-from golem_forge.ui.terminal.modes import TerminalModes
-from golem_forge.ui.terminal.palette import Line, colour_wanted, plain, spoken
+from golem_forge.events.runtime_ui import create_runtime_ui
+from golem_forge.ui.render.card import answer_line
+from golem_forge.ui.render.lines import chat_lines, excerpt
+from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
+from golem_forge.ui.terminal.questions import FORM_EVENT, UI_NAME, AnswerStage, KeyMeaning, PendingQuestions
 from golem_forge.ui.terminal.screen import Screen
-from golem_forge.ui.terminal.secrecy import holds_secret
-from golem_forge.ui.terminal.transcript import Transcript
-from golem_forge.ui.trace import TraceLevel, create_trace_formatter
-from golem_forge.workers.run_result import RunResult
-from golem_forge.workers.slash.parsing import is_command
+from golem_forge.ui.terminal.status import Activity, StatusLine
+from golem_forge.ui.terminal.transcript import EventRenderer, Transcript
+from golem_forge.ui.terminal.tty import (
+    StyledLine,
+    TerminalModes,
+    colour_wanted,
+    redirect_standard_streams,
+    safe_prose,
+    safe_text,
+)
+from golem_forge.ui.trace import COMMAND, PERSON, TraceLevel, create_trace_formatter
 
 _PROMPT: Final = "> "
 _PREFILL: Final = "prefill"
 """The code of a status whose message belongs into the input line."""
-_MOST_QUEUED: Final = 100
+_MAX_QUEUED: Final = 100
 _WARM_UP_AFTER_S: Final = 0.2
 
 
@@ -66,7 +70,7 @@ class TerminalAdapter:
         self._input = input
         self._output = output
         self._history = HistoryFile(home / "history") if home else None
-        self._known = Known(
+        self._known = CompletionSources(
             zone_listing=zone_listing,
             session_ids=session_ids,
             model_names=model_names,
@@ -76,8 +80,8 @@ class TerminalAdapter:
         )
         self._formatter = create_trace_formatter(trace_level, lambda: self._screen.width if self._screen else 80)
         self._activity = Activity()
-        self._foot = Foot()
-        self._leaving = Leaving()
+        self._foot = StatusLine()
+        self._leaving = ExitConfirmation()
         self._queued: list[str] = []
         """Lines that wait: text for the next prompt, commands until somebody hears them."""
         self._commands_heard = False
@@ -108,15 +112,15 @@ class TerminalAdapter:
             remembered=self._history.lines() if self._history else (),
         )
         transcript = Transcript(screen.print_above, lambda: screen.width, colour=colour)
-        self._asking = Asking(screen, self._emit)
+        self._asking = QuestionPresenter(screen, self._emit)
         self._answering = self._asking.answering
         self._transcript = transcript
-        self._drawing = EventDrawing(self._formatter, transcript, self._activity, screen.say)
+        self._drawing = EventRenderer(self._formatter, transcript, self._activity, screen.say)
         await screen.start()
-        self._close.enter_context(printed_above(screen.print_above))
+        self._close.enter_context(redirect_standard_streams(screen.print_above))
         ui = create_runtime_ui(self.bus)
         self._close.callback(self.bus.on("*", self._take))
-        self._detach = ui.attach(NAME)
+        self._detach = ui.attach(UI_NAME)
         ui.replay_open(self._take)
 
     def keyboard(self) -> int:
@@ -156,7 +160,7 @@ class TerminalAdapter:
 
     def _on_input_prompt(self, event: Event) -> None:
         self._prompt_id = str(event.wire["requestId"])
-        shown = plain(str(event.wire["prompt"])).strip().replace("\n", " ")
+        shown = safe_text(str(event.wire["prompt"])).strip().replace("\n", " ")
         self._prompt = f"{shown[:40]} " if shown else _PROMPT
         self._activity.turn_ended()
         self._stands()
@@ -180,10 +184,10 @@ class TerminalAdapter:
             asyncio.get_running_loop().call_soon(self._send_queued)
 
     def _on_tools(self, event: Event) -> None:
-        self._known.offer_tools(event.wire["tools"])
+        self._known.set_tools(event.wire["tools"])
 
     def _on_result(self, event: Event) -> None:
-        self._known.saw_result(str(event.wire["toolCallId"]), event.wire.get("outputHandle"))
+        self._known.add_result(str(event.wire["toolCallId"]), event.wire.get("outputHandle"))
 
     def _on_session_started(self, event: Event) -> None:
         self._answers_once = event.wire["mode"] == "single"
@@ -205,7 +209,7 @@ class TerminalAdapter:
         self._activity.clear()
 
     def _emit(self, type: str, data: dict[str, Any]) -> None:
-        self.bus.emit(type, data, source=NAME)
+        self.bus.emit(type, data, source=UI_NAME)
 
     # ---- what the person does (Actions)
 
@@ -217,13 +221,13 @@ class TerminalAdapter:
             self._command(text)
         elif self._prompt_id and not is_command(text):
             self._send(text)
-        elif len(self._queued) < _MOST_QUEUED:
+        elif len(self._queued) < _MAX_QUEUED:
             self._queued.append(text)
         else:
             return False
         return True
 
-    def meaning(self, key: str) -> Meaning:
+    def meaning(self, key: str) -> KeyMeaning:
         return self._answering.meaning(key)
 
     def key(self, key: str) -> None:
@@ -243,7 +247,7 @@ class TerminalAdapter:
         assert self._screen is not None
         if self._screen.keyboard.asking and self._answering.front is not None:
             left: list[bool] = []
-            self._asking.act(lambda: left.append(self._answering.leave()))
+            self._asking.act(lambda: left.append(self._answering.cancel()))
             if left[0]:
                 return
         if self.running:
@@ -331,7 +335,7 @@ class TerminalAdapter:
 
     def _echo(self, text: str) -> None:
         assert self._screen is not None
-        rows = speech(spoken(text), "user", "  ")
+        rows = chat_lines(safe_prose(text), "user", "  ")
         rows[0] = [("user", rows[0][0][1].replace(" ", ">", 1))]
         self._screen.say(excerpt(rows))
 
@@ -347,7 +351,7 @@ class TerminalAdapter:
     # ---- what is to be seen (Content)
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> AnswerStage:
         return self._answering.stage
 
     @property
@@ -376,28 +380,28 @@ class TerminalAdapter:
         question = self._answering.question
         return question is not None and question.multiline
 
-    def live_lines(self, width: int, rows: int) -> list[Line]:
+    def live_lines(self, width: int, rows: int) -> list[StyledLine]:
         waiting = self._answering.front is not None
         busy = self._activity.lines(waiting=waiting, streaming=self._transcript.streaming)
         return [*self._transcript.live_lines(width, max(rows - len(busy), 2)), *busy]
 
-    def question_lines(self) -> list[Line]:
+    def question_lines(self) -> list[StyledLine]:
         if self._screen is None:
             return self._answering.lines(taken=False)
         keyboard = self._screen.keyboard
         return self._answering.lines(taken=keyboard.listening, text_waits=keyboard.text_waits)
 
-    def queued_lines(self) -> list[Line]:
-        return [[("dim", f"queued: {plain(text)}".replace("\n", " ⏎ "))] for text in self._queued[-3:]]
+    def queued_lines(self) -> list[StyledLine]:
+        return [[("dim", f"queued: {safe_text(text)}".replace("\n", " ⏎ "))] for text in self._queued[-3:]]
 
-    def foot_lines(self) -> list[Line]:
+    def foot_lines(self) -> list[StyledLine]:
         hint = self._leaving.hint
         width = self._screen.width if self._screen is not None else 80
         return [[("dim", hint)]] if hint else self._foot.lines(width)
 
 
 def _warm_up_markdown() -> None:
-    from golem_forge.ui.terminal.markdown import warm_up
+    from golem_forge.ui.terminal.transcript import warm_up
 
     threading.Thread(target=warm_up, name="markdown", daemon=True).start()
 
@@ -412,3 +416,101 @@ _HANDLERS: Final[dict[str, Callable[[TerminalAdapter, Event], None]]] = {
     "sessionEnd": TerminalAdapter._on_session_end,
     "status": TerminalAdapter._on_status,
 }
+
+
+_COMMAND_SOURCE = "command"
+"""The source of a form that a slash command asks for."""
+
+
+class QuestionPresenter:
+    def __init__(self, screen: Screen, emit: Callable[[str, dict[str, Any]], None]) -> None:
+        self.answering = PendingQuestions(emit, self._ask, lambda: screen.width)
+        self._screen = screen
+        self._asked_at = 0
+        self._command_open = False
+        """One was sent from here and has neither answered nor begun to run."""
+        self._typed_ahead = False
+        """Nothing was asked since: what is in the input line was typed after the command."""
+        screen.keyboard.start = lambda: self.answering.start
+        screen.keyboard.draw_again = self._uncover
+
+    def take(self, event: Event) -> None:
+        kind, wire = event.type, event.wire
+        if kind in ("approvalRequired", "formRequired"):
+            self._opened(event)
+        elif kind in ("approvalResolved", "formResolved"):
+            if self.answering.closed(str(wire["requestId"]), partial(_ending_line, event)):
+                self._screen.keyboard.question_changed()
+        elif (kind == "status" and wire.get("code") == COMMAND) or wire.get("caller") == PERSON:
+            self._command_open = False
+
+    def command_sent(self) -> None:
+        self._command_open = self._typed_ahead = True
+
+    def line_sent(self) -> None:
+        self._command_open = False
+
+    def act(self, do: Callable[[], None]) -> None:
+        """Lets the person act on the question in front, and moves the keyboard with it."""
+        before = self.answering.front
+        do()
+        if self.answering.front is not before:
+            self._screen.keyboard.question_changed()
+        else:
+            self._screen.keyboard.stage_changed()
+
+    def _opened(self, event: Event) -> None:
+        wanted = self._command_open and event.type == FORM_EVENT and event.wire.get("source") == _COMMAND_SOURCE
+        in_front = self.answering.opened(event.type, event.wire)
+        keyboard = self._screen.keyboard
+        if wanted and in_front:
+            keyboard.question_wanted()
+            if self._typed_ahead:
+                keyboard.take_what_was_typed()
+        elif in_front:
+            keyboard.question_changed()
+        self._typed_ahead = False
+
+    def _ask(self, lines: Iterable[StyledLine]) -> None:
+        """What belongs to the question in front, which is then the last thing on the screen."""
+        self._screen.say(lines)
+        self._asked_at = self._screen.printed
+
+    def _uncover(self) -> bool:
+        """What was printed since may have pushed the question out of sight."""
+        if self._screen.printed == self._asked_at:
+            return False
+        self.answering.show_front()
+        return True
+
+
+def _ending_line(event: Event, question: Mapping[str, Any]) -> StyledLine:
+    if event.type == "formResolved":
+        return [("dim", f"form: {safe_text(str(event.wire['action']))}")]
+    return answer_line(question, event.wire, here=UI_NAME)
+
+
+_WITHIN_S: Final = 2.0
+
+
+class ExitConfirmation:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._running_at = self._prompt_at = float("-inf")
+
+    def again_while_running(self) -> bool:
+        before, self._running_at = self._running_at, self._clock()
+        return self._running_at - before <= _WITHIN_S
+
+    def again_at_prompt(self) -> bool:
+        before, self._prompt_at = self._prompt_at, self._clock()
+        return self._prompt_at - before <= _WITHIN_S
+
+    def turn_began(self) -> None:
+        """Who interrupted the turn before has not asked to leave this one."""
+        self._running_at = float("-inf")
+
+    @property
+    def hint(self) -> str:
+        recent = max(self._running_at, self._prompt_at)
+        return "Ctrl+C again exits" if self._clock() - recent <= _WITHIN_S else ""

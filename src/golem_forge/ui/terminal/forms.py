@@ -1,26 +1,29 @@
-"""A form, field by field: takes the fields of `derive_fields` and values to start from, gives the arguments.
+"""A form filled in field by field: takes the fields of `derive_fields` and start values, gives the arguments.
 
-`Form` holds one open question at a time. `submit` takes a text, which is the answer or brings the same question again
-with an error; `back` returns to the field before. The walk is a generator that is replayed from the answers given, so
-nested lists, groups and variants can all be walked backwards. Nothing here draws.
+`FormDialog` holds one open question at a time. `submit` takes a text, which is accepted or brings the same question
+again with an error; `back` returns to the field before. The walk is a generator replayed from the answers, so nested
+lists, groups and variants can be walked backwards. Draws nothing. `parse_value` turns a text into a field's value and
+raises FieldError; the whole form is validated against the full schema later.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.forms import form_arguments
-from golem_forge.ui.terminal.field_values import NOT_GIVEN, FieldError, hint_of, shown_value, value_from
 
 _NO_VALUE: Final = object()
 _COMPOUND: Final = ("group", "list", "variants")
-_MOST_ITEMS: Final = 1000
+_MAX_ITEMS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class FormQuestion:
     label: str
     """With the way to it: `Address › Street`, `Tags 2`."""
     description: str
@@ -34,15 +37,15 @@ class Question:
     options: tuple[str, ...] = ()
 
 
-Walk = Generator[Question, str, Any]
+FormWalk = Generator[FormQuestion, str, Any]
 
 
-class Form:
+class FormDialog:
     def __init__(self, fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> None:
         self._fields = fields
         self._values = values
         self._answers: list[str] = []
-        self.question: Question | None = None
+        self.question: FormQuestion | None = None
         self.arguments: dict[str, Any] = {}
         """Complete once `question` is None."""
         self.start = ""
@@ -76,7 +79,7 @@ class Form:
 
     def _send(self, text: str) -> None:
         self._step(text)
-        if not isinstance(self.question, _Again):
+        if not isinstance(self.question, _RepeatedQuestion):
             self._answers.append(text)
 
     def _step(self, text: str | None) -> None:
@@ -88,11 +91,11 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Again(Question):
+class _RepeatedQuestion(FormQuestion):
     """The same question after an answer that did not fit."""
 
 
-def _ask_all(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any], way: str) -> Walk:
+def _ask_all(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any], way: str) -> FormWalk:
     found: dict[str, Any] = {}
     for field in fields:
         value = yield from _ask(field, values.get(field["name"], _NO_VALUE), way)
@@ -101,7 +104,7 @@ def _ask_all(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any], way
     return found
 
 
-def _ask(field: Mapping[str, Any], value: Any, way: str) -> Walk:
+def _ask(field: Mapping[str, Any], value: Any, way: str) -> FormWalk:
     label = f"{way} › {field['label']}" if way else str(field["label"])
     kind = field["type"]
     if kind == "fixed":
@@ -115,37 +118,37 @@ def _ask(field: Mapping[str, Any], value: Any, way: str) -> Walk:
     return (yield from _scalar(field, value, label))
 
 
-def _scalar(field: Mapping[str, Any], value: Any, label: str, *, hint: str = "", ends: bool = False) -> Walk:
+def _scalar(field: Mapping[str, Any], value: Any, label: str, *, hint: str = "", ends: bool = False) -> FormWalk:
     """`ends`: an empty line is no value of a list but its end."""
     secret = field["type"] == "secret"
     if value is _NO_VALUE:
         value = field.get("default", _NO_VALUE)
-    start = "" if secret or value is _NO_VALUE or value is None else shown_value(field, value)
+    start = "" if secret or value is _NO_VALUE or value is None else format_value(field, value)
     asked: dict[str, Any] = {
         "label": label,
         "description": str(field.get("description") or ""),
-        "hint": hint or hint_of(field),
+        "hint": hint or field_hint(field),
         "secret": secret,
         "multiline": field.get("format") == "multiline" or field["type"] == "json",
         "options": tuple(str(option["label"]) for option in field.get("options") or ()),
     }
-    question: Question = Question(**asked, start=start, error=str(field.get("error") or ""))
+    question: FormQuestion = FormQuestion(**asked, start=start, error=str(field.get("error") or ""))
     while True:
         text = yield question
         if ends and not text.strip():
             return NOT_GIVEN
         try:
-            return value_from(field, text)
+            return parse_value(field, text)
         except FieldError as error:
-            question = _Again(**asked, start=text, error=str(error))
+            question = _RepeatedQuestion(**asked, start=text, error=str(error))
 
 
-def _yes_no(label: str, hint: str, preset: bool, description: str = "") -> Walk:
+def _yes_no(label: str, hint: str, preset: bool, description: str = "") -> FormWalk:
     field = {"name": "", "label": label, "type": "boolean", "required": True, "description": description}
     return (yield from _scalar(field, preset, label, hint=hint))
 
 
-def _group(field: Mapping[str, Any], value: Any, label: str) -> Walk:
+def _group(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
     given = value if isinstance(value, Mapping) else field.get("default")
     if not field["required"]:
         wanted = yield from _yes_no(
@@ -156,10 +159,10 @@ def _group(field: Mapping[str, Any], value: Any, label: str) -> Walk:
     return (yield from _ask_all(field["fields"], given if isinstance(given, Mapping) else {}, label))
 
 
-def _list(field: Mapping[str, Any], value: Any, label: str) -> Walk:
+def _list(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
     given = value if isinstance(value, list) else field.get("default")
     known = list(given) if isinstance(given, list) else []
-    item, least, most = field["item"], field.get("min", 0), field.get("max", _MOST_ITEMS)
+    item, least, most = field["item"], field.get("min", 0), field.get("max", _MAX_ITEMS)
     items: list[Any] = []
     while len(items) < most:
         number = len(items) + 1
@@ -180,14 +183,14 @@ def _list(field: Mapping[str, Any], value: Any, label: str) -> Walk:
     return items
 
 
-def _item(item: Mapping[str, Any], preset: Any, place: str, must: bool) -> Walk:
+def _item(item: Mapping[str, Any], preset: Any, place: str, must: bool) -> FormWalk:
     if must:
         return (yield from _scalar({**item, "required": True}, preset, place))
-    hint = "; ".join(part for part in (hint_of({**item, "required": True}), "empty ends the list") if part)
+    hint = "; ".join(part for part in (field_hint({**item, "required": True}), "empty ends the list") if part)
     return (yield from _scalar(item, preset, place, hint=hint, ends=True))
 
 
-def _variants(field: Mapping[str, Any], value: Any, label: str) -> Walk:
+def _variants(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
     variants = field["variants"]
     options = [{"value": number, "label": variant["label"]} for number, variant in enumerate(variants)]
     choice: dict[str, Any] = {
@@ -198,14 +201,14 @@ def _variants(field: Mapping[str, Any], value: Any, label: str) -> Walk:
         "description": field.get("description", ""),
         "options": options,
     }
-    preset = _NO_VALUE if value is _NO_VALUE else _fitting(variants, value)
+    preset = _NO_VALUE if value is _NO_VALUE else _matching_variant(variants, value)
     chosen = yield from _scalar(choice, preset, label)
     if chosen is NOT_GIVEN or chosen is None:
         return NOT_GIVEN
     return (yield from _ask({**variants[chosen], "label": label, "required": True}, value, ""))
 
 
-def _fitting(variants: Sequence[Mapping[str, Any]], value: Any) -> Any:
+def _matching_variant(variants: Sequence[Mapping[str, Any]], value: Any) -> Any:
     """The variant a present value most likely is."""
     wanted = {
         str: ("text", "select", "secret"),
@@ -216,3 +219,151 @@ def _fitting(variants: Sequence[Mapping[str, Any]], value: Any) -> Any:
         dict: ("group", "json"),
     }.get(type(value), ())
     return next((number for number, variant in enumerate(variants) if variant["type"] in wanted), _NO_VALUE)
+
+
+NOT_GIVEN: Final = object()
+"""The field was left empty."""
+_YES: Final = frozenset({"y", "yes", "true", "on"})
+_NO: Final = frozenset({"n", "no", "false", "off"})
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,1000}")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_MAX_PATTERN_TEXT: Final = 2000
+
+
+class FieldError(ValueError):
+    """The text is no value of the field."""
+
+
+def parse_value(field: Mapping[str, Any], text: str) -> Any:
+    kind = field["type"]
+    if kind in ("text", "secret"):
+        return _text_value(field, text)
+    stripped = text.strip()
+    if not stripped:
+        if field["required"]:
+            raise FieldError("a value is needed")
+        return NOT_GIVEN
+    if kind == "number":
+        return _number(field, stripped)
+    if kind == "boolean":
+        if stripped.lower() in _YES | _NO:
+            return stripped.lower() in _YES
+        raise FieldError("answer yes or no")
+    if kind == "select":
+        return _option(field["options"], stripped)
+    if kind == "multiselect":
+        return _multiselect(field, stripped)
+    try:
+        return json.loads(stripped)
+    except (ValueError, RecursionError) as error:
+        raise FieldError(f"not JSON: {error}") from None
+
+
+def _text_value(field: Mapping[str, Any], text: str) -> Any:
+    if not text:
+        if field["required"]:
+            raise FieldError("a value is needed")
+        return NOT_GIVEN
+    pattern = field.get("pattern")
+    if isinstance(pattern, str) and len(text) <= _MAX_PATTERN_TEXT and not _matches_pattern(pattern, text):
+        raise FieldError(f"must match {escape_control_chars(pattern)}")
+    return text
+
+
+def _matches_pattern(pattern: str, text: str) -> bool:
+    """Only simple patterns are tried here.
+
+    Threat: a pattern from outside may take for ever on the screen's own thread; the full schema is checked off it.
+    """
+    if len(pattern) > 100 or re.search(r"[*+}?][)]?[*+{]|\(\?|\\[1-9]|\)[*+{]", pattern):
+        return True
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return True
+
+
+def _number(field: Mapping[str, Any], text: str) -> int | float:
+    if not _NUMBER.fullmatch(text):
+        raise FieldError("a number is needed")
+    value: int | float = int(text) if _INTEGER.fullmatch(text) else float(text)
+    if value - value != 0:
+        raise FieldError("a finite number is needed")
+    if "min" in field and value < field["min"]:
+        raise FieldError(f"must be at least {field['min']}")
+    if "max" in field and value > field["max"]:
+        raise FieldError(f"must be at most {field['max']}")
+    return value
+
+
+def _option(options: Sequence[Mapping[str, Any]], text: str) -> Any:
+    for option in options:
+        if text in (option["label"], _as_text(option["value"])):
+            return option["value"]
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(options):
+        return options[int(text) - 1]["value"]
+    raise FieldError(f"must be one of {_labels(options)}")
+
+
+def _multiselect(field: Mapping[str, Any], text: str) -> list[Any]:
+    chosen = [_option(field["options"], part.strip()) for part in text.split(",") if part.strip()]
+    if len(chosen) < field.get("min", 0):
+        raise FieldError(f"choose at least {field['min']}")
+    if "max" in field and len(chosen) > field["max"]:
+        raise FieldError(f"choose at most {field['max']}")
+    return chosen
+
+
+def format_value(field: Mapping[str, Any], value: Any) -> str:
+    """The text that stands for a value in the line; `parse_value` reads it back."""
+    kind = field["type"]
+    if kind == "boolean":
+        return ("yes" if value else "no") if isinstance(value, bool) else ""
+    if kind == "select":
+        return next((str(option["label"]) for option in field["options"] if option["value"] == value), "")
+    if kind == "multiselect":
+        return ", ".join(format_value({**field, "type": "select"}, each) for each in value) if value else ""
+    if kind == "json":
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return _as_text(value)
+
+
+def field_hint(field: Mapping[str, Any]) -> str:
+    kind = field["type"]
+    parts = []
+    if kind == "boolean":
+        parts.append("yes or no")
+    elif kind == "select":
+        parts.append(f"one of {_labels(field['options'])}")
+    elif kind == "multiselect":
+        parts.append(f"any of {_labels(field['options'])}, with commas between")
+    elif kind == "number":
+        parts.append(_range(field))
+    elif kind == "json":
+        parts.append("JSON")
+    elif kind == "secret":
+        parts.append("not shown, not kept")
+    if field.get("format") and field["format"] != "multiline":
+        parts.append(str(field["format"]))
+    if not field["required"]:
+        parts.append("may be empty")
+    return "; ".join(parts)
+
+
+def _range(field: Mapping[str, Any]) -> str:
+    low, high = field.get("min"), field.get("max")
+    if low is not None and high is not None:
+        return f"a number from {low} to {high}"
+    if low is not None:
+        return f"a number from {low}"
+    return f"a number up to {high}" if high is not None else "a number"
+
+
+def _labels(options: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(escape_control_chars(str(option["label"])) for option in options[:50]) + (
+        " …" if len(options) > 50 else ""
+    )
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,11 +1,10 @@
-"""Who has the keyboard: the input line, a reply, or a question that one key answers.
+"""Which part of the screen has the keyboard: the input line, a reply, or a question that one key answers.
 
-Threat: a key that was on its way before a card was drawn, a paste, a burst of keys (a paste from a terminal that does
-not mark them) or a word that somebody types ("why") must not answer it. So a question gets the keyboard only once it is
-on the screen and nobody is typing, and keys that come together count as none. After any key that is no answer, also
-one that changes nothing, it takes none until half a second of silence. What is typed meanwhile goes to the draft, and
-while text that was typed at the question stands there, all keys do: a pause in a sentence is not its end. Only a form
-that the person asked for has the keyboard at once.
+Threat: a key pressed before a card was drawn, a paste, a burst of keys (a paste from a terminal that does not mark
+them) or a typed word ("why") must not answer it. So a question gets the keyboard only once it is on the screen and
+nobody types; keys that come together do not count. After any key that is no answer, also one that changes nothing, it
+takes none until half a second of silence. What is typed meanwhile goes to the draft, and while text that was typed at
+the question stands there, all keys do. Only a form that the person asked for has the keyboard at once.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.ui.terminal.answering import Meaning, Stage
+from golem_forge.ui.terminal.questions import AnswerStage, KeyMeaning
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 
 SILENCE_S: Final = 0.5
 """Who pressed a key so short ago is writing a line and has not yet seen the card."""
-_TOGETHER_S: Final = 0.01
+_BURST_S: Final = 0.01
 _TEXT_KEYS: Final = 2
 """So many keys without a silence between them are text; one is a slip."""
 
 
-class Silence:
+class KeyTiming:
     """How long ago the last key was, and whether a key came alone."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,17 +36,17 @@ class Silence:
         self._typed_at = self._key_at = float("-inf")
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds until a single key may answer."""
         return max(self._typed_at + SILENCE_S - self._clock(), 0.0)
 
-    def broken(self) -> None:
+    def key_pressed(self) -> None:
         self._typed_at = self._clock()
 
-    def alone(self, *, more: bool) -> bool:
+    def came_alone(self, *, more: bool) -> bool:
         """Whether the key at hand came alone; `more`: others lie behind it."""
         now = self._clock()
-        together = more or now - self._key_at < _TOGETHER_S
+        together = more or now - self._key_at < _BURST_S
         self._key_at = now
         return not together
 
@@ -58,7 +57,7 @@ class Keyboard:
         *,
         draft: Buffer,
         reply: Buffer,
-        stage: Callable[[], Stage],
+        stage: Callable[[], AnswerStage],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app: Application[None]
@@ -73,9 +72,9 @@ class Keyboard:
         self._draft = draft
         self._reply = reply
         self._stage = stage
-        self._silence = Silence(clock)
+        self._silence = KeyTiming(clock)
         self._armed = False
-        self._taken = Stage.NOTHING
+        self._taken = AnswerStage.NOTHING
         """What the question was last given the keyboard for."""
         self._commands = ""
         """Keys that acted since the last silence. If more follows, they began a word and belong to the draft."""
@@ -107,7 +106,7 @@ class Keyboard:
     def text_waits(self) -> bool:
         """Whether text that was typed at the question stands in the draft, so that no single key answers."""
         stands = self._typed_here and bool(self._draft.text.strip())
-        return stands and not self._armed and self._stage() is Stage.KEY
+        return stands and not self._armed and self._stage() is AnswerStage.KEY
 
     @property
     def came_alone(self) -> bool:
@@ -126,7 +125,7 @@ class Keyboard:
         self.stop()
         self._drawn_again = self.held = False
         self._commands = ""
-        if self._stage() is Stage.NOTHING or not self._draft.text.strip():
+        if self._stage() is AnswerStage.NOTHING or not self._draft.text.strip():
             self._typed_here = False
         self._reply.reset()  # what was typed for the last question, maybe a secret, is not to be seen at the next
         if self._armed:
@@ -137,7 +136,7 @@ class Keyboard:
     def question_wanted(self) -> None:
         """The person asked for the form in front. A single key that sends it still waits as every other does."""
         self.question_changed()
-        if self._stage() is Stage.LINE:
+        if self._stage() is AnswerStage.LINE:
             self._leave_search()
             self._armed = True
             self._take(self.start())
@@ -152,7 +151,7 @@ class Keyboard:
 
     def stage_changed(self) -> None:
         """The same question goes on with another key or line. After a line, the single key waits for silence."""
-        if self._armed and self._stage() is Stage.KEY and self._taken is Stage.LINE:
+        if self._armed and self._stage() is AnswerStage.KEY and self._taken is AnswerStage.LINE:
             self._hold()
         elif self._armed:
             self._take(self.start())
@@ -160,7 +159,7 @@ class Keyboard:
 
     def was_drawn(self) -> None:
         """The screen shows what there is now."""
-        if self._due is None and not self._armed and self._stage() is not Stage.NOTHING:
+        if self._due is None and not self._armed and self._stage() is not AnswerStage.NOTHING:
             self._arm_when_quiet()
 
     def stop(self) -> None:
@@ -170,10 +169,10 @@ class Keyboard:
 
     def _arm_when_quiet(self) -> None:
         self._due = None
-        if wait := self._silence.left:
+        if wait := self._silence.seconds_left:
             self._due = asyncio.get_running_loop().call_later(wait, self._arm_when_quiet)
             return
-        if self._stage() is Stage.NOTHING:
+        if self._stage() is AnswerStage.NOTHING:
             return
         if self._drain():
             self._arm_when_quiet()
@@ -185,7 +184,7 @@ class Keyboard:
         if not self._drawn_again and self.draw_again():
             self._drawn_again = True  # once: a flood of output must not keep the question from being asked
             return
-        if self._stage() is Stage.KEY:
+        if self._stage() is AnswerStage.KEY:
             self._typed_here = False
         self._armed = True
         self.held = False
@@ -203,7 +202,7 @@ class Keyboard:
 
     def _count_again_when_quiet(self) -> None:
         self.stop()
-        if wait := self._silence.left:
+        if wait := self._silence.seconds_left:
             self._due = asyncio.get_running_loop().call_later(wait, self._count_again_when_quiet)
             return
         self._commands = ""
@@ -213,12 +212,12 @@ class Keyboard:
         from prompt_toolkit.document import Document
 
         self._taken = self._stage()
-        if self._stage() is Stage.LINE:
+        if self._stage() is AnswerStage.LINE:
             self._commands = ""
             self._reply.reset(Document(start, len(start)))
             self.fresh = bool(start)
             self.app.layout.focus(self._reply)
-        elif self._stage() is Stage.KEY:
+        elif self._stage() is AnswerStage.KEY:
             self._reply.reset()
             self.app.layout.focus(self.keys)
 
@@ -235,7 +234,7 @@ class Keyboard:
         if not self._more_to_read():
             return False
         app.context.copy().run(feed)
-        self._silence.broken()
+        self._silence.key_pressed()
         return True
 
     def _more_to_read(self) -> bool:
@@ -256,9 +255,9 @@ class Keyboard:
 
     def key_came(self) -> None:
         """Called for every key before it does anything, whoever has the keyboard and whatever the key means."""
-        self._quiet = not self._silence.left
-        self._alone = self._silence.alone(more=bool(self.app.key_processor.input_queue) or self._more_to_read())
-        self._silence.broken()
+        self._quiet = not self._silence.seconds_left
+        self._alone = self._silence.came_alone(more=bool(self.app.key_processor.input_queue) or self._more_to_read())
+        self._silence.key_pressed()
         if self._quiet:
             self._run = 0
         if not self._armed:
@@ -266,19 +265,19 @@ class Keyboard:
 
     def _to_draft(self, keys: int) -> None:
         """Threat: the terminal's own words and pastes come in one piece; they are not somebody's sentence."""
-        if self._stage() is Stage.NOTHING or not self._alone:
+        if self._stage() is AnswerStage.NOTHING or not self._alone:
             return
         self._run += keys
         if self._run >= _TEXT_KEYS:
             self._typed_here = True
 
-    def pressed(self, meaning: Meaning, text: str) -> bool:
+    def pressed(self, meaning: KeyMeaning, text: str) -> bool:
         """A key at a question that single keys answer. True: it may act; else it, `text`, went to the draft."""
-        if self._alone and meaning is Meaning.COMMAND:
+        if self._alone and meaning is KeyMeaning.COMMAND:
             self._commands += text or " "
             self._count_again_when_quiet()
             return True
-        if meaning is Meaning.ANSWER and self.deliberate:
+        if meaning is KeyMeaning.ANSWER and self.deliberate:
             return True
         self._spill(text)
         return False

@@ -1,24 +1,33 @@
-"""Streamed answers: complete blocks are drawn above for good, the unfinished one stands in the live part as it arrives.
+"""How events are drawn: streamed answers block by block as Markdown, running calls live, all else as formatter lines.
 
-Takes `streaming` events and the messages that repeat them; gives text to `put`. A message whose text was streamed is
-not shown again. Text of a worker other than the one that spoke last begins with that worker's name.
+Complete blocks are printed above for good; the unfinished one stays in the live part. A block ends at a blank line
+followed by text at the margin, or at the end of a code fence. A message whose text was streamed, or that this terminal
+sent itself, is not shown again. Text of another worker begins with that worker's name. rich is imported on first use.
+Threat: the text is the model's. Control characters are escaped before it is parsed as Markdown and again afterwards,
+because Markdown can spell them (`&#x202e;`, `<http://x/%1b[2J>`). Links are written out with their address, never as
+terminal hyperlinks; HTML is text. A block that is too large is shown as it is.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.ui.rendering.lines import width_of, wrapped
-from golem_forge.ui.terminal.markdown import rendered
-from golem_forge.ui.terminal.palette import Line, ansi, plain, spoken
-from golem_forge.ui.terminal.streams import BlockStream
+from golem_forge.events.envelope import Event
+from golem_forge.ui.render.lines import width_of, wrapped
+from golem_forge.ui.terminal.status import Activity
+from golem_forge.ui.terminal.tty import StyledLine, ansi, safe_prose, safe_text
+from golem_forge.ui.trace import TraceFormatter, TraceLevel
 
-_REMEMBERED: Final = 50
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_MAX_REMEMBERED: Final = 50
 
 
-class _Voice:
+class _ChannelStream:
     """One channel of one request."""
 
     def __init__(self, channel: str, worker: str) -> None:
@@ -33,8 +42,8 @@ class Transcript:
         self._put = put
         self._width = width
         self._colour = colour
-        self._voices: dict[tuple[str, str], _Voice] = {}
-        self._done: deque[str] = deque(maxlen=_REMEMBERED)
+        self._voices: dict[tuple[str, str], _ChannelStream] = {}
+        self._done: deque[str] = deque(maxlen=_MAX_REMEMBERED)
         self._last_worker = ""
         self.names: dict[str, str] = {}
         """Sub-workers by id."""
@@ -55,7 +64,7 @@ class Transcript:
         if voice is None:
             if not wire["delta"] and wire.get("whole") is None:
                 return
-            voice = self._voices[key] = _Voice(channel, worker)
+            voice = self._voices[key] = _ChannelStream(channel, worker)
         self._feed(key, voice, wire)
         if wire["done"]:
             self._finish(key)
@@ -69,7 +78,7 @@ class Transcript:
             text = text[len(self._done[-1]) :].strip("\n")
         self._done.append(text)
         self._speaker(worker)
-        self._put(rendered(text, self._width(), colour=self._colour) + "\n")
+        self._put(render_markdown(text, self._width(), colour=self._colour) + "\n")
 
     def finish_all(self) -> None:
         """A turn ended: what was left open stays readable."""
@@ -81,20 +90,20 @@ class Transcript:
         for key in [key for key, voice in self._voices.items() if voice.worker == worker]:
             self._finish(key)
 
-    def live_lines(self, width: int, rows: int) -> list[Line]:
+    def live_lines(self, width: int, rows: int) -> list[StyledLine]:
         """The unfinished blocks; of a long one its last rows."""
-        lines: list[Line] = []
+        lines: list[StyledLine] = []
         voices = [voice for voice in self._voices.values() if voice.stream.pending.strip()]
         for voice in voices:
             style = "thinking" if voice.channel == "thinking" else ""
             name = self.names.get(voice.worker, "")
             if name and (len(voices) > 1 or name != self._last_worker):
-                lines.append([("dim", f"{plain(name)} ›")])
-            pending = spoken(voice.stream.pending.strip("\n")[-(width * rows + 1) :])
+                lines.append([("dim", f"{safe_text(name)} ›")])
+            pending = safe_prose(voice.stream.pending.strip("\n")[-(width * rows + 1) :])
             lines += [[(style, row)] for row in _last_rows(pending, width, max(rows // len(voices), 2))]
         return lines
 
-    def _feed(self, key: tuple[str, str], voice: _Voice, wire: Mapping[str, Any]) -> None:
+    def _feed(self, key: tuple[str, str], voice: _ChannelStream, wire: Mapping[str, Any]) -> None:
         whole = wire.get("whole")
         if whole is None:
             blocks: list[str] | None = voice.stream.feed(str(wire["delta"]))
@@ -102,7 +111,7 @@ class Transcript:
             blocks = voice.stream.replace(str(whole))
             if blocks is None:
                 self._put(ansi([[("dim", "(the text above is replaced by this:)")]], colour=self._colour))
-                voice = self._voices[key] = _Voice(voice.channel, voice.worker)
+                voice = self._voices[key] = _ChannelStream(voice.channel, voice.worker)
                 blocks = voice.stream.feed(str(whole))
         for block in blocks or ():
             self._speak(voice, block)
@@ -127,21 +136,21 @@ class Transcript:
             )
             self._put(ansi([[("warn", f"✗ {words}")]], colour=self._colour))
 
-    def _speak(self, voice: _Voice, block: str) -> None:
+    def _speak(self, voice: _ChannelStream, block: str) -> None:
         self._speaker(voice.worker)
         voice.spoke = True
         if voice.channel == "thinking":
             width = max(self._width() - 1, 20)
-            lines = [row for line in spoken(block).split("\n") for row in wrapped([("thinking", line)], width)]
+            lines = [row for line in safe_prose(block).split("\n") for row in wrapped([("thinking", line)], width)]
             self._put(ansi(lines, colour=self._colour) + "\n")
         else:
-            self._put(rendered(block, self._width(), colour=self._colour) + "\n")
+            self._put(render_markdown(block, self._width(), colour=self._colour) + "\n")
 
     def _speaker(self, worker: str) -> None:
         name = self.names.get(worker, "")
         if name != self._last_worker:
             self._last_worker = name
-            self._put(ansi([[("dim", f"{plain(name) or 'main'} ›")]], colour=self._colour))
+            self._put(ansi([[("dim", f"{safe_text(name) or 'main'} ›")]], colour=self._colour))
 
 
 def _last_rows(text: str, width: int, rows: int) -> list[str]:
@@ -161,3 +170,197 @@ def _last_rows(text: str, width: int, rows: int) -> list[str]:
         if not left:
             break
     return kept[::-1]
+
+
+_QUESTION_TYPES: Final = frozenset({"approvalRequired", "approvalResolved", "formRequired", "formResolved"})
+"""Drawn as questions."""
+
+
+class EventRenderer:
+    def __init__(
+        self,
+        formatter: TraceFormatter,
+        transcript: Transcript,
+        activity: Activity,
+        say: Callable[[Iterable[StyledLine]], None],
+    ) -> None:
+        self._formatter = formatter
+        self._transcript = transcript
+        self._activity = activity
+        self._say = say
+        self._sent: deque[str] = deque(maxlen=20)
+
+    def sent(self, text: str) -> None:
+        self._sent.append(text)
+
+    def draw(self, event: Event) -> None:
+        wire, kind = event.wire, event.type
+        detailed = self._formatter.level in (TraceLevel.NORMAL, TraceLevel.DEBUG)
+        if kind in _QUESTION_TYPES or wire.get("code") == "prefill":  # that one is in the input line
+            return
+        if kind == "streaming" and detailed:
+            self._transcript.take(wire, event.worker_id)
+        elif kind == "message" and self._drawn_message(wire["message"], event.worker_id, detailed):
+            return
+        elif kind in ("toolProgress", "toolOutput"):
+            (self._activity.progressed if kind == "toolProgress" else self._activity.add_output)(wire)
+        else:
+            self._follow(event)
+            self._say(self._formatter.format(event))
+
+    def _drawn_message(self, message: Mapping[str, Any], worker: str, detailed: bool) -> bool:
+        """Whether nothing is left to draw of it."""
+        role, content = message.get("role"), str(message.get("content", ""))
+        if role == "user" and content in self._sent:
+            self._sent.remove(content)
+            return True
+        if role == "assistant" and detailed:
+            self._transcript.message(content, worker)
+            return True
+        return False
+
+    def _follow(self, event: Event) -> None:
+        kind, wire = event.type, event.wire
+        if kind == "toolStarted":
+            self._transcript.finish_of(event.worker_id)
+            self._activity.started(wire, self._transcript.names.get(event.worker_id, ""))
+        elif kind == "toolResult":
+            self._activity.ended(str(wire["toolCallId"]))
+        elif kind == "workerUpdate" and wire["depth"] > 0:
+            self._transcript.names[str(wire["workerId"])] = str(wire["name"])
+        elif kind in ("interrupt", "inputPrompt", "sessionEnd"):
+            self._transcript.finish_all()
+
+
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+class BlockStream:
+    def __init__(self) -> None:
+        self.text = ""
+        """Everything fed so far."""
+        self._taken = 0
+        self._begin_block()
+
+    @property
+    def pending(self) -> str:
+        return self.text[self._taken :]
+
+    @property
+    def taken(self) -> str:
+        """What was given out as blocks."""
+        return self.text[: self._taken]
+
+    def feed(self, delta: str) -> list[str]:
+        """The blocks that this text completed."""
+        may_end = "\n" in delta or self.text[-1:] in ("", "\n")
+        self.text += delta
+        return self._complete() if may_end else []
+
+    def finish(self) -> str:
+        """What was left; the stream is over."""
+        rest = self.pending
+        self._taken = len(self.text)
+        return rest.strip("\n") if rest.strip() else ""
+
+    def replace(self, whole: str) -> list[str] | None:
+        """The text as it is instead. None: what was given out already differs from it, start anew."""
+        if not whole.startswith(self.taken):
+            return None
+        self.text = whole
+        self._begin_block()
+        return self._complete()
+
+    def _complete(self) -> list[str]:
+        blocks = []
+        while (end := self._block_end()) is not None:
+            block = self.text[self._taken : end].strip("\n")
+            self._taken = end
+            self._begin_block()
+            if block.strip():
+                blocks.append(block)
+        return blocks
+
+    # ---- the first block that was not given out yet
+
+    def _begin_block(self) -> None:
+        self._read = self._taken
+        """Up to here its lines were looked at: a long block is read once, not again for each piece of it."""
+        self._fence = ""
+        self._started = self._blank = False
+
+    def _block_end(self) -> int | None:
+        """Where it ends, its blank lines included; None: not yet."""
+        while self._read < len(self.text):
+            end = self.text.find("\n", self._read) + 1
+            line = self.text[self._read : end or len(self.text)]
+            if self._blank and line.strip() and not line[0].isspace():
+                return self._read
+            if not end:
+                return None
+            self._read = end
+            if self._is_last(line):
+                return end
+        return None
+
+    def _is_last(self, line: str) -> bool:
+        """Whether this whole line closes the block's fence."""
+        opened = _FENCE.match(line)
+        if self._fence:
+            return bool(opened and opened.group(1).startswith(self._fence) and not line.strip().strip(self._fence[0]))
+        if not line.strip():
+            self._blank = self._blank or self._started
+        else:
+            self._started, self._blank = True, False
+            self._fence = opened.group(1) if opened else ""
+        return False
+
+
+_MAX_MARKDOWN: Final = 16 * 1024
+"""Laying out takes the screen's own thread: tables, brackets and code take up to a second for so many characters."""
+
+
+def render_markdown(text: str, width: int, *, colour: bool) -> str:
+    shown = safe_prose(text)
+    if len(shown) > _MAX_MARKDOWN:
+        return shown.strip("\n") + "\n"
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=max(width, 10),
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        legacy_windows=False,
+        highlight=False,
+    )
+    console.print(_markdown(shown))
+    return "\n".join(line.rstrip(" ") for line in out.getvalue().split("\n")).strip("\n") + "\n"
+
+
+def _markdown(text: str) -> Any:
+    from markdown_it import MarkdownIt
+    from rich.markdown import Markdown
+
+    markdown = Markdown("", hyperlinks=False, code_theme="ansi_dark")
+    markdown.parsed = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).parse(text)
+    _make_safe(markdown.parsed)
+    return markdown
+
+
+def _make_safe(tokens: Iterable[Token]) -> None:
+    for token in tokens:
+        token.content = safe_prose(token.content)
+        token.attrs = {
+            name: safe_prose(value) if isinstance(value, str) else value for name, value in token.attrs.items()
+        }
+        _make_safe(token.children or ())
+
+
+def warm_up() -> None:
+    """Loads what `rendered` needs, so that the first block does not wait for it."""
+    render_markdown("`x`\n\n```python\nx = 1\n```", 40, colour=True)

@@ -1,1 +1,32 @@
-"""The browser: a second subscriber of a session's bus, served on loopback from the session's own process."""
+"""The browser UI: a second subscriber of a session's bus, served on loopback from the session's own process.
+
+`need_web` raises the ForgeError that names the packages missing from the extra `web`; nothing else is loaded here.
+The page's files are in `page/`, found through importlib.resources by this package's name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from golem_forge.core.errors import ForgeError
+
+INSTALL: Final = "pip install 'golem-forge[web]'"
+_PACKAGES: Final = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "websockets": "websockets",
+    "nh3": "nh3",
+    "markdown_it": "markdown-it-py",
+    "pygments": "pygments",
+}
+"""By the name they are imported under."""
+
+
+def need_web() -> None:
+    """Before any of them is imported for the first time. Raises the ForgeError that says how to get what is absent."""
+    from importlib.util import find_spec
+
+    absent = [package for module, package in _PACKAGES.items() if find_spec(module) is None]
+    if absent:
+        what = "the package" if len(absent) == 1 else "the packages"
+        raise ForgeError(f"The browser needs {what} {', '.join(absent)}: {INSTALL}", code="WEB_MISSING")

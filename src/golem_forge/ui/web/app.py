@@ -1,44 +1,236 @@
-"""The whole web application: the operations, the socket and the page's files, behind the door."""
+"""The web application and its server: routes and page files behind the request guard, listening in the caller's loop.
+
+`WebAdapter` is the SessionUI of one session. `initialize` attaches to the bus and listens; from then on the session
+counts as answerable, with or without an open page. Alone, it stays until the person ends the session on the page or the
+process is told to; beside a terminal, the terminal decides.
+`WebServer` raises ForgeError for an address that cannot or may not be used. `stop` closes every page and returns within
+a second. Signals, logs and the terminal stay the session's own. `forge web link` and `status` reach it by the control
+socket (listen.py); where they cannot, `link_problem` says why.
+Page files are read once and served by exact path. Nothing of a request becomes part of a file path; a file of unknown
+media type is an error at start, so that the browser never guesses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.listening import Hosts
+from golem_forge.agent.run_result import RunResult, RunStatus
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.text import escape_control_chars
+from golem_forge.net.listen import AllowedHosts, bind_socket
+from golem_forge.ui.web import need_web
 from golem_forge.ui.web.api import all_operations
 from golem_forge.ui.web.api.operation import Operation
-from golem_forge.ui.web.assets import load_assets
-from golem_forge.ui.web.door.door import Door
-from golem_forge.ui.web.door.login import Login
-from golem_forge.ui.web.wire import Problem
+from golem_forge.ui.web.listen import LINK, STATUS, ControlSocket, ListenAddress, check_address
+from golem_forge.ui.web.security import LoginStore, RequestGuard
+from golem_forge.ui.web.session_registry import SessionRegistry
+from golem_forge.ui.web.wire import ApiProblem
 
 if TYPE_CHECKING:
-    from golem_forge.ui.web.house import House
-    from golem_forge.ui.web.sdk import Request, Response, WebSocket
+    import socket
+    from importlib.resources.abc import Traversable
+
+    from golem_forge.agent.runtime import WorkerRuntime
+    from golem_forge.ui.web.quiet_server import QuietServer
+    from golem_forge.ui.web.sdk import Request, Response, Route, WebSocket
+
+ShowLink = Callable[[str], None]
+"""Shows the person a link that lets whoever has it in, once."""
+_NEVER_RAN: Final = frozenset({RunStatus.INVALID_CONFIG, RunStatus.MODEL_UNAVAILABLE})
+"""What ends a start before anything ran, found out by the first turn."""
+
+
+class WebAdapter:
+    def __init__(
+        self,
+        runtime: WorkerRuntime,
+        reach: ListenAddress,
+        *,
+        directory: Path,
+        show_link: ShowLink,
+        forget_links: Callable[[], None] = lambda: None,
+        notify: bool = False,
+    ) -> None:
+        """`forget_links` is called when no link is of use any more."""
+        self.exit_requested = asyncio.Event()
+        self.exit_code = 0
+        self._runtime = runtime
+        self._listen_address = reach
+        self._show_link = show_link
+        self._forget_links = forget_links
+        self._registry = SessionRegistry(runtime.home, directory, notify=notify)
+        self._server: WebServer | None = None
+
+    async def initialize(self) -> None:
+        """Raises ForgeError where the address cannot be had."""
+        from golem_forge.ui.web.security import LoginStore
+        from golem_forge.ui.web.stream.watched_session import LiveSession
+
+        server = WebServer(self._registry, self._listen_address, LoginStore())
+        await server.start()
+        self._server = server
+        session = LiveSession(self._runtime, self._runtime.bus, self._runtime.home.path, self._registry.directory)
+        await session.open()
+        await self._registry.add(session)
+        self.show_link()
+
+    def show_link(self) -> None:
+        """Another one: each opens the page once."""
+        if self._server is not None:
+            self._show_link(self._server.url)
+
+    @property
+    def address(self) -> str:
+        return self._server.address if self._server is not None else ""
+
+    async def shutdown(self) -> None:
+        """Safe to call twice. Open questions are denied if no other UI can answer."""
+        server, self._server = self._server, None
+        if server is not None:
+            self._forget_links()
+            await self._registry.close()
+            await server.stop()
+
+    def finished(self, result: RunResult) -> None:
+        """The events of the run have said it all."""
+
+    async def stay(self, result: RunResult) -> None:
+        """A page that went with the answer would show it to nobody; where nothing ran there is nothing to show."""
+        if result.status in _NEVER_RAN:
+            print(f"forge: {escape_control_chars(result.error)}", file=sys.stderr)
+            return
+        print("The worker has ended; the page stays until Ctrl-C.", file=sys.stderr)
+        await self.exit_requested.wait()
+
+    def request_exit(self, code: int = 0) -> None:
+        if not self.exit_requested.is_set():
+            self.exit_code = code
+            self.exit_requested.set()
+
+
+_CLOSE_SECONDS: Final = 0.3
+_STOPPING: Final = "The session that serves this page ended."
+
+
+class WebServer:
+    def __init__(self, registry: SessionRegistry, reach: ListenAddress, login: LoginStore) -> None:
+        self._registry = registry
+        self._listen_address = reach
+        self._login = login
+        self._holding = contextlib.ExitStack()
+        self._guard: RequestGuard | None = None
+        self._server: QuietServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._port = 0
+        self._control: ControlSocket | None = None
+        self._since = ""
+        self.link_problem = ""
+
+    @property
+    def address(self) -> str:
+        return self._listen_address.address(self._port)
+
+    @property
+    def url(self) -> str:
+        """Lets whoever opens it in, once. In the fragment, which browsers keep to themselves."""
+        return f"{self.address}#code={self._login.new_code()}"
+
+    async def start(self) -> None:
+        """Listening when it returns."""
+        need_web()
+        check_address(self._listen_address)
+        try:
+            listener = self._holding.enter_context(bind_socket(self._listen_address.host, self._listen_address.port))
+        except ForgeError as error:
+            raise ForgeError(
+                f"{error.message}; `ui.web.port` or `forge web --port` names another port, without it any is taken",
+                code=error.code,
+            ) from None
+        try:
+            await self._serve(listener)
+        except BaseException:
+            self._holding.close()
+            raise
+        await self._open_control()
+
+    async def _open_control(self) -> None:
+        """Without it the page is served all the same: the home may be on a disk that nobody can write to."""
+        self._since = datetime.now(UTC).isoformat(timespec="seconds")
+        control = ControlSocket(
+            self._registry.home, self._port, {LINK: lambda: {"link": self.url}, STATUS: self._status}
+        )
+        try:
+            await control.open()
+        except OSError as error:
+            self.link_problem = error.strerror or str(error)
+        else:
+            self._control = control
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "address": self.address,
+            "port": self._port,
+            "pid": os.getpid(),
+            "since": self._since,
+            "starts_sessions": self._registry.may_start,
+            "sessions": [session.id for session in self._registry.live_sessions()],
+        }
+
+    async def _serve(self, listener: socket.socket) -> None:
+        from golem_forge.ui.web.quiet_server import QuietServer, quiet_config
+
+        self._port = listener.getsockname()[1]
+        self._guard = make_app(self._registry, login=self._login, hosts=self._listen_address.hosts(self._port))
+        self._server = QuietServer(quiet_config(self._guard))
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
+        await self._server.listening.wait()
+
+    async def stop(self) -> None:
+        """Safe to call twice."""
+        server, self._server = self._server, None
+        if server is None or self._guard is None or self._serving is None:
+            return
+        if self._control is not None:
+            await self._control.close()
+        await self._guard.sockets.end_all(_STOPPING, _CLOSE_SECONDS)
+        server.stop()
+        await asyncio.wait({self._serving})  # both of its waits have a limit
+        self._holding.close()
+
 
 STREAM: Final = "/api/sessions/{id}/stream"
-_WORDS: Final = {
+_PROBLEMS: Final = {
     404: "There is nothing at this address; GET /api/openapi.json lists what there is.",
     405: "This address does not take that method.",
 }
 
 
-def make_app(house: House, *, login: Login, hosts: Hosts) -> Door:
-    from golem_forge.ui.web.watching.socket import serve_socket
+def make_app(registry: SessionRegistry, *, login: LoginStore, hosts: AllowedHosts) -> RequestGuard:
+    from golem_forge.ui.web.stream.socket import serve_socket
 
-    return assembled(all_operations(), serve_socket, house, login=login, hosts=hosts)
+    return assemble_app(all_operations(), serve_socket, registry, login=login, hosts=hosts)
 
 
-def assembled(
+def assemble_app(
     operations: Sequence[Operation],
     socket: Callable[[WebSocket], Awaitable[None]],
-    house: House,
+    registry: SessionRegistry,
     *,
-    login: Login,
-    hosts: Hosts,
-) -> Door:
-    """`app.state.house` and `app.state.login` are there for every operation and for the socket."""
+    login: LoginStore,
+    hosts: AllowedHosts,
+) -> RequestGuard:
+    """`app.state.registry` and `app.state.login` are there for every operation and for the socket."""
     from golem_forge.ui.web.sdk import HTTPException, Starlette, WebSocketRoute
 
     assets = load_assets()
@@ -49,12 +241,12 @@ def assembled(
             WebSocketRoute("/{anywhere:path}", _no_socket),
             *(asset.route(path) for path, asset in assets.items()),
         ],
-        exception_handlers={HTTPException: _said_as_problem},
+        exception_handlers={HTTPException: _problem_response},
     )
     app.router.redirect_slashes = False
-    app.state.house = house
+    app.state.registry = registry
     app.state.login = login
-    return Door(
+    return RequestGuard(
         app,
         hosts=hosts,
         login=login,
@@ -67,7 +259,7 @@ async def _no_socket(websocket: WebSocket) -> None:
     await websocket.send_denial_response(_problem(404))
 
 
-async def _said_as_problem(request: Request, error: Exception) -> Response:
+async def _problem_response(request: Request, error: Exception) -> Response:
     from golem_forge.ui.web.sdk import HTTPException
 
     assert isinstance(error, HTTPException)
@@ -77,5 +269,53 @@ async def _said_as_problem(request: Request, error: Exception) -> Response:
 def _problem(status: int, headers: Mapping[str, str] | None = None) -> Response:
     from golem_forge.ui.web.sdk import JSONResponse
 
-    words = _WORDS.get(status, "This request cannot be answered.")
-    return JSONResponse(Problem(problem=words).model_dump(by_alias=True), status, headers)
+    words = _PROBLEMS.get(status, "This request cannot be answered.")
+    return JSONResponse(ApiProblem(problem=words).model_dump(by_alias=True), status, headers)
+
+
+SHELL: Final = "index.html"
+_MEDIA_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "ico": "image/x-icon",
+    "woff2": "font/woff2",
+    "json": "application/json",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    media_type: str
+    data: bytes
+
+    def route(self, path: str) -> Route:
+        from golem_forge.ui.web.sdk import Response, Route
+
+        async def answered(request: Request) -> Response:
+            return Response(self.data, headers={"content-type": self.media_type})
+
+        return Route(path, answered, methods=["GET"], name=f"asset {path}", include_in_schema=False)
+
+
+def load_assets(root: Traversable | None = None) -> Mapping[str, Asset]:
+    """Path in the URL → file. The shell page stands at `/` as well."""
+    found = dict(_walk_assets(root if root is not None else files("golem_forge.ui.web") / "page", "/"))
+    if (shell := found.get(f"/{SHELL}")) is not None:
+        found["/"] = shell
+    return found
+
+
+def _walk_assets(folder: Traversable, prefix: str) -> Iterator[tuple[str, Asset]]:
+    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+        if entry.name.startswith((".", "__")):
+            continue
+        if entry.is_dir():
+            yield from _walk_assets(entry, f"{prefix}{entry.name}/")
+            continue
+        media_type = _MEDIA_TYPES.get(entry.name.rpartition(".")[2])
+        if media_type is None:
+            raise ForgeError(f"The page has a file of unknown kind: {prefix}{entry.name}", code="WEB_BROKEN")
+        yield f"{prefix}{entry.name}", Asset(media_type=media_type, data=entry.read_bytes())

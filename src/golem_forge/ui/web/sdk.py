@@ -1,7 +1,7 @@
-"""Starlette and uvicorn as the browser's server uses them: the one place that imports them.
+"""Gateway to starlette, uvicorn and websockets: the only module that imports them.
 
 Imported inside the functions that need it: together they cost a quarter of a second, and a session without a page
-never pays it.
+never pays for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes over the wire besides events: the shape of every request and answer, and how one is refused."""
+"""The base of all request and response models, and how a request is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
-class Model(BaseModel):
+class ApiModel(BaseModel):
     """What goes over the wire: camelCase there, snake_case here, nothing that is not declared.
 
     `title=` is its name in the API's description; `-Input` and `-Output` tell two apart that have one title.
@@ -17,7 +17,7 @@ class Model(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
 
-class Problem(Model, title="Problem"):
+class ApiProblem(ApiModel, title="Problem"):
     """Why a request was refused, and what to do about it."""
 
     problem: str
@@ -25,10 +25,10 @@ class Problem(Model, title="Problem"):
     """By the name of each part of the request that is wrong."""
 
 
-class Refused(Exception):
+class ApiRefusal(Exception):
     """The answer to this request is no."""
 
     def __init__(self, status: int, problem: str, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(problem)
         self.status = status
-        self.problem = Problem(problem=problem, fields=dict(fields or {}))
+        self.problem = ApiProblem(problem=problem, fields=dict(fields or {}))

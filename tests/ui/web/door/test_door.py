@@ -10,8 +10,8 @@ import pytest
 from tests.ui.web.front import HANDSHAKE, SOCKET, Front, front
 from tests.ui.web.stranger import Answer, request, sent
 
-from golem_forge.ui.web.door import body
-from golem_forge.ui.web.door.listening import Reach
+from golem_forge.ui.web import security
+from golem_forge.ui.web.listen import ListenAddress
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -59,7 +59,7 @@ class TestHost:
                 assert (await served.log_in(served.login.new_code(), Host=host)).status == 421
 
     async def test_allowed_ones(self) -> None:
-        async with front(Reach(allow_hosts=("forge.test", "other.test:99"))) as served:
+        async with front(ListenAddress(allow_hosts=("forge.test", "other.test:99"))) as served:
             for host, status in [
                 ("forge.test", 200),
                 ("forge.test:5", 200),
@@ -259,7 +259,7 @@ class TestBodies:
 
     @pytest.mark.parametrize("path", ["/api/login", "/api/thing"])
     async def test_one_that_does_not_arrive(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(body, "BODY_SECONDS", 0.1)
+        monkeypatch.setattr(security, "BODY_SECONDS", 0.1)
         async with front() as served:
             own = {"Origin": served.address, "Cookie": served.cookie, "Content_Type": "application/json"}
             answer = await served.ask(path, method="POST", Content_Length="50", **own)

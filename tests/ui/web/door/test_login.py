@@ -7,13 +7,13 @@ import logging
 import pytest
 from tests.ui.web.front import Clock, cookie_in, front
 
-from golem_forge.ui.web.door.login import Login
-from golem_forge.ui.web.wire import Refused
+from golem_forge.ui.web.security import LoginStore
+from golem_forge.ui.web.wire import ApiRefusal
 
 
 class TestCodes:
     def test_one_is_good_once(self) -> None:
-        login = Login()
+        login = LoginStore()
         code = login.new_code()
         cookie = login.exchange(code)
         assert cookie is not None and login.knows(cookie)
@@ -22,7 +22,7 @@ class TestCodes:
 
     def test_for_five_minutes(self) -> None:
         clock = Clock()
-        login = Login(clock)
+        login = LoginStore(clock)
         early, late = login.new_code(), login.new_code()
         clock.now += 299
         assert login.exchange(early) is not None
@@ -30,25 +30,25 @@ class TestCodes:
         assert login.exchange(late) is None
 
     def test_what_was_never_given(self) -> None:
-        login = Login()
+        login = LoginStore()
         code = login.new_code()
         for wrong in ("", "x", code[:-1], code + "x", code.swapcase(), "\ud800", "ä" * 40, "x" * 10_000):
             assert login.exchange(wrong) is None
         assert login.exchange(code) is not None
 
     def test_only_the_latest_are_kept(self) -> None:
-        login = Login()
+        login = LoginStore()
         codes = [login.new_code() for _ in range(40)]
         assert login.exchange(codes[0]) is None
         assert login.exchange(codes[-1]) is not None
 
     def test_guessing_is_slowed_down_and_locks_nobody_out(self) -> None:
         clock = Clock()
-        login = Login(clock)
+        login = LoginStore(clock)
         code = login.new_code()
         for _ in range(20):
             assert login.exchange("wrong") is None
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ApiRefusal) as caught:
             login.exchange("wrong")
         assert caught.value.status == 429
         assert login.exchange(code) is not None
@@ -56,7 +56,7 @@ class TestCodes:
         assert login.exchange("wrong") is None
 
     def test_codes_do_not_resemble_each_other_and_are_not_kept(self) -> None:
-        login = Login()
+        login = LoginStore()
         code = login.new_code()
         cookie = login.exchange(login.new_code())
         assert cookie is not None
@@ -68,7 +68,7 @@ class TestCodes:
 class TestCookies:
     def test_one_lasts_twelve_hours(self) -> None:
         clock = Clock()
-        login = Login(clock)
+        login = LoginStore(clock)
         cookie = login.exchange(login.new_code())
         assert cookie is not None
         clock.now += 12 * 3600 - 1
@@ -77,7 +77,7 @@ class TestCookies:
         assert not login.knows(cookie)
 
     def test_a_forgotten_one_is_told_to_those_who_use_it(self) -> None:
-        login = Login()
+        login = LoginStore()
         mine, other = login.exchange(login.new_code()), login.exchange(login.new_code())
         assert mine is not None and other is not None
         told: list[str] = []
@@ -90,7 +90,7 @@ class TestCookies:
         assert not login.knows(mine) and login.knows(other)
 
     def test_they_do_not_pile_up(self) -> None:
-        login = Login()
+        login = LoginStore()
         first = login.exchange(login.new_code())
         assert first is not None
         for _ in range(256):

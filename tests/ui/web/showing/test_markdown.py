@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.ui.web.showing.code import LANGUAGES, highlighted, language, language_of
-from golem_forge.ui.web.showing.markdown import blocks, to_html
+from golem_forge.ui.web.markdown import LANGUAGES, highlight, html_blocks, language_name, language_of_file, to_html
 
 TAGS = {
     "p",
@@ -162,7 +161,7 @@ def test_a_hidden_character_in_an_address_is_seen_and_an_emoji_stays_whole() -> 
 
 
 def test_what_is_nested_too_deep_is_shown_as_written_and_the_rest_as_ever() -> None:
-    html = blocks("*a*\n\n" + "> " * 300 + "hidden words\n\n*b*")
+    html = html_blocks("*a*\n\n" + "> " * 300 + "hidden words\n\n*b*")
     assert html[0] == "<p><em>a</em></p>" and html[-1] == "<p><em>b</em></p>"
     assert "hidden words" in html[1] and html[1].startswith("<pre>&gt; &gt;")
     deep = "".join("  " * level + "- a\n" for level in range(200)) + "\nthe end"
@@ -239,7 +238,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(PIECES | st.text(max_size=5), max_size=25).map("".join))
 def test_no_text_at_all_makes_anything_that_acts(text: str) -> None:
-    for block in blocks(text):
+    for block in html_blocks(text):
         assert_inert(block)
         assert "\u202e" not in block
 
@@ -248,19 +247,19 @@ def test_code_keeps_its_words() -> None:
     text = "if (a < b && \"<c>\") { /* é \u202e */ }\n\t# <script>\n\n$x = 'y'; --z\n<?php ?>\n"
     for name in ("bash", "c", "diff", "go", "html", "javascript", "json", "python", "rust", "sql", "toml", "yaml"):
         assert name in LANGUAGES
-        html = highlighted(text, name)
+        html = highlight(text, name)
         assert Seen(html).text == text.replace("\u202e", "\\u202e"), name
         assert {tag for tag, _ in Seen(html).tags} <= {"span"}
 
 
 def test_code_that_is_long_or_has_long_lines_is_not_highlighted() -> None:
-    assert "<span" in highlighted("x = 1\n", "python")
-    assert "<span" not in highlighted("x = 1\n" * 20_000, "python")
-    assert "<span" not in highlighted("x" * 3_000 + " = 1", "python")
+    assert "<span" in highlight("x = 1\n", "python")
+    assert "<span" not in highlight("x = 1\n" * 20_000, "python")
+    assert "<span" not in highlight("x" * 3_000 + " = 1", "python")
 
 
 def test_languages_by_many_names() -> None:
-    assert [language(name) for name in ("PY", "sh", "c++", "", "brainfuck", "x" * 9_999)] == [
+    assert [language_name(name) for name in ("PY", "sh", "c++", "", "brainfuck", "x" * 9_999)] == [
         "python",
         "bash",
         "cpp",
@@ -268,4 +267,4 @@ def test_languages_by_many_names() -> None:
         "",
         "",
     ]
-    assert [language_of(path) for path in ("/a/b.rs", "Makefile", "x", "a.unknown")] == ["rust", "make", "", ""]
+    assert [language_of_file(path) for path in ("/a/b.rs", "Makefile", "x", "a.unknown")] == ["rust", "make", "", ""]

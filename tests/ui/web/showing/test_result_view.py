@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golem_forge.events.envelope import Event
-from golem_forge.events.jsontext import encode
+from golem_forge.events.serialization import encode_json
 from golem_forge.tools.results import to_result
-from golem_forge.ui.web.showing.bounds import Limits, bounded, shortened_middle
-from golem_forge.ui.web.showing.result_view import result_view
-from golem_forge.ui.web.showing.views import shown
+from golem_forge.ui.web.views import SizeLimits, bounded_json, event_with_view, result_view, shorten_middle
 
 MIB = 1 << 20
 
@@ -149,7 +148,7 @@ def test_only_pictures_of_pixels_are_pictures(kind: str, data: str, shown: str) 
 def test_what_a_command_left_behind_stands_apart_from_the_notes() -> None:
     left = [{"kind": "k", "severity": "critical", "text": "a\nb", "paths": []}]
     data = {"toolName": "t", "status": "success", "leftovers": left, "protectedCreated": ["/w/.envrc"]}
-    made = shown(Event("toolResult", data))["view"]
+    made = event_with_view(Event("toolResult", data))["view"]
     assert made["notes"] == []
     assert made["leftovers"] == [
         {"severity": "critical", "text": "left behind (critical): a\\nb"},
@@ -198,7 +197,7 @@ VALUES = st.fixed_dictionaries(
 def test_no_value_at_all_breaks_a_frame(value: Any, args: Any, denials: Any, left: Any) -> None:
     told = {"denials": denials, "leftovers": left, "protectedCreated": left}
     event = Event("toolResult", {"toolName": "t", "status": "success", "value": value, "args": args, **told})
-    made = shown(event)
+    made = event_with_view(event)
     assert "form" in made["view"]
     json.dumps(made, allow_nan=False).encode()
 
@@ -214,8 +213,8 @@ def test_an_event_of_50_mb_costs_little_and_keeps_its_ends() -> None:
         event = Event(
             "toolResult", {"toolName": "t", "status": "success", "value": value, "durationMs": 1, "tail": "END"}
         )
-        made = shown(event)
-        assert len(encode(made)) < 1.2 * MIB
+        made = event_with_view(event)
+        assert len(encode_json(made)) < 1.2 * MIB
         assert made["view"]["cut"]
         assert made["event"]["data"]["tail"] == "END"
 
@@ -229,25 +228,25 @@ def test_an_approval_keeps_head_and_tail_and_says_that_it_was_cut() -> None:
         "diff": "+" * 300_000 + "END",
         "why": "w",
     }
-    made = shown(Event("approvalRequired", data))
+    made = event_with_view(Event("approvalRequired", data))
     assert made["view"]["cut"] is True
     assert made["event"]["data"]["payload"].startswith("echo aaa")
     assert made["event"]["data"]["payload"].endswith("; rm -rf x")
     assert made["event"]["data"]["diff"].endswith("END")
-    assert shown(Event("approvalRequired", {"requestId": "r", "payload": "ls"}))["view"] == {"cut": False}
+    assert event_with_view(Event("approvalRequired", {"requestId": "r", "payload": "ls"}))["view"] == {"cut": False}
 
 
 def test_messages() -> None:
-    made = shown(Event("message", {"message": {"role": "assistant", "content": "**hi** <script>"}}))
+    made = event_with_view(Event("message", {"message": {"role": "assistant", "content": "**hi** <script>"}}))
     assert made["view"] == {"html": "<p><strong>hi</strong> &lt;script&gt;</p>"}
-    assert shown(Event("message", {"message": {"role": "user", "content": "**hi**"}}))["view"] == {}
-    assert shown(Event("message", {"message": "odd"}))["view"] == {}
-    long = shown(Event("message", {"message": {"role": "assistant", "content": "word " * 200_000 + "END"}}))
-    assert long["view"]["cut"] and "END" in long["view"]["html"] and len(encode(long)) < MIB
+    assert event_with_view(Event("message", {"message": {"role": "user", "content": "**hi**"}}))["view"] == {}
+    assert event_with_view(Event("message", {"message": "odd"}))["view"] == {}
+    long = event_with_view(Event("message", {"message": {"role": "assistant", "content": "word " * 200_000 + "END"}}))
+    assert long["view"]["cut"] and "END" in long["view"]["html"] and len(encode_json(long)) < MIB
 
 
 def test_diff_content() -> None:
-    made = shown(
+    made = event_with_view(
         Event("diffContent", {"requestId": "r", "path": "/w/a", "modified": "b\n", "original": "a\n", "isNew": False})
     )
     assert (made["view"]["added"], made["view"]["removed"]) == (1, 1)
@@ -256,15 +255,16 @@ def test_diff_content() -> None:
 
 def test_what_fits_is_given_as_it_is() -> None:
     value = {"a": [1, 2.5, None, True, "x" * 1000], "b": {"c": "é\u202e"}}
-    assert bounded(value) == (value, False)
+    assert bounded_json(value) == (value, False)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(ANY, st.integers(50, 3_000))
 def test_whatever_is_bounded_fits_and_is_json(value: Any, total: int) -> None:
-    small, _ = bounded(value, Limits(text=40, items=5, nodes=100, total=total))
+    small, _ = bounded_json(value, SizeLimits(text=40, items=5, nodes=100, total=total))
     written = json.dumps(small, allow_nan=False, ensure_ascii=False)
-    assert len(written) <= total + 100  # the marks of what was left out come on top
+    unescaped = re.sub(r"\\u[0-9a-f]{4}|\\.", "?", written)  # characters are counted, not how JSON writes them
+    assert len(unescaped) <= total + 100  # the marks of what was left out come on top
     assert json.loads(written) == small
 
 
@@ -272,11 +272,16 @@ def test_lists_that_hold_each_other_are_small_in_memory_and_endless_to_write_dow
     nested: Any = "x"
     for _ in range(60):
         nested = [nested, nested]
-    small, cut = bounded({"nested": nested, "end": "END"})
-    assert cut and len(encode(small)) < MIB and small["end"] == "END"
+    small, cut = bounded_json({"nested": nested, "end": "END"})
+    assert cut and len(encode_json(small)) < MIB and small["end"] == "END"
 
 
 def test_a_marker_says_how_much_is_missing() -> None:
-    assert shortened_middle("a" * 50 + "b" * 50, 20) == ("a" * 10 + "\n… 80 characters …\n" + "b" * 10, True)
-    assert bounded(list(range(1000)), Limits(items=4))[0] == [0, 1, "… 996 more …", 998, 999]
-    assert bounded({str(n): n for n in range(9)}, Limits(items=3))[0] == {"0": 0, "1": 1, "2": 2, "…": "… 6 more …"}
+    assert shorten_middle("a" * 50 + "b" * 50, 20) == ("a" * 10 + "\n… 80 characters …\n" + "b" * 10, True)
+    assert bounded_json(list(range(1000)), SizeLimits(items=4))[0] == [0, 1, "… 996 more …", 998, 999]
+    assert bounded_json({str(n): n for n in range(9)}, SizeLimits(items=3))[0] == {
+        "0": 0,
+        "1": 1,
+        "2": 2,
+        "…": "… 6 more …",
+    }

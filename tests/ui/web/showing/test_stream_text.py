@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.ui.web.showing.markdown import MOST_MARKDOWN, MOST_SHOWN, to_html
-from golem_forge.ui.web.showing.stream_text import StreamText
+from golem_forge.ui.web.markdown import MAX_MARKDOWN, MAX_SHOWN, MarkdownStream, to_html
 
 SPAN = re.compile(r"</?span[^>]*>")
 
@@ -50,7 +49,7 @@ class Page:
         self.elements: list[str] = []
         self._sent = 0
 
-    def look(self, stream: StreamText) -> None:
+    def look(self, stream: MarkdownStream) -> None:
         keep, html = stream.view(self._sent)
         assert keep <= len(self.elements)
         self.elements = self.elements[:keep] + Elements(html).found
@@ -74,7 +73,7 @@ TEXTS = st.lists(PIECES, max_size=30).map("".join)
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(TEXTS, st.lists(st.integers(1, 9), min_size=1, max_size=30), st.lists(st.booleans(), min_size=1, max_size=8))
 def test_the_end_is_the_whole_text_however_it_came(text: str, lengths: list[int], looks: list[bool]) -> None:
-    stream, often, seldom = StreamText(), Page(), Page()
+    stream, often, seldom = MarkdownStream(), Page(), Page()
     at = turn = 0
     while at < len(text):
         length = lengths[turn % len(lengths)]
@@ -96,7 +95,7 @@ def test_the_end_is_the_whole_text_however_it_came(text: str, lengths: list[int]
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.lists(TEXTS, min_size=2, max_size=4))
 def test_a_replaced_text_counts_alone(wholes: list[str]) -> None:
-    stream, page = StreamText(), Page()
+    stream, page = MarkdownStream(), Page()
     for whole in wholes:
         stream.replace(whole)
         page.look(stream)
@@ -107,7 +106,7 @@ def test_a_replaced_text_counts_alone(wholes: list[str]) -> None:
 
 
 def test_blocks_that_are_done_are_sent_once_and_coloured() -> None:
-    stream = StreamText()
+    stream = MarkdownStream()
     stream.add("one\n\n```py\nx = 1\n```\n\nthr")
     keep, html = stream.view(0)
     assert keep == 0 and '<span class="n">x</span>' in html
@@ -120,7 +119,7 @@ def test_blocks_that_are_done_are_sent_once_and_coloured() -> None:
 
 
 def test_a_target_that_comes_late_changes_what_stands_before() -> None:
-    stream, page = StreamText(), Page()
+    stream, page = MarkdownStream(), Page()
     stream.add("see [the page][1]\n\nmore\n\n")
     page.look(stream)
     assert "[the page][1]" in page.html
@@ -131,22 +130,22 @@ def test_a_target_that_comes_late_changes_what_stands_before() -> None:
 
 
 def test_a_long_text_is_plain_bounded_and_still_sent_in_parts() -> None:
-    stream, page = StreamText(), Page()
+    stream, page = MarkdownStream(), Page()
     sizes = []
     line = "*word* " * 10 + "\n"
-    while len(stream.text) < MOST_SHOWN * 2:
+    while len(stream.text) < MAX_SHOWN * 2:
         stream.add(line * 800)
         sizes.append(len(stream.view(page._sent)[1]))
         page.look(stream)
     assert page.html == to_html(stream.text)
     assert "more characters · display cut" in page.html
-    assert len(page.html) < MOST_SHOWN * 1.2
-    assert sorted(sizes)[-2] < 2 * MOST_MARKDOWN  # sent once more when it became plain, else in pieces
+    assert len(page.html) < MAX_SHOWN * 1.2
+    assert sorted(sizes)[-2] < 2 * MAX_MARKDOWN  # sent once more when it became plain, else in pieces
 
 
 def test_rendering_takes_a_share_of_the_time() -> None:
     now = [0.0]
-    stream = StreamText(clock=lambda: now[0])
+    stream = MarkdownStream(clock=lambda: now[0])
     assert stream.due_in() == float("inf")
     stream.add("a")
     assert stream.due_in() == 0

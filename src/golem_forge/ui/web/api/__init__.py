@@ -10,27 +10,9 @@ if TYPE_CHECKING:
 
 def all_operations() -> tuple[Operation, ...]:
     """In the order in which the description lists them: all that a module here declares with `@operation`."""
-    from golem_forge.ui.web.api import (
-        actions,
-        attachments,
-        events,
-        login,
-        openapi,
-        outputs,
-        prompts,
-        rules,
-        servers,
-        sessions,
-        settings,
-        statistics,
-        tool_acts,
-        tools,
-    )
+    from golem_forge.ui.web.api import events, openapi, rules, servers, sessions, settings, tools, user_tools
     from golem_forge.ui.web.api.operation import Operation
 
-    modules = (
-        *(login, sessions, events, actions, attachments, outputs),
-        *(tools, tool_acts, statistics, servers, prompts, rules, settings, openapi),
-    )
+    modules = (sessions, events, tools, user_tools, servers, rules, settings, openapi)
     declared = (value for module in modules for value in vars(module).values() if isinstance(value, Operation))
     return tuple({(each.method, each.path): each for each in declared}.values())

@@ -1,40 +1,47 @@
-"""The past of a session over HTTP: its events in pages, one event whole, one open question whole.
+"""Events, actions, attachments and stored outputs of a session over HTTP.
 
-A page of events is shown as the socket shows it, bounded; a single event or question is given as it was recorded, for
-a reader who wants to see what was shortened there.
+A page of events is bounded, as on the socket; a single event or question is given whole, as it was recorded. Actions
+are those of the socket, for programs without one. Attachments are sent first, then named by `userInput`.
+Outputs are given in pages of numbered lines, only those of the session in the path, with known secrets redacted;
+reading one runs, judges and records nothing.
+Threat: an output handle is a file name; only `out_` and 12 hexadecimal digits are looked up.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from golem_forge.core.errors import ToolFailed
 from golem_forge.events.envelope import Event
-from golem_forge.events.jsontext import encode
+from golem_forge.events.serialization import encode_json
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Operation, operation
-from golem_forge.ui.web.watching.frames import shown_members
-from golem_forge.ui.web.watching.history import PAGE
-from golem_forge.ui.web.wire import Model, Refused
+from golem_forge.ui.web.api.operation import ApiCall, operation, requested_session
+from golem_forge.ui.web.stream.frames import shown_members
+from golem_forge.ui.web.stream.history import PAGE_EVENTS
+from golem_forge.ui.web.stream.socket import take_action
+from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Response
 
-_Number = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
+_EventNumber = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
 _NO_EVENT: Final = "This session has no event of that number."
-_LONGEST_NUMBER: Final = 16
+_MAX_DIGITS: Final = 16
 
 
-class EventsQuery(Model, title="EventsQuery"):
-    after: _Number | None = None
+class EventsQuery(ApiModel, title="EventsQuery"):
+    after: _EventNumber | None = None
     """The events that follow this number."""
-    before: _Number | None = None
+    before: _EventNumber | None = None
     """The events just below this number. Neither: the last ones."""
-    limit: Annotated[int, Field(ge=1, le=PAGE)] = PAGE
+    limit: Annotated[int, Field(ge=1, le=PAGE_EVENTS)] = PAGE_EVENTS
 
 
-class Envelope(Model, title="Envelope"):
+class Envelope(ApiModel, title="Envelope"):
     type: str
     seq: int
     ts: str
@@ -43,32 +50,32 @@ class Envelope(Model, title="Envelope"):
     data: dict[str, Any]
 
 
-class Shown(Model, title="Shown-Output"):
+class EventWithView(ApiModel, title="Shown-Output"):
     event: Envelope
     view: dict[str, Any]
     """How a page shows it; `cut` where `data` was shortened."""
 
 
-class EventsPage(Model, title="EventsPage"):
-    events: list[Shown]
+class EventsPage(ApiModel, title="EventsPage"):
+    events: list[EventWithView]
     """In rising order."""
     more: bool
     """Whether there are others beyond, in the direction that was asked for."""
 
 
-class WholeEvent(Model, title="WholeEvent"):
+class WholeEvent(ApiModel, title="WholeEvent"):
     event: Envelope
 
 
 @operation("GET", "/api/sessions/{id}/events", "list_events", tag="events", query=EventsQuery, answer=EventsPage)
-async def list_events(call: Call) -> Response:
+async def list_events(call: ApiCall) -> Response:
     """Recorded events in pages of at most 200; a page ends early where its events are long."""
     query = call.query
     if query.after is not None and query.before is not None:
-        raise Refused(422, "Give `after` or `before`, not both.", {"before": "not together with `after`"})
-    session = await call.house.find(call.path["id"])
+        raise ApiRefusal(422, "Give `after` or `before`, not both.", {"before": "not together with `after`"})
+    session = await call.registry.find(call.path["id"])
     page = await session.history.page(after=query.after, before=query.before, limit=query.limit)
-    return await _answer(lambda: {"events": [shown_members(event) for event in page.events], "more": page.more})
+    return await _json_response(lambda: {"events": [shown_members(event) for event in page.events], "more": page.more})
 
 
 @operation(
@@ -79,16 +86,16 @@ async def list_events(call: Call) -> Response:
     answer=WholeEvent,
     refusals={404: "there is no event of that number"},
 )
-async def get_event(call: Call) -> Response:
+async def get_event(call: ApiCall) -> Response:
     """One recorded event, whole."""
-    session = await call.house.find(call.path["id"])
+    session = await call.registry.find(call.path["id"])
     number = call.path["seq"]
-    if not number.isascii() or not number.isdigit() or len(number) > _LONGEST_NUMBER:
-        raise Refused(404, _NO_EVENT)
+    if not number.isascii() or not number.isdigit() or len(number) > _MAX_DIGITS:
+        raise ApiRefusal(404, _NO_EVENT)
     event = await session.history.one(int(number))
     if event is None:
-        raise Refused(404, _NO_EVENT)
-    return await _whole(event)
+        raise ApiRefusal(404, _NO_EVENT)
+    return await _whole_event(event)
 
 
 @operation(
@@ -99,23 +106,162 @@ async def get_event(call: Call) -> Response:
     answer=WholeEvent,
     refusals={404: "no such question is open", 409: "the session does not run here"},
 )
-async def get_question(call: Call) -> Response:
+async def get_question(call: ApiCall) -> Response:
     """One open question (`approvalRequired`, `formRequired`, `inputPrompt`), whole."""
-    question = call.house.live(call.path["id"]).ui.open_question(call.path["requestId"])
+    question = call.registry.live(call.path["id"]).ui.open_question(call.path["requestId"])
     if question is None:
-        raise Refused(404, "No such question is open; what it was is among the events.")
-    return await _whole(question)
+        raise ApiRefusal(404, "No such question is open; what it was is among the events.")
+    return await _whole_event(question)
 
 
-async def _whole(event: Event) -> Response:
-    return await _answer(lambda: {"event": event.to_dict()})
+async def _whole_event(event: Event) -> Response:
+    return await _json_response(lambda: {"event": event.to_dict()})
 
 
-async def _answer(make: Any) -> Response:
+async def _json_response(make: Any) -> Response:
     """Written off the loop: an event may have megabytes."""
     from golem_forge.ui.web.sdk import Response
 
-    return Response(await run_in_thread(lambda: encode(make())), media_type="application/json")
+    return Response(await run_in_thread(lambda: encode_json(make())), media_type="application/json")
 
 
-OPERATIONS: Final[tuple[Operation, ...]] = (list_events, get_event, get_question)
+class Action(ApiModel, title="Action"):
+    type: Literal[
+        "userInput", "approvalResponse", "formResponse", "manualToolInvoke", "command", "interrupt", "getDiff"
+    ]
+    data: dict[str, Any]
+    """The members of that action, by their wire names."""
+
+
+@operation(
+    "POST",
+    "/api/sessions/{id}/actions",
+    "act",
+    tag="actions",
+    body=Action,
+    status=202,
+    refusals={
+        404: "no such question is open",
+        409: "the session does not run here, or the question was answered already",
+        422: "the action does not take this, or the answer would not count; the question stays open",
+    },
+)
+async def act(call: ApiCall) -> Response:
+    """Answers a question, says something, runs a command or a tool, interrupts. What comes of it the events tell."""
+    from golem_forge.ui.web.sdk import Response
+
+    session = await call.registry.find(call.path["id"])
+    take_action(session, call.body.type, call.body.data)
+    return Response(status_code=202)
+
+
+_MAX_NAME: Final = 255
+
+
+class AttachmentQuery(ApiModel, title="AttachmentQuery"):
+    name: str
+    """What the file is called; its last component counts."""
+
+
+class KeptAttachment(ApiModel, title="KeptAttachment"):
+    digest: str
+    name: str
+    size: int
+
+
+@operation(
+    "POST",
+    "/api/sessions/{id}/attachments",
+    "attach",
+    tag="actions",
+    query=AttachmentQuery,
+    raw_body="application/octet-stream",
+    answer=KeptAttachment,
+    status=201,
+    refusals={409: "the session does not run here", 413: "more bytes than the worker takes", 422: "not taken by name"},
+)
+async def attach(call: ApiCall) -> KeptAttachment:
+    """Keeps a file for an input that names it as `{"digest", "name"}` among its `attachments`."""
+    runtime = call.registry.live(call.path["id"]).runtime
+    if runtime is None or not runtime.is_ready:
+        raise ApiRefusal(409, "This session takes no attachments yet.")
+    name = call.query.name.strip()
+    if not name or len(name) > _MAX_NAME or "\0" in name:
+        raise ApiRefusal(422, "The name of the file cannot be used.", {"name": "1 to 255 characters"})
+    most = runtime.worker.attachment_policy.max_total_bytes
+    data = bytearray()
+    async for piece in call.request.stream():
+        data += piece
+        if len(data) > most:
+            raise ApiRefusal(413, f"This worker takes at most {most} bytes of attachments.")
+    kept = await run_in_thread(lambda: runtime.receive(name, bytes(data)))
+    return KeptAttachment(digest=kept.digest, name=kept.name, size=kept.size)
+
+
+MAX_OUTPUT_LINES: Final = 2000
+_DEFAULT_LINES: Final = 200
+_HANDLE: Final = re.compile(r"out_[0-9a-f]{12}")
+_LineNumber = Annotated[int, Field(ge=1, le=9_999_999_999)]
+
+
+class OutputQuery(ApiModel, title="OutputQuery"):
+    start: _LineNumber = 1
+    """The first line, counted from 1."""
+    end: _LineNumber | None = None
+    """The last line; without it 200 lines, and of what is too long for one page what fits."""
+
+
+class OutputPage(ApiModel, title="OutputPage"):
+    handle: str
+    text: str
+    """Lines as `L<number>: text`; the last may say which they are: `[lines 1-200 of 900; continue with offset=201]`."""
+    total: int
+    """How many lines there are; a very long one counts once for each of its parts."""
+    next: int | None
+    """The `start` of the page behind this one; null: this is the last."""
+
+
+@operation(
+    "GET",
+    "/api/sessions/{id}/outputs/{handle}",
+    "read_output",
+    tag="events",
+    query=OutputQuery,
+    answer=OutputPage,
+    refusals={422: "no line, or more than 2000"},
+)
+async def read_output(call: ApiCall) -> OutputPage:
+    """Lines of an output that was kept whole, by the handle in `outputHandle`."""
+    session = await call.registry.find(call.path["id"])
+    subject = await requested_session(call)
+    handle, start = call.path["handle"], call.query.start
+    count = _DEFAULT_LINES if call.query.end is None else call.query.end - start + 1
+    if not 1 <= count <= MAX_OUTPUT_LINES:
+        raise ApiRefusal(
+            422, f"A range has 1 to {MAX_OUTPUT_LINES} lines.", {"end": f"{start} to {start + MAX_OUTPUT_LINES - 1}"}
+        )
+    if not _HANDLE.fullmatch(handle):
+        raise _no_such_output()
+    path = subject.home.path / "output" / session.id / handle
+    text, total, following = await run_in_thread(lambda: _read_page(path, start, count))
+    return OutputPage(handle=handle, text=subject.redact(text), total=total, next=following)
+
+
+def _read_page(path: Path, start: int, count: int) -> tuple[str, int, int | None]:
+    from golem_forge.toolsets.output import blocks_of, find_position, render_page
+
+    try:
+        place = find_position(blocks_of(path), start)
+        text = render_page(blocks_of(path), place, count)
+    except OSError:
+        raise _no_such_output() from None
+    except ToolFailed as error:
+        raise ApiRefusal(422, error.message, {"start": error.message}) from None
+    rows = text.split("\n")
+    shown = len(rows) - rows[-1].startswith("[lines ")  # a line of the output begins with its number
+    following = place.first + shown
+    return text, place.total, following if following <= place.total else None
+
+
+def _no_such_output() -> ApiRefusal:
+    return ApiRefusal(404, "This session keeps no such output.")

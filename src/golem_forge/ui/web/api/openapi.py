@@ -1,25 +1,31 @@
-"""The description of the whole API as OpenAPI 3.1, made of the operations' own declarations: it can say nothing else.
+"""The description of the whole API as OpenAPI 3.1, made of the operations' own declarations.
 
-Events and actions are among the schemas; the socket, which OpenAPI has no words for, stands under `x-socket`.
+Schemas of events and actions come from the classes that the bus checks them by: `event.<type>` is an envelope with its
+data, `action.<type>` what a UI sends. Unknown members are to be ignored; a member that is not required is left out,
+never null, unless its type says so. The socket, which OpenAPI cannot describe, stands under `x-socket`. Descriptions of
+members are the strings below the attributes in the source.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import sys
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from pydantic import ConfigDict
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from golem_forge.config.modes import ApprovalMode
-from golem_forge.events.jsontext import encode
-from golem_forge.ui.web.api.attribute_words import attribute_words
-from golem_forge.ui.web.api.event_schemas import REF, Schema, event_schemas, without_null
-from golem_forge.ui.web.api.operation import Call, Operation, operation
-from golem_forge.ui.web.watching.session import SessionState
-from golem_forge.ui.web.wire import Model, Problem
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.events.model import REGISTRY, EventData
+from golem_forge.events.serialization import encode_json
+from golem_forge.ui.web.api.operation import ApiCall, Operation, operation
+from golem_forge.ui.web.stream.watched_session import SessionStatus
+from golem_forge.ui.web.wire import ApiModel, ApiProblem
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import Response
@@ -31,13 +37,13 @@ _ABOUT: Final = (
     "printed link, keep the cookie, and set `Origin` to the server's own address on every request that is not a GET. "
     "docs/web-api.md has a complete example."
 )
-_EVERYWHERE: Final = {
+_COMMON_REFUSALS: Final = {
     400: "a header came twice, or the target is no path",
     403: "the request does not come from the page: `Origin` is not the server's own",
     409: "it cannot be done as things are; the problem says why",
     421: "the server does not answer for this `Host`",
 }
-_ENUMS: Final = {"ApprovalMode": ApprovalMode, "SessionState": SessionState}
+_ENUMS: Final = {"ApprovalMode": ApprovalMode, "SessionState": SessionStatus}
 """By component name."""
 _SOCKET: Final[Mapping[str, Any]] = {
     "path": "/api/sessions/{id}/stream",
@@ -61,27 +67,27 @@ _SOCKET: Final[Mapping[str, Any]] = {
 }
 
 
-class Description(Model, title="Description"):
+class ApiDescription(ApiModel, title="Description"):
     """An OpenAPI document."""
 
     model_config = ConfigDict(extra="allow")
 
 
-@operation("GET", "/api/openapi.json", "describe", tag="login", answer=Description)
-async def describe(call: Call) -> Response:
+@operation("GET", "/api/openapi.json", "describe", tag="login", answer=ApiDescription)
+async def describe(call: ApiCall) -> Response:
     """This description."""
-    from golem_forge.ui.web.door.login import cookie_name
     from golem_forge.ui.web.sdk import Response
+    from golem_forge.ui.web.security import cookie_name
 
-    return Response(_written(cookie_name(call.request.scope)), media_type="application/json")
+    return Response(_encoded_document(cookie_name(call.request.scope)), media_type="application/json")
 
 
 @lru_cache(4)
-def _written(cookie: str) -> bytes:
-    return encode(described(cookie))
+def _encoded_document(cookie: str) -> bytes:
+    return encode_json(openapi_document(cookie))
 
 
-def described(cookie: str) -> dict[str, Any]:
+def openapi_document(cookie: str) -> dict[str, Any]:
     """`cookie`: the name of the one that this server gives."""
     from golem_forge import __version__
     from golem_forge.ui.web.api import all_operations
@@ -90,7 +96,7 @@ def described(cookie: str) -> dict[str, Any]:
     refs, components = _schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, refs)
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation_object(one, refs)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Golem Forge", "version": __version__, "description": _ABOUT},
@@ -107,12 +113,12 @@ def described(cookie: str) -> dict[str, Any]:
 # ---- schemas
 
 
-_Used = tuple[type[Model], JsonSchemaMode]
+_ModelUse = tuple[type[ApiModel], JsonSchemaMode]
 
 
-def _schemas(operations: Iterable[Operation]) -> tuple[dict[_Used, Schema], dict[str, Schema]]:
+def _schemas(operations: Iterable[Operation]) -> tuple[dict[_ModelUse, Schema], dict[str, Schema]]:
     """What refers to each model as it is taken or given, and every model by its name."""
-    used: dict[_Used, None] = {(Problem, "serialization"): None}
+    used: dict[_ModelUse, None] = {(ApiProblem, "serialization"): None}
     for one in operations:
         used |= {(one.body, "validation"): None} if one.body is not None else {}
         used |= {(one.answer, "serialization"): None} if one.answer is not None else {}
@@ -121,13 +127,13 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[_Used, Schema], dict
     for model in _with_parts(model for model, _ in used):
         for name, schema in components.items():
             if schema.get("title") == model.model_config["title"] and _is_of(schema, model):
-                components[name] = _with_words(schema, model)
-    return _renamed(refs, components)  # type: ignore[arg-type]
+                components[name] = _with_descriptions(schema, model)
+    return _named_components(refs, components)  # type: ignore[arg-type]
 
 
-def _renamed(
-    refs: Mapping[_Used, Schema], found: Mapping[str, Schema]
-) -> tuple[dict[_Used, Schema], dict[str, Schema]]:
+def _named_components(
+    refs: Mapping[_ModelUse, Schema], found: Mapping[str, Schema]
+) -> tuple[dict[_ModelUse, Schema], dict[str, Schema]]:
     """Each component by the name that its model states, whatever its class is called."""
     enums = {kind.__name__: name for name, kind in _ENUMS.items()}
     names = {f"{REF}{key}": str(enums.get(schema["title"], schema["title"])) for key, schema in found.items()}
@@ -145,9 +151,9 @@ def _renamed(
     return {key: named(schema) for key, schema in refs.items()}, dict(sorted(components.items()))
 
 
-def _with_parts(models: Iterable[type[Model]]) -> set[type[Model]]:
+def _with_parts(models: Iterable[type[ApiModel]]) -> set[type[ApiModel]]:
     """The models, and those their members are made of."""
-    known: set[type[Model]] = set()
+    known: set[type[ApiModel]] = set()
     waiting = list(models)
     while waiting:
         model = waiting.pop()
@@ -155,23 +161,23 @@ def _with_parts(models: Iterable[type[Model]]) -> set[type[Model]]:
             continue
         known.add(model)
         for field in model.model_fields.values():
-            waiting += [part for part in _inside(field.annotation) if part not in known]
+            waiting += [part for part in _models_in(field.annotation) if part not in known]
     return known
 
 
-def _inside(annotation: Any) -> Iterable[type[Model]]:
-    if isinstance(annotation, type) and issubclass(annotation, Model):
+def _models_in(annotation: Any) -> Iterable[type[ApiModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
         yield annotation
     for part in getattr(annotation, "__args__", ()):
-        yield from _inside(part)
+        yield from _models_in(part)
 
 
-def _is_of(schema: Schema, model: type[Model]) -> bool:
+def _is_of(schema: Schema, model: type[ApiModel]) -> bool:
     return set(schema.get("properties", {})) == {field.alias or name for name, field in model.model_fields.items()}
 
 
-def _with_words(schema: Schema, model: type[Model]) -> Schema:
-    words = attribute_words(model)
+def _with_descriptions(schema: Schema, model: type[ApiModel]) -> Schema:
+    words = attribute_docs(model)
     members = dict(schema.get("properties", {}))
     for name, field in model.model_fields.items():
         if name in words and (field.alias or name) in members:
@@ -182,8 +188,8 @@ def _with_words(schema: Schema, model: type[Model]) -> Schema:
 # ---- operations
 
 
-def _operation(one: Operation, refs: Mapping[_Used, Schema]) -> dict[str, Any]:
-    summary, stop, rest = " ".join(one.words.split()).partition(". ")
+def _operation_object(one: Operation, refs: Mapping[_ModelUse, Schema]) -> dict[str, Any]:
+    summary, stop, rest = " ".join(one.description.split()).partition(". ")
     made: dict[str, Any] = {"operationId": one.name, "tags": [one.tag], "summary": summary + stop.strip()}
     if rest:
         made["description"] = rest
@@ -211,7 +217,7 @@ def _path_parameters(one: Operation) -> list[dict[str, Any]]:
 def _query_parameters(one: Operation) -> list[dict[str, Any]]:
     if one.query is None:
         return []
-    schema = _with_words(one.query.model_json_schema(by_alias=True), one.query)
+    schema = _with_descriptions(one.query.model_json_schema(by_alias=True), one.query)
     required = schema.get("required", [])
     parameters: list[dict[str, Any]] = []
     for name, member in schema.get("properties", {}).items():
@@ -223,21 +229,21 @@ def _query_parameters(one: Operation) -> list[dict[str, Any]]:
     return parameters
 
 
-def _responses(one: Operation, refs: Mapping[_Used, Schema]) -> dict[str, Any]:
+def _responses(one: Operation, refs: Mapping[_ModelUse, Schema]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     if one.answer is not None:
         content = {"application/json": {"schema": refs[one.answer, "serialization"]}}
         responses[str(one.status)] = {"description": "Done.", "content": content}
     else:
         responses["204" if one.status == 200 else str(one.status)] = {"description": "Done."}
-    problem = {"application/json": {"schema": refs[Problem, "serialization"]}}
+    problem = {"application/json": {"schema": refs[ApiProblem, "serialization"]}}
     for status, when in sorted(_refusals(one).items()):
         responses[str(status)] = {"description": when[:1].upper() + when[1:] + ".", "content": problem}
     return responses
 
 
 def _refusals(one: Operation) -> dict[int, str]:
-    refused = dict(_EVERYWHERE)
+    refused = dict(_COMMON_REFUSALS)
     if one.path != _LOGIN:
         refused[401] = "no cookie, or one that is not known (any more)"
     if _PART.search(one.path):
@@ -249,3 +255,112 @@ def _refusals(one: Operation) -> dict[int, str]:
     if one.body is not None or one.query is not None or one.raw_body:
         refused[422] = "the request does not fit; `fields` says where"
     return refused | dict(one.refusals)
+
+
+Schema = dict[str, Any]
+REF: Final = "#/components/schemas/"
+
+
+def event_schemas() -> dict[str, Schema]:
+    """By component name, with `Event` and `AnyAction`, each one of them all."""
+    events = {
+        f"event.{name}": _event_schema(kind) for name, kind in REGISTRY.items()
+    }  # actions are recorded like all else
+    actions = {f"action.{name}": _action_schema(kind) for name, kind in REGISTRY.items() if kind.ACTION}
+    return {
+        **events,
+        **actions,
+        "Event": _one_of(events, "One thing that happened. Types that you do not know are to be ignored."),
+        "AnyAction": _one_of(actions, "What a UI asks of a session."),
+    }
+
+
+def _one_of(known: dict[str, Schema], words: str) -> Schema:
+    mapping = {name.partition(".")[2]: REF + name for name in known}
+    return {
+        "description": words,
+        "oneOf": [{"$ref": REF + name} for name in known],
+        "discriminator": {"propertyName": "type", "mapping": mapping},
+    }
+
+
+def _event_schema(kind: type[EventData]) -> Schema:
+    seq = "Its own number, gapless per session from 1." if kind.RECORDED else "Of the last recorded event: not its own."
+    return {
+        "type": "object",
+        "description": "" if kind.RECORDED else "Not recorded: only who watches sees it.",
+        "properties": {
+            "type": {"const": kind.TYPE},
+            "seq": {"type": "integer", "minimum": 0, "description": seq},
+            "ts": {"type": "string", "description": "UTC, ISO 8601 with milliseconds."},
+            "sessionId": {"type": "string"},
+            "workerId": {"type": "string"},
+            "data": _data_schema(kind),
+        },
+        "required": ["type", "seq", "ts", "sessionId", "workerId", "data"],
+    }
+
+
+def _action_schema(kind: type[EventData]) -> Schema:
+    return {
+        "type": "object",
+        "properties": {"type": {"const": kind.TYPE}, "data": _data_schema(kind)},
+        "required": ["type", "data"],
+    }
+
+
+def _data_schema(kind: type[EventData]) -> Schema:
+    hints, words = get_type_hints(kind), attribute_docs(kind)
+    members: dict[str, Schema] = {}
+    for attribute, wire, required in kind.FIELDS:
+        schema = _member_schema(hints[attribute], optional=not required)
+        members[wire] = schema | {"description": words[attribute]} if attribute in words else schema
+    return {"type": "object", "properties": members, "required": sorted(kind.REQUIRED)}
+
+
+def _member_schema(hint: Any, *, optional: bool) -> Schema:
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(hint).json_schema()
+    return without_null(schema) if optional else schema
+
+
+def without_null(schema: Schema) -> Schema:
+    """The schema of a member that is absent rather than null."""
+    rest = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if len(rest) != 1:
+        return schema
+    return {**{name: value for name, value in schema.items() if name not in ("anyOf", "default")}, **rest[0]}
+
+
+AttributeDocs = dict[str, str]
+
+
+def attribute_docs(kind: type) -> AttributeDocs:
+    """Attribute → the string that stands below it, in this class and those above it. Empty without the source."""
+    words: AttributeDocs = {}
+    for each in reversed(kind.__mro__):
+        if each.__module__.startswith("golem_forge."):
+            words |= _docs_of_module(each.__module__).get(each.__name__, {})
+    return words
+
+
+@cache
+def _docs_of_module(name: str) -> dict[str, AttributeDocs]:
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[name]))
+    except (OSError, KeyError, SyntaxError):
+        return {}
+    return {each.name: _docs_of_class(each) for each in tree.body if isinstance(each, ast.ClassDef)}
+
+
+def _docs_of_class(definition: ast.ClassDef) -> AttributeDocs:
+    return {
+        above.target.id: inspect.cleandoc(below.value.value)
+        for above, below in pairwise(definition.body)
+        if isinstance(above, ast.AnnAssign)
+        and isinstance(above.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }

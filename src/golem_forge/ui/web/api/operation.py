@@ -1,41 +1,49 @@
-"""Operations: each request that a page, or a UI of others, can make is one function; it says what it takes and gives.
+"""Operations of the REST API: each is one function that declares what it takes and gives.
 
     @operation("GET", "/api/sessions", "list_sessions", query=SessionsQuery, answer=SessionList, tag="sessions")
-    async def list_sessions(call: Call) -> SessionList:
+    async def list_sessions(call: ApiCall) -> SessionList:
         '''The sessions of this home, newest first.'''
 
 Query and body are pydantic models: what does not fit them is answered 422 before the function runs, with every problem
-by its field. A function refuses by raising Refused; nothing else it raises reaches the caller as more than 500 without
-words. The OpenAPI description is made of the same declarations (`api.openapi`), so it cannot say something else.
+by its field. A function refuses by raising ApiRefusal; any other exception is answered 500 without its text. The
+OpenAPI description (`api.openapi`) is made of the same declarations.
+`RequestedSession` is the session in the request's path. One that runs here is asked itself; of any other the home knows
+the tools, the rules and the program. Everything it answers is redacted like events, and is valid JSON.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
 
 from golem_forge.core.errors import ConfigError, ForgeError
-from golem_forge.events.failures import described
-from golem_forge.ui.web.wire import Model, Refused
+from golem_forge.events.bus import describe_failure
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 if TYPE_CHECKING:
-    from golem_forge.ui.web.house import House
+    from golem_forge.agent.runtime import WorkerRuntime
+    from golem_forge.events.redaction import Redactor
+    from golem_forge.storage.home import ForgeHome
     from golem_forge.ui.web.sdk import Request, Response, Route
+    from golem_forge.ui.web.session_registry import SessionRegistry
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-MOST_BODY_BYTES: Final = 1 << 20
+MAX_BODY_BYTES: Final = 1 << 20
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ApiCall:
     """One request on its way."""
 
-    house: House
+    registry: SessionRegistry
     request: Request
     path: Mapping[str, str] = field(default_factory=dict)
     """The parts of the path by name, decoded."""
@@ -43,7 +51,7 @@ class Call:
     body: Any = None
 
 
-Run = Callable[[Call], Awaitable[Any]]
+OperationHandler = Callable[[ApiCall], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,91 +60,172 @@ class Operation:
     path: str
     name: str
     """Its `operationId`."""
-    run: Run
+    run: OperationHandler
     tag: str
-    query: type[Model] | None = None
-    body: type[Model] | None = None
+    query: type[ApiModel] | None = None
+    body: type[ApiModel] | None = None
     raw_body: str = ""
     """Media type of a body that the function reads itself, in pieces."""
-    answer: type[Model] | None = None
+    answer: type[ApiModel] | None = None
     """None: 204 without a body, unless the function gives a Response of its own."""
     status: int = 200
     refusals: Mapping[int, str] = field(default_factory=dict)
     """Status → when, besides those every operation has."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return (self.run.__doc__ or "").strip()
 
     def route(self) -> Route:
         from golem_forge.ui.web.sdk import Route
 
-        return Route(self.path, self.answered, methods=[self.method], name=self.name)
+        return Route(self.path, self.respond, methods=[self.method], name=self.name)
 
-    async def answered(self, request: Request) -> Response:
+    async def respond(self, request: Request) -> Response:
         from golem_forge.ui.web.sdk import JSONResponse, Response
 
         try:
             given = await self.run(
-                Call(
-                    house=request.app.state.house,
+                ApiCall(
+                    registry=request.app.state.registry,
                     request=request,
                     path=dict(request.path_params),
-                    query=_checked(self.query, _query(request)) if self.query is not None else None,
+                    query=_validated(self.query, _query_values(request)) if self.query is not None else None,
                     body=await self._body(request),
                 )
             )
-        except Refused as refused:
-            return _refusal(refused)
+        except ApiRefusal as refused:
+            return _refusal_response(refused)
         except ConfigError as error:
-            return _refusal(Refused(422, "\n".join(error.problems)))
+            return _refusal_response(ApiRefusal(422, "\n".join(error.problems)))
         except ForgeError as error:
-            return _refusal(Refused(409, error.message))
+            return _refusal_response(ApiRefusal(409, error.message))
         except Exception as error:  # its words may quote what nobody may see
-            _log.error("%s failed: %s", self.name, described(error, quoting=False))
-            return _refusal(Refused(500, "This did not work; the log of the process that serves this page says why."))
+            _log.error("%s failed: %s", self.name, describe_failure(error, quoting=False))
+            return _refusal_response(
+                ApiRefusal(500, "This did not work; the log of the process that serves this page says why.")
+            )
         if isinstance(given, Response):
             return given
         if given is None:
             return Response(status_code=204)
         return JSONResponse(given.model_dump(mode="json", by_alias=True), self.status)
 
-    async def _body(self, request: Request) -> Model | None:
+    async def _body(self, request: Request) -> ApiModel | None:
         if self.body is None:
             return None
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # a form of another site can send anything but this without asking first
-            raise Refused(415, "The body must be application/json.")
+            raise ApiRefusal(415, "The body must be application/json.")
         data = bytearray()
         async for piece in request.stream():
             data += piece
-            if len(data) > MOST_BODY_BYTES:
-                raise Refused(413, f"A body may have {MOST_BODY_BYTES} bytes.")
-        return _checked(self.body, bytes(data))
+            if len(data) > MAX_BODY_BYTES:
+                raise ApiRefusal(413, f"A body may have {MAX_BODY_BYTES} bytes.")
+        return _validated(self.body, bytes(data))
 
 
-def operation(method: Method, path: str, name: str, *, tag: str, **more: Any) -> Callable[[Run], Operation]:
+def operation(
+    method: Method, path: str, name: str, *, tag: str, **more: Any
+) -> Callable[[OperationHandler], Operation]:
     return lambda run: Operation(method=method, path=path, name=name, tag=tag, run=run, **more)
 
 
-def _query(request: Request) -> dict[str, Any]:
+def _query_values(request: Request) -> dict[str, Any]:
     return {name: values[-1] for name in request.query_params if (values := request.query_params.getlist(name))}
 
 
-def _checked(model: type[Model], given: Mapping[str, Any] | bytes) -> Model:
+def _validated(model: type[ApiModel], given: Mapping[str, Any] | bytes) -> ApiModel:
     try:
         return model.model_validate_json(given) if isinstance(given, bytes) else model.model_validate(given)
     except (ValidationError, RecursionError) as error:
-        raise Refused(422, "The request does not fit what this operation takes.", _fields(error)) from None
+        raise ApiRefusal(422, "The request does not fit what this operation takes.", _field_problems(error)) from None
 
 
-def _fields(error: Exception) -> dict[str, str]:
+def _field_problems(error: Exception) -> dict[str, str]:
     if not isinstance(error, ValidationError):
         return {}
     return {".".join(map(str, one["loc"])): one["msg"] for one in error.errors(include_url=False, include_input=False)}
 
 
-def _refusal(refused: Refused) -> Response:
+def _refusal_response(refused: ApiRefusal) -> Response:
     from golem_forge.ui.web.sdk import JSONResponse
 
     return JSONResponse(refused.problem.model_dump(by_alias=True), refused.status)
+
+
+_MAX_DEPTH: Final = 100
+_NOT_READY: Final = "The session is just being started; try again in a moment."
+_READ_ONLY: Final = (
+    "This session does not run in the process that serves this page; do it where it runs, or resume it first."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedSession:
+    home: ForgeHome
+    root: Path
+    """Of its program; where that is gone, the directory this server was started in."""
+    runtime: WorkerRuntime | None
+    """None: it does not run here."""
+    redactor: Redactor
+
+    @property
+    def live_runtime(self) -> WorkerRuntime:
+        """Refused (409) where it does not run here."""
+        if self.runtime is None:
+            raise ApiRefusal(409, _READ_ONLY)
+        return self.runtime
+
+    async def refresh_tools(self) -> None:
+        """What changed on disk counts from now on, as before every command of a person; folders are read off the
+        loop."""
+        if self.runtime is None:
+            return
+        if (placed := self.runtime.user_tools) is not None:
+            await run_in_thread(placed.workshop.registry.refresh)
+        self.runtime.look_at_tools()
+
+    def redact(self, value: Any) -> Any:
+        return redacted_json(value, self.redactor.text)
+
+
+async def requested_session(call: ApiCall) -> RequestedSession:
+    """The session in the path of the request. Refused (404): there is none."""
+    session = await call.registry.find(call.path["id"])
+    runtime: WorkerRuntime | None = getattr(session, "runtime", None)
+    if runtime is None:
+        return await run_in_thread(lambda: _recorded_session(call, session.id))
+    if not runtime.is_ready:
+        raise ApiRefusal(409, _NOT_READY)
+    tree = runtime.tree
+    return RequestedSession(home=runtime.home, root=tree.program.root, runtime=runtime, redactor=tree.redactor)
+
+
+def _recorded_session(call: ApiCall, session_id: str) -> RequestedSession:
+    from golem_forge.agent.session_state import known_secrets
+    from golem_forge.events.index import SessionIndex
+
+    home = call.registry.home
+    known = next((each for each in SessionIndex(home.path).sessions(prefix=session_id, limit=1)), None)
+    root = Path(known.root) if known is not None and known.root else call.registry.directory
+    there = root if root.is_absolute() and root.is_dir() else call.registry.directory
+    return RequestedSession(home=home, root=there, runtime=None, redactor=known_secrets(home))
+
+
+def redacted_json(value: Any, clean: Callable[[str], str], depth: int = 0) -> Any:
+    """Strangers' values as JSON that can be written: texts without what must not be shown, no NaN, no lone surrogate,
+    bounded nesting."""
+    if isinstance(value, str):
+        return clean(value).encode("utf-8", "backslashreplace").decode()
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth > _MAX_DEPTH:
+        return "[nested too deep]"
+    if isinstance(value, Mapping):
+        return {redacted_json(str(key), clean): redacted_json(each, clean, depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [redacted_json(each, clean, depth + 1) for each in value]
+    return redacted_json(str(value), clean)

@@ -1,7 +1,7 @@
-"""Rules and approvals: what is allowed and by whom, how a call would be judged, and taking a permission back.
+"""Rules and approvals: what is allowed and by whom, how a call would be judged, and revoking a permission.
 
-The same facts and the same acts as `/rules`, `forge rules explain` and `forge rules revoke`. What a person wrote by
-hand is pointed to, never rewritten. Explaining runs nothing, asks nobody and records nothing.
+The same facts and actions as `/rules`, `forge rules explain` and `forge rules revoke`. A rule written by hand is
+pointed to, never rewritten. Explaining runs nothing, asks nobody and records nothing.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, model_validator
 
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, operation
-from golem_forge.ui.web.api.subject import Subject, subject_of
-from golem_forge.ui.web.api.tool_answers import Said
-from golem_forge.ui.web.wire import Model, Refused
+from golem_forge.ui.web.api.models import ActionResult
+from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
+from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 if TYPE_CHECKING:
-    from golem_forge.workers.explaining.evaluator import DryEvaluator, Explained
+    from golem_forge.agent.explain import DryEvaluator, ExplainedCall
 
-_LONGEST_ID: Final = 128
-_LONGEST_COMMAND: Final = 65_536
+_MAX_ID: Final = 128
+_MAX_COMMAND: Final = 65_536
 
 
-class RuleShown(Model, title="RuleShown"):
+class RuleShown(ApiModel, title="RuleShown"):
     id: str
     verdict: str
     what: str
@@ -43,7 +42,7 @@ class RuleShown(Model, title="RuleShown"):
     revocable: bool
 
 
-class ApprovalShown(Model, title="ApprovalShown"):
+class ApprovalShown(ApiModel, title="ApprovalShown"):
     """What was allowed for the rest of this session: one exact call, or something one worker may do."""
 
     id: str
@@ -52,28 +51,28 @@ class ApprovalShown(Model, title="ApprovalShown"):
     """Empty: an exact call."""
 
 
-class RuleList(Model, title="RuleList"):
+class RuleList(ApiModel, title="RuleList"):
     rules: list[RuleShown]
     approvals: list[ApprovalShown]
     notices: list[str]
     """What a person must know: project rules that are there and do not count."""
 
 
-class Wondered(Model, title="Wondered"):
+class ExplainRequest(ApiModel, title="Wondered"):
     """Either a tool and its arguments, or the text of a command."""
 
     tool: str = Field(default="", max_length=500)
     args: dict[str, Any] = Field(default_factory=dict)
-    command: str = Field(default="", max_length=_LONGEST_COMMAND)
+    command: str = Field(default="", max_length=_MAX_COMMAND)
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Wondered:
+    def _one_of_both(self) -> ExplainRequest:
         if bool(self.tool) == bool(self.command):
             raise ValueError("give either tool and args, or command")
         return self
 
 
-class Explanation(Model, title="Explanation"):
+class ExplainAnswer(ApiModel, title="Explanation"):
     tool: str
     args: dict[str, Any]
     worker: str
@@ -93,19 +92,19 @@ class Explanation(Model, title="Explanation"):
 
 
 @operation("GET", "/api/sessions/{id}/rules", "list_rules", answer=RuleList, tag="rules")
-async def list_rules(call: Call) -> RuleList:
+async def list_rules(call: ApiCall) -> RuleList:
     """Every rule with its file, scope and last use, and what was approved for the rest of this session."""
+    from golem_forge.agent.in_force import approvals_in_force, open_rules, rules_in_force
     from golem_forge.policy.rules.usage import rule_usage
-    from golem_forge.workers.approvals_in_force import approvals_in_force, open_book, rules_in_force
 
-    subject = await subject_of(call)
+    subject = await requested_session(call)
     used = await run_in_thread(lambda: rule_usage(subject.home.path))
     runtime = subject.runtime
-    book = runtime.rules if runtime is not None else await run_in_thread(lambda: open_book(subject.home, subject.root))
+    book = runtime.rules if runtime is not None else await run_in_thread(lambda: open_rules(subject.home, subject.root))
     rules = rules_in_force(book, used)
     approvals = approvals_in_force(runtime) if runtime is not None else ()
     return RuleList.model_validate(
-        subject.fit(
+        subject.redact(
             {
                 "rules": [asdict(each) | {"last_used": each.last_used or None} for each in rules],
                 "approvals": [asdict(each) for each in approvals],
@@ -119,57 +118,59 @@ async def list_rules(call: Call) -> RuleList:
     "DELETE",
     "/api/sessions/{id}/rules/{rule}",
     "revoke_rule",
-    answer=Said,
+    answer=ActionResult,
     tag="rules",
     refusals={404: "nothing with this id is remembered", 409: "somebody wrote it by hand; says where"},
 )
-async def revoke_rule(call: Call) -> Said:
+async def revoke_rule(call: ApiCall) -> ActionResult:
     """Takes back a remembered rule, for every session, or an approval of this one. The next such call asks."""
-    from golem_forge.workers.approvals_in_force import UNKNOWN, NotRevoked, open_book, revoke_here, revoke_remembered
+    from golem_forge.agent.in_force import UNKNOWN_ID, NotRevoked, open_rules, revoke_in_session, revoke_remembered
 
-    subject, id_ = await subject_of(call), call.path["rule"][:_LONGEST_ID]
+    subject, id_ = await requested_session(call), call.path["rule"][:_MAX_ID]
     runtime = subject.runtime
     try:
         if runtime is not None:
-            text = revoke_here(runtime, id_)
+            text = revoke_in_session(runtime, id_)
             runtime.ui.show_status(type="info", message=text, code="REVOKED")
         else:
             text = await run_in_thread(
-                lambda: revoke_remembered(subject.home, open_book(subject.home, subject.root), id_)
+                lambda: revoke_remembered(subject.home, open_rules(subject.home, subject.root), id_)
             )
     except NotRevoked as error:
-        raise Refused(404 if error.code == UNKNOWN else 409, subject.fit(error.message)) from None
-    return Said(text=subject.fit(text))
+        raise ApiRefusal(404 if error.code == UNKNOWN_ID else 409, subject.redact(error.message)) from None
+    return ActionResult(text=subject.redact(text))
 
 
-@operation("POST", "/api/sessions/{id}/rules/explain", "explain_call", body=Wondered, answer=Explanation, tag="rules")
-async def explain_call(call: Call) -> Explanation:
+@operation(
+    "POST", "/api/sessions/{id}/rules/explain", "explain_call", body=ExplainRequest, answer=ExplainAnswer, tag="rules"
+)
+async def explain_call(call: ApiCall) -> ExplainAnswer:
     """How a call would be judged now: what it touches, everybody who has a say, and who decides. Nothing is run."""
-    subject = await subject_of(call)
-    asked: Wondered = call.body
+    subject = await requested_session(call)
+    asked: ExplainRequest = call.body
     if subject.runtime is not None:
-        from golem_forge.workers.explaining.evaluator import evaluator_in
+        from golem_forge.agent.explain import evaluator_for
 
-        await subject.look_at_tools()
-        told = await _told(evaluator_in(subject.runtime), asked)
+        await subject.refresh_tools()
+        told = await _explain(evaluator_for(subject.runtime), asked)
     else:
-        told = await run_in_thread(lambda: asyncio.run(_told_of(subject, asked)))
+        told = await run_in_thread(lambda: asyncio.run(_explain_recorded(subject, asked)))
     told["args"] = subject.redactor.value(told["args"])
-    return Explanation.model_validate(subject.fit(told))
+    return ExplainAnswer.model_validate(subject.redact(told))
 
 
-async def _told_of(subject: Subject, asked: Wondered) -> dict[str, Any]:
-    from golem_forge.workers.explaining.evaluator import open_evaluator, plan_for_a_look
+async def _explain_recorded(subject: RequestedSession, asked: ExplainRequest) -> dict[str, Any]:
+    from golem_forge.agent.explain import open_evaluator, plan_for_explain
 
     about = f"{asked.command} {asked.args}"
-    async with open_evaluator(plan_for_a_look(subject.home, subject.root), about=about) as dry:
-        return await _told(dry, asked)
+    async with open_evaluator(plan_for_explain(subject.home, subject.root), about=about) as dry:
+        return await _explain(dry, asked)
 
 
-async def _told(dry: DryEvaluator, asked: Wondered) -> dict[str, Any]:
-    from golem_forge.workers.explaining.told import as_json
+async def _explain(dry: DryEvaluator, asked: ExplainRequest) -> dict[str, Any]:
+    from golem_forge.agent.explain import explanation_json
 
-    explained: Explained = (
+    explained: ExplainedCall = (
         await dry.command(asked.command) if asked.command else await dry.tool_call(asked.tool, asked.args)
     )
-    return as_json(explained, dry)
+    return explanation_json(explained, dry)

@@ -1,47 +1,48 @@
-"""What a person does about MCP servers: let one start, agree to a changed or new definition, connect anew.
+"""MCP servers: their state and prompts, letting one start, agreeing to a new or changed definition, reconnecting.
 
-The same acts as `forge mcp approve` and `/mcp reconnect`, kept in the same book. A yes is to exactly what was shown: it
-names the digest of that, and is refused (409) when the configuration or the definition is another one by now.
+The same actions as `forge mcp approve` and `/mcp reconnect`, in the same trust file. A yes names the digest of what was
+shown, and is refused (409) when configuration or definition differ by now. A session that does not run here shows its
+servers as they would start; it has no prompts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.nearest import nearest
-from golem_forge.core.visible import visible
+from golem_forge.core.text import closest_match, escape_control_chars
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, operation
-from golem_forge.ui.web.api.server_facts import known_here, place_of, pool_of, told
-from golem_forge.ui.web.api.subject import Subject, subject_of
-from golem_forge.ui.web.api.tool_answers import Server
-from golem_forge.ui.web.wire import Model, Refused
+from golem_forge.ui.web.api.models import ServerModel
+from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
+from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 if TYPE_CHECKING:
-    from golem_forge.config.mcp.spec import ServerSpec
-    from golem_forge.mcp.client.definitions.definition import Listing, RemoteTool
-    from golem_forge.mcp.client.state import ServerStatus
-    from golem_forge.workers.mcp.known import Known
+    from collections.abc import Mapping
 
-_LONGEST_WAIT_S: Final = 20
+    from golem_forge.agent.mcp_status import KnownServer, ServerInventory
+    from golem_forge.agent.runtime import WorkerRuntime
+    from golem_forge.config.mcp_spec import ServerSpec
+    from golem_forge.mcp.client.model import Identity, RemoteTool, ServerStatus, ServerToolList
+    from golem_forge.mcp.client.pool import Pool
+
+_MAX_WAIT_S: Final = 20
 """Then it is shown as it is: connecting."""
 _PERSON: Final = "person"
 _CHANGED: Final = "It is not what was shown any more; read what it is now, then agree to that."
 _REFUSALS: Final = {404: "no such server, or no such tool of it", 409: "what was shown is not what is there now"}
 
 
-class Shown(Model, title="Shown-Input"):
+class ApproveServerRequest(ApiModel, title="Shown-Input"):
     """The digest of what the person read before they said yes."""
 
     digest: str = Field(max_length=200)
 
 
-class ShownDefinition(Shown, title="ShownDefinition"):
+class AgreeRequest(ApproveServerRequest, title="ShownDefinition"):
     tool: str = Field(max_length=500)
     """By the server's own name for it, as `tool` has it."""
 
@@ -50,117 +51,217 @@ class ShownDefinition(Shown, title="ShownDefinition"):
     "POST",
     "/api/sessions/{id}/servers/{name}/approve",
     "approve_server",
-    body=Shown,
-    answer=Server,
+    body=ApproveServerRequest,
+    answer=ServerModel,
     tag="servers",
     refusals=_REFUSALS,
 )
-async def approve_server(call: Call) -> Server:
+async def approve_server(call: ApiCall) -> ServerModel:
     """Lets a server start, as it is configured now. `digest`: of the configuration that was shown."""
-    subject, name = await subject_of(call), call.path["name"]
-    known = await _known(subject, name)
-    _must_be(known.spec.digest, call.body.digest)
+    subject, name = await requested_session(call), call.path["name"]
+    known = await _find_server(subject, name)
+    _check_digest(known.spec.digest, call.body.digest)
     if known.spec.problem:
-        raise Refused(409, subject.fit(f"'{name}' cannot be used: {known.spec.problem}"))
+        raise ApiRefusal(409, subject.redact(f"'{name}' cannot be used: {known.spec.problem}"))
     if not known.approved:
-        await _approve(subject, known.spec)
-    return await _shown(subject, name)
+        await _approve_and_wait(subject, known.spec)
+    return await _server_answer(subject, name)
 
 
 @operation(
     "POST",
     "/api/sessions/{id}/servers/{name}/agree",
     "agree_to_definition",
-    body=ShownDefinition,
-    answer=Server,
+    body=AgreeRequest,
+    answer=ServerModel,
     tag="servers",
     refusals=_REFUSALS,
 )
-async def agree_to_definition(call: Call) -> Server:
+async def agree_to_definition(call: ApiCall) -> ServerModel:
     """Agrees to a changed or new definition of one tool: it is the one from now on. `digest`: of what was shown."""
-    subject, name = await subject_of(call), call.path["name"]
-    known = await _known(subject, name)
+    subject, name = await requested_session(call), call.path["name"]
+    known = await _find_server(subject, name)
     if not known.approved:
-        raise Refused(409, f"'{name}' itself waits for approval; agree to that first.")
-    tool = _at_stake(known.listing, call.body.tool)
-    _must_be(tool.digest, call.body.digest)
+        raise ApiRefusal(409, f"'{name}' itself waits for approval; agree to that first.")
+    tool = _pending_definition(known.listing, call.body.tool)
+    _check_digest(tool.digest, call.body.digest)
     if subject.runtime is not None and subject.runtime.servers is not None:
         subject.runtime.servers.pin(tool)
-        await subject.look_at_tools()
+        await subject.refresh_tools()
     else:
-        await run_in_thread(lambda: place_of(subject).book.pin(known.spec.scope, tool))
-    return await _shown(subject, name)
+        await run_in_thread(lambda: configured_servers(subject).book.pin(known.spec.scope, tool))
+    return await _server_answer(subject, name)
 
 
 @operation(
     "POST",
     "/api/sessions/{id}/servers/{name}/reconnect",
     "reconnect_server",
-    answer=Server,
+    answer=ServerModel,
     tag="servers",
     refusals=_REFUSALS,
 )
-async def reconnect_server(call: Call) -> Server:
+async def reconnect_server(call: ApiCall) -> ServerModel:
     """Ends what there is and connects anew; gives its state then."""
-    subject, name = await subject_of(call), call.path["name"]
-    runtime = subject.live
-    await _known(subject, name)
+    subject, name = await requested_session(call), call.path["name"]
+    runtime = subject.live_runtime
+    await _find_server(subject, name)
     pool, _ = pool_of(runtime)
     assert pool is not None
     with contextlib.suppress(ForgeError, TimeoutError):  # its state says why
-        async with asyncio.timeout(_LONGEST_WAIT_S):
+        async with asyncio.timeout(_MAX_WAIT_S):
             await pool.reconnect(name)
-            await pool.settled(name)
-    await subject.look_at_tools()
-    return await _shown(subject, name)
+            await pool.wait_connected(name)
+    await subject.refresh_tools()
+    return await _server_answer(subject, name)
 
 
-async def _approve(subject: Subject, spec: ServerSpec) -> None:
+async def _approve_and_wait(subject: RequestedSession, spec: ServerSpec) -> None:
     runtime = subject.runtime
     if runtime is None:
-        await run_in_thread(lambda: place_of(subject).book.approve_server(spec, _PERSON))
+        await run_in_thread(lambda: configured_servers(subject).book.approve_server(spec, _PERSON))
         return
     pool, _ = pool_of(runtime)
     assert pool is not None
     pool.approve(spec.name)
     with contextlib.suppress(ForgeError, TimeoutError):  # its state says why
-        async with asyncio.timeout(_LONGEST_WAIT_S):
-            await pool.settled(spec.name)
-    await subject.look_at_tools()
+        async with asyncio.timeout(_MAX_WAIT_S):
+            await pool.wait_connected(spec.name)
+    await subject.refresh_tools()
 
 
-async def _all(subject: Subject) -> list[tuple[Known, ServerStatus | None]]:
+async def _all_servers(subject: RequestedSession) -> list[tuple[KnownServer, ServerStatus | None]]:
     if subject.runtime is not None:
-        return known_here(subject.runtime)
-    return await run_in_thread(lambda: [(each, None) for each in place_of(subject).all()])
+        return servers_of_runtime(subject.runtime)
+    return await run_in_thread(lambda: [(each, None) for each in configured_servers(subject).all()])
 
 
-async def _known(subject: Subject, name: str) -> Known:
+async def _find_server(subject: RequestedSession, name: str) -> KnownServer:
     """Refused (404): there is no such server."""
-    every = {known.spec.name: known for known, _ in await _all(subject)}
+    every = {known.spec.name: known for known, _ in await _all_servers(subject)}
     if name not in every:
-        close = nearest(name, every)
+        close = closest_match(name, every)
         hint = f" (did you mean '{close}'?)" if close else ""
-        raise Refused(404, f"There is no MCP server '{visible(name[:100])}' here{hint}.")
+        raise ApiRefusal(404, f"There is no MCP server '{escape_control_chars(name[:100])}' here{hint}.")
     return every[name]
 
 
-async def _shown(subject: Subject, name: str) -> Server:
-    every = await _all(subject)
-    found = await run_in_thread(lambda: told(every))
-    return Server.model_validate(subject.fit(next(each for each in found if each["name"] == name)))
+async def _server_answer(subject: RequestedSession, name: str) -> ServerModel:
+    every = await _all_servers(subject)
+    found = await run_in_thread(lambda: describe_servers(every))
+    return ServerModel.model_validate(subject.redact(next(each for each in found if each["name"] == name)))
 
 
-def _at_stake(listing: Listing | None, raw_name: str) -> RemoteTool:
-    from golem_forge.mcp.client.trust.agreeing import definition_at_stake, waiting
+def _pending_definition(listing: ServerToolList | None, raw_name: str) -> RemoteTool:
+    from golem_forge.mcp.client.tool_list import awaiting_approval, definition_to_approve
 
-    at_stake = [definition_at_stake(one)[0] for one in waiting(listing)] if listing is not None else []
-    found = next((tool for tool in at_stake if raw_name in (tool.name, visible(tool.name))), None)
+    at_stake = [definition_to_approve(one)[0] for one in awaiting_approval(listing)] if listing is not None else []
+    found = next((tool for tool in at_stake if raw_name in (tool.name, escape_control_chars(tool.name))), None)
     if found is None:
-        raise Refused(404, f"No definition of '{visible(raw_name[:100])}' waits for a yes.")
+        raise ApiRefusal(404, f"No definition of '{escape_control_chars(raw_name[:100])}' waits for a yes.")
     return found
 
 
-def _must_be(now: str, shown: str) -> None:
+def _check_digest(now: str, shown: str) -> None:
     if now != shown:
-        raise Refused(409, _CHANGED)
+        raise ApiRefusal(409, _CHANGED)
+
+
+def pool_of(runtime: WorkerRuntime) -> tuple[Pool | None, tuple[str, ...]]:
+    """And the servers that the root worker has, by name; what it was not given is, for it, not there."""
+    from golem_forge.mcp.client.model import ServerAccess
+
+    place = runtime.path.parts.get(ServerAccess)
+    return place.pool, place.servers_of(runtime.path.worker)
+
+
+def servers_of_runtime(runtime: WorkerRuntime) -> list[tuple[KnownServer, ServerStatus | None]]:
+    """On the loop: a pool belongs to it."""
+    from golem_forge.agent.mcp_status import known_in_session
+
+    pool, names = pool_of(runtime)
+    servers = runtime.servers
+    if pool is None or servers is None:
+        return []
+    return [(known_in_session(servers, name), pool.status(name)) for name in names]
+
+
+def configured_servers(subject: RequestedSession) -> ServerInventory:
+    """Off the loop. Raises ConfigError."""
+    from golem_forge.agent.mcp_status import read_inventory
+
+    return read_inventory(subject.root, subject.home)
+
+
+def describe_servers(known: list[tuple[KnownServer, ServerStatus | None]]) -> list[dict[str, Any]]:
+    """Pure; it may take a moment, since differences are worked out."""
+    from golem_forge.agent.mcp_status import offered_names
+
+    names = offered_names(each.listing for each, _ in known)
+    return [_server_row(each, status, names) for each, status in known]
+
+
+def _server_row(known: KnownServer, status: ServerStatus | None, names: Mapping[Identity, str]) -> dict[str, Any]:
+    from golem_forge.agent.mcp_status import prompt_names, server_summary
+    from golem_forge.events.serialization import iso_time
+    from golem_forge.mcp.client.approval_text import server_card
+
+    listing, manifest = known.listing, known.manifest
+    retry_at = status.retry_at if status is not None else None
+    return server_summary(known) | {
+        "retry_at": iso_time(retry_at) if retry_at is not None else None,
+        "digest": known.spec.digest,
+        "card": server_card(known.spec),
+        "config_diff": known.config_diff or None,
+        "last_words": status.stderr if status is not None else (),
+        "offers": _offer_rows(known, listing, names) if listing is not None else [],
+        "held_back": _held_back_rows(listing, names) if listing is not None else [],
+        "prompts": prompt_names(manifest) if manifest is not None else [],
+        "diagnostics": listing.diagnostics if listing is not None else (),
+    }
+
+
+def _offer_rows(known: KnownServer, listing: ServerToolList, names: Mapping[Identity, str]) -> list[dict[str, Any]]:
+    from golem_forge.agent.mcp_status import tools_json
+    from golem_forge.mcp.client.tool_list import definition_to_approve, is_awaiting_approval
+
+    told = tools_json(known.spec, listing.tools, names)
+    for each, tool in zip(told, listing.tools, strict=True):
+        each["definition"] = definition_to_approve(tool)[1] if is_awaiting_approval(tool) else ""
+    return told
+
+
+def _held_back_rows(listing: ServerToolList, names: Mapping[Identity, str]) -> list[dict[str, Any]]:
+    from golem_forge.agent.mcp_status import held_json
+
+    told = held_json(listing.held, names)
+    for each, held in zip(told, listing.held, strict=True):
+        each["digest"] = held.tool.digest if held.tool is not None else ""
+    return told
+
+
+class PromptShown(ApiModel, title="PromptShown"):
+    name: str
+    """What is typed behind the `/`."""
+    server: str
+    description: str
+    fields: list[dict[str, Any]]
+    """Of its arguments, as a tool's."""
+
+
+class PromptList(ApiModel, title="PromptList"):
+    prompts: list[PromptShown]
+
+
+@operation("GET", "/api/sessions/{id}/prompts", "list_prompts", answer=PromptList, tag="servers")
+async def list_prompts(call: ApiCall) -> PromptList:
+    """The prompts of the MCP servers that are ready, or known from before, by the commands that run them."""
+    from golem_forge.agent.slash.invocation import prompts_of
+
+    subject = await requested_session(call)
+    found = prompts_of(subject.runtime) if subject.runtime is not None else {}
+    shown = [
+        {"name": name, "server": each.server, "description": each.description, "fields": each.fields}
+        for name, each in sorted(found.items())
+    ]
+    return PromptList.model_validate(subject.redact({"prompts": shown}))

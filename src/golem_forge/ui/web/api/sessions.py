@@ -1,42 +1,105 @@
-"""Sessions: those of this home, newest first, with what each is; starting one, going on with one, ending one.
+"""Login and sessions: exchange the printed link's code for a cookie; list, start, resume and end sessions.
 
-Listing reads the index, and journals that changed since, so it happens in a thread. Searching looks at what a person
-would remember: the first words, the worker, the model, the directory, the id.
+Login refuses (401) a code that was used, is too old or was never given, without saying which. Threat: guessing; codes
+are random, and the request guard counts the tries.
+Listing reads the index, and journals that changed since, in a thread. Search looks at the first words, the worker, the
+model, the directory and the id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
-from golem_forge.core.homely import homely
-from golem_forge.events.index import Index, SessionSummary
-from golem_forge.events.session_files import is_held, journal_path, sessions_dir
+from golem_forge.core.text import display_path
+from golem_forge.events.index import SessionIndex, SessionSummary
+from golem_forge.events.journal_files import is_locked, journal_path, sessions_dir
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, Operation, operation
-from golem_forge.ui.web.watching.live import LiveSession
-from golem_forge.ui.web.watching.session import SessionState
-from golem_forge.ui.web.wire import Model, Refused
+from golem_forge.ui.web.api.operation import ApiCall, operation
+from golem_forge.ui.web.stream.watched_session import LiveSession, SessionStatus
+from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
-MOST: Final = 200
-_MOST_SEARCHED: Final = 10_000
-_Words = Annotated[str, Field(max_length=1000)]
+if TYPE_CHECKING:
+    from golem_forge.ui.web.sdk import Response
+
+_MAX_CODE: Final = 200
+_BAD_CODE: Final = "This link is not good any more: it was used, or it is older than five minutes."
+_LOGIN_REFUSALS: Final = {401: "the code is not good (any more)", 429: "too many wrong codes within a minute"}
 
 
-class SessionsQuery(Model, title="SessionsQuery"):
-    query: _Words = ""
+class LoginCode(ApiModel, title="Code"):
+    code: str = Field(max_length=_MAX_CODE)
+
+
+class ServerInfo(ApiModel, title="Me"):
+    """What the page needs to know before it shows anything."""
+
+    current: str
+    """The session to show first; empty: none runs here."""
+    may_start: bool
+    directory: str
+    """Where sessions start unless told otherwise."""
+    notify: bool
+    version: str
+
+
+@operation("POST", "/api/login", "log_in", body=LoginCode, tag="login", refusals=_LOGIN_REFUSALS)
+async def log_in(call: ApiCall) -> Response:
+    """Exchanges the code of the printed link for a cookie that lasts 12 hours. The code is good once, for 5 minutes."""
+    from golem_forge.ui.web.sdk import Response
+
+    cookie = call.request.app.state.login.exchange(call.body.code)
+    if cookie is None:
+        raise ApiRefusal(401, _BAD_CODE)
+    answer = Response(status_code=204)
+    call.request.app.state.login.set_cookie(call.request, answer, cookie)
+    return answer
+
+
+@operation("POST", "/api/logout", "log_out", tag="login")
+async def log_out(call: ApiCall) -> Response:
+    """Forgets this browser: its cookie is worth nothing from now on."""
+    from golem_forge.ui.web.sdk import Response
+
+    answer = Response(status_code=204)
+    call.request.app.state.login.drop_cookie(call.request, answer)
+    return answer
+
+
+@operation("GET", "/api/me", "who_am_i", answer=ServerInfo, tag="login")
+async def who_am_i(call: ApiCall) -> ServerInfo:
+    """What this server shows, and whether it may start sessions."""
+    from golem_forge import __version__
+
+    registry = call.registry
+    return ServerInfo(
+        current=registry.current,
+        may_start=registry.may_start,
+        directory=str(registry.directory),
+        notify=registry.notify,
+        version=__version__,
+    )
+
+
+MAX_SESSIONS_LISTED: Final = 200
+_MAX_SEARCHED: Final = 10_000
+_ShortText = Annotated[str, Field(max_length=1000)]
+
+
+class SessionsQuery(ApiModel, title="SessionsQuery"):
+    query: _ShortText = ""
     """Every word of it stands somewhere in the first words, the worker, the model, the directory or the id."""
-    limit: Annotated[int, Field(ge=1, le=MOST)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_SESSIONS_LISTED)] = 50
     everything: bool = False
     """Those in which no model was asked anything, too: single calls, starts that failed."""
 
 
-class SessionRow(Model, title="SessionRow"):
+class SessionRow(ApiModel, title="SessionRow"):
     id: str
-    state: SessionState
+    state: SessionStatus
     finished: bool
     """Whether it was ended in an orderly way; false also while it runs."""
     created: str
@@ -49,51 +112,55 @@ class SessionRow(Model, title="SessionRow"):
     calls: int
 
 
-class SessionList(Model, title="SessionList"):
+class SessionList(ApiModel, title="SessionList"):
     sessions: list[SessionRow]
     more: bool
     """Whether others fit too."""
 
 
-class NewSession(Model, title="NewSession"):
+class NewSession(ApiModel, title="NewSession"):
     directory: Annotated[str, Field(max_length=4096)] = ""
-    worker: _Words = ""
-    model: _Words = ""
-    approval: _Words = ""
-    resume: _Words = ""
+    worker: _ShortText = ""
+    model: _ShortText = ""
+    approval: _ShortText = ""
+    resume: _ShortText = ""
     """The id of a session that goes on."""
     input: Annotated[str, Field(max_length=500_000)] = ""
 
 
-class SessionId(Model, title="SessionId"):
+class SessionId(ApiModel, title="SessionId"):
     id: str
 
 
 @operation("GET", "/api/sessions", "list_sessions", tag="sessions", query=SessionsQuery, answer=SessionList)
-async def list_sessions(call: Call) -> SessionList:
+async def list_sessions(call: ApiCall) -> SessionList:
     """The sessions of this home, newest activity first."""
-    home, running, query = call.house.home.path, call.house.live_sessions(), call.query
+    home, running, query = call.registry.home.path, call.registry.live_sessions(), call.query
     here = {session.id for session in running}
-    rows, more = await run_in_thread(lambda: _listed(home, here, query))
+    rows, more = await run_in_thread(lambda: _list_rows(home, here, query))
     listed = {row.id for row in rows}
     words = query.query.casefold().split()
     unlisted = [
-        row for session in reversed(running) if session.id not in listed and _fits(row := _bare(session), words)
+        row
+        for session in reversed(running)
+        if session.id not in listed and _matches(row := _row_of_live(session), words)
     ]
     return SessionList(sessions=[*unlisted, *rows][: query.limit], more=more)
 
 
 @operation("GET", "/api/sessions/{id}", "get_session", tag="sessions", answer=SessionRow)
-async def get_session(call: Call) -> SessionRow:
+async def get_session(call: ApiCall) -> SessionRow:
     """What is known of one session."""
-    session = await call.house.find(call.path["id"])
-    home, id, state = call.house.home.path, session.id, session.state
-    found = await run_in_thread(lambda: [each for each in Index(home).sessions(prefix=id, limit=2) if each.id == id])
+    session = await call.registry.find(call.path["id"])
+    home, id, state = call.registry.home.path, session.id, session.state
+    found = await run_in_thread(
+        lambda: [each for each in SessionIndex(home).sessions(prefix=id, limit=2) if each.id == id]
+    )
     if found:
-        return _row(found[0], state)
+        return _row_of_summary(found[0], state)
     if isinstance(session, LiveSession):
-        return _bare(session)
-    raise Refused(404, "There is no such session; the list of sessions shows those there are.")
+        return _row_of_live(session)
+    raise ApiRefusal(404, "There is no such session; the list of sessions shows those there are.")
 
 
 @operation(
@@ -106,14 +173,14 @@ async def get_session(call: Call) -> SessionRow:
     status=201,
     refusals={409: "no session is started from here, or it cannot be", 422: "a configuration that cannot be used"},
 )
-async def start_session(call: Call) -> SessionId:
+async def start_session(call: ApiCall) -> SessionId:
     """Starts a session, or goes on with one (`resume`); answers when there is something to show."""
-    from golem_forge.ui.web.house import Wish
+    from golem_forge.ui.web.session_registry import StartRequest
 
     body: NewSession = call.body
     if "\0" in body.directory:
-        raise Refused(422, "The directory cannot be used.", {"directory": "not a path"})
-    wish = Wish(
+        raise ApiRefusal(422, "The directory cannot be used.", {"directory": "not a path"})
+    request = StartRequest(
         directory=body.directory,
         worker=body.worker,
         model=body.model,
@@ -121,72 +188,69 @@ async def start_session(call: Call) -> SessionId:
         resume=body.resume,
         input=body.input,
     )
-    return SessionId(id=await call.house.start(wish))
+    return SessionId(id=await call.registry.start(request))
 
 
 @operation(
     "POST", "/api/sessions/{id}/end", "end_session", tag="sessions", refusals={409: "the session does not run here"}
 )
-async def end_session(call: Call) -> None:
+async def end_session(call: ApiCall) -> None:
     """Ends a session that runs here, in an orderly way; it can be resumed."""
-    await call.house.end(call.path["id"])
+    await call.registry.end(call.path["id"])
 
 
-def _listed(home: Path, here: set[str], query: SessionsQuery) -> tuple[list[SessionRow], bool]:
+def _list_rows(home: Path, here: set[str], query: SessionsQuery) -> tuple[list[SessionRow], bool]:
     if not sessions_dir(home).is_dir():
         return [], False
-    index, words = Index(home), query.query.casefold().split()
-    most = _MOST_SEARCHED if words else query.limit + 1
+    index, words = SessionIndex(home), query.query.casefold().split()
+    most = _MAX_SEARCHED if words else query.limit + 1
     found = index.sessions(limit=most) if query.everything else index.conversations(limit=most)
-    fitting = [session for session in found if _fits(session, words)]
-    rows = [_row(session, _state(home, session.id, here)) for session in fitting[: query.limit]]
+    fitting = [session for session in found if _matches(session, words)]
+    rows = [_row_of_summary(session, _state(home, session.id, here)) for session in fitting[: query.limit]]
     return rows, len(fitting) > query.limit
 
 
-def _state(home: Path, session_id: str, here: Iterable[str]) -> SessionState:
+def _state(home: Path, session_id: str, here: Iterable[str]) -> SessionStatus:
     if session_id in here:
-        return SessionState.LIVE
-    return SessionState.ELSEWHERE if is_held(journal_path(home, session_id)) else SessionState.CLOSED
+        return SessionStatus.LIVE
+    return SessionStatus.ELSEWHERE if is_locked(journal_path(home, session_id)) else SessionStatus.CLOSED
 
 
-def _fits(session: SessionSummary | SessionRow, words: list[str]) -> bool:
-    directory = homely(session.root) if isinstance(session, SessionSummary) else session.directory
+def _matches(session: SessionSummary | SessionRow, words: list[str]) -> bool:
+    directory = display_path(session.root) if isinstance(session, SessionSummary) else session.directory
     said = " ".join((session.input, session.worker, session.model, directory, session.id)).casefold()
     return all(word in said for word in words)
 
 
-def _row(session: SessionSummary, state: SessionState) -> SessionRow:
+def _row_of_summary(session: SessionSummary, state: SessionStatus) -> SessionRow:
     return SessionRow(
         id=session.id,
         state=state,
-        finished=session.closed and state is SessionState.CLOSED,
+        finished=session.closed and state is SessionStatus.CLOSED,
         created=session.created,
         updated=session.updated,
         worker=session.worker,
         model=session.model,
-        directory=homely(session.root),
+        directory=display_path(session.root),
         input=session.input,
         calls=session.calls,
     )
 
 
-def _bare(session: LiveSession) -> SessionRow:
+def _row_of_live(session: LiveSession) -> SessionRow:
     """One that runs here and is not in the index: it keeps no journal, or nothing was said in it yet."""
     started = session.standing.last("sessionStarted")
     wire = started.wire if started is not None else {}
     ts = started.ts if started is not None else ""
     return SessionRow(
         id=session.id,
-        state=SessionState.LIVE,
+        state=SessionStatus.LIVE,
         finished=False,
         created=ts,
         updated=ts,
         worker=str(wire.get("worker", "")),
         model=str(wire.get("model", "")),
-        directory=homely(str(session.root)),
+        directory=display_path(str(session.root)),
         input="",
         calls=0,
     )
-
-
-OPERATIONS: Final[tuple[Operation, ...]] = (list_sessions, get_session, start_session, end_session)

@@ -1,26 +1,25 @@
-"""Settings of a running session: approval mode, usage and budget, context, zones, walls, and every value of the
-configuration with its origin. What `/status` and `/config` say, as data.
+"""Settings of a running session: approval mode, usage and budget, context, zones, walls, and every configuration value
+with its origin. What `/status` and `/config` say, as data.
 
-One thing can be changed: the approval mode, for the rest of this session, by the person at the page; it is told to
-everybody who watches and stands in the journal. `blocked` stays blocked in every mode. Files are theirs to edit.
+Only the approval mode can be changed, for the rest of this session; every watcher is told, and the journal records it.
+`blocked` stays blocked in every mode.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.modes import ApprovalMode
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import Call, operation
-from golem_forge.ui.web.api.subject import Subject, subject_of
-from golem_forge.ui.web.watching.session import SessionState
-from golem_forge.ui.web.wire import Model
+from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
+from golem_forge.ui.web.stream.watched_session import SessionStatus
+from golem_forge.ui.web.wire import ApiModel
 
 if TYPE_CHECKING:
-    from golem_forge.workers.runtime import WorkerRuntime
+    from golem_forge.agent.runtime import WorkerRuntime
 
-_WHO: Final = "browser"
-_MEANING: Final = {
+_UI_NAME: Final = "browser"
+_MODE_MEANINGS: Final = {
     ApprovalMode.INTERACTIVE: "What asks is asked here, unless it was remembered.",
     ApprovalMode.STRICT: "Everything that touches anything asks; rules in files allow nothing.",
     ApprovalMode.APPROVE_ALL: "What would ask runs without a question. What is blocked stays blocked.",
@@ -35,12 +34,12 @@ _BUDGET_UNITS: Final = {
 }
 
 
-class ModeShown(Model, title="ModeShown"):
+class ModeShown(ApiModel, title="ModeShown"):
     mode: str
     meaning: str
 
 
-class UsageShown(Model, title="UsageShown"):
+class UsageShown(ApiModel, title="UsageShown"):
     input: int
     output: int
     cached: int
@@ -49,7 +48,7 @@ class UsageShown(Model, title="UsageShown"):
     requests: int
 
 
-class BudgetShown(Model, title="BudgetShown"):
+class BudgetShown(ApiModel, title="BudgetShown"):
     limit: str
     """`max_tokens` …, as forge.yaml calls it."""
     unit: str
@@ -58,26 +57,26 @@ class BudgetShown(Model, title="BudgetShown"):
     used: float
 
 
-class ContextShown(Model, title="ContextShown"):
+class ContextShown(ApiModel, title="ContextShown"):
     used: int
     limit: int
     """0: not known."""
 
 
-class ZoneShown(Model, title="ZoneShown"):
+class ZoneShown(ApiModel, title="ZoneShown"):
     name: str
     mode: str
 
 
-class ConfigShown(Model, title="ConfigShown"):
+class ConfigShown(ApiModel, title="ConfigShown"):
     key: str
     value: str
     origin: str
     """`forge.yaml:7`, `default` …"""
 
 
-class Settings(Model, title="Settings"):
-    state: str = SessionState.LIVE.value
+class Settings(ApiModel, title="Settings"):
+    state: str = SessionStatus.LIVE.value
     worker: str
     model: str
     """Empty: none."""
@@ -103,38 +102,38 @@ class Settings(Model, title="Settings"):
     config: list[ConfigShown]
 
 
-class Change(Model, title="Change"):
+class SettingsChange(ApiModel, title="Change"):
     approval_mode: ApprovalMode
 
 
 @operation("GET", "/api/sessions/{id}/settings", "show_settings", answer=Settings, tag="settings")
-async def show_settings(call: Call) -> Settings:
+async def show_settings(call: ApiCall) -> Settings:
     """How this session runs, and where each value comes from. Only of a session that runs here."""
-    subject = await subject_of(call)
-    return await _shown(subject, subject.live)
+    subject = await requested_session(call)
+    return await _settings_of(subject, subject.live_runtime)
 
 
 @operation(
     "PATCH",
     "/api/sessions/{id}/settings",
     "change_settings",
-    body=Change,
+    body=SettingsChange,
     answer=Settings,
     tag="settings",
     refusals={409: "it does not run here, or nobody can be asked in it"},
 )
-async def change_settings(call: Call) -> Settings:
+async def change_settings(call: ApiCall) -> Settings:
     """Another approval mode for the rest of this session. What waits for an answer goes on waiting for it."""
-    subject = await subject_of(call)
-    subject.live.switch_approval(call.body.approval_mode, _WHO)
-    return await _shown(subject, subject.live)
+    subject = await requested_session(call)
+    subject.live_runtime.switch_approval(call.body.approval_mode, _UI_NAME)
+    return await _settings_of(subject, subject.live_runtime)
 
 
-async def _shown(subject: Subject, runtime: WorkerRuntime) -> Settings:
-    from golem_forge.core.homely import homely
-    from golem_forge.workers.config_in_force import config_in_force, is_stranger
+async def _settings_of(subject: RequestedSession, runtime: WorkerRuntime) -> Settings:
+    from golem_forge.agent.in_force import effective_config, is_untrusted
+    from golem_forge.core.text import display_path
 
-    config = await run_in_thread(lambda: config_in_force(runtime))
+    config = await run_in_thread(lambda: effective_config(runtime))
     sandbox = runtime.path.sandbox
     zones = sandbox.zones.values() if sandbox is not None else ()
     report = runtime.walls.known_report
@@ -143,18 +142,18 @@ async def _shown(subject: Subject, runtime: WorkerRuntime) -> Settings:
         "model": runtime.model_name,
         "workers": [each.name for each in runtime.workers],
         "approval_mode": runtime.controller.mode.value,
-        "modes": [{"mode": mode.value, "meaning": meaning} for mode, meaning in _MEANING.items()],
+        "modes": [{"mode": mode.value, "meaning": meaning} for mode, meaning in _MODE_MEANINGS.items()],
         "pending": runtime.controller.pending,
         "usage": runtime.meter.sums() | {"requests": runtime.meter.requests},
         "budget": [
             {"limit": name, "unit": _BUDGET_UNITS[name], "allowed": allowed, "used": used}
-            for name, (allowed, used) in runtime.budget.standing().items()
+            for name, (allowed, used) in runtime.budget.limits_and_usage().items()
         ],
         "context": {"used": runtime.context_used, "limit": runtime.context_limit},
         "zones": [{"name": zone.name, "mode": zone.mode.value} for zone in zones],
         "walls": report.to_wire() if report is not None else None,
-        "trusted": not is_stranger(runtime),
+        "trusted": not is_untrusted(runtime),
         "unused": runtime.program.unused,
         "config": [row._asdict() for row in config],
     }
-    return Settings.model_validate(subject.fit(told) | {"program": homely(str(runtime.program.root))})
+    return Settings.model_validate(subject.redact(told) | {"program": display_path(str(runtime.program.root))})

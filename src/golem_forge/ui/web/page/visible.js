@@ -1,4 +1,4 @@
-/* Makes text safe to show, as `core/visible.py` does: a character that could steer or hide words becomes its escape.
+/* Makes text safe to show, as `core/text.py` does: a character that could steer or hide words becomes its escape.
 
    Threat: bidi overrides, zero-width and tag characters in an argument or a file name make a page show something
    other than what will run. `visible` is for what is decided upon or named; `visibleProse` for answers and people's

@@ -1,0 +1,399 @@
+"""Usage, cost and budgets of a worker and everything below it.
+
+`Meter` sums the usage of a worker and adds it to its parent's, so the root's meter is the session's. Prices come from
+`pricing` in the configuration alone; a model without a price costs None, never 0, and a sum that contains such a
+request is None. `Estimator` estimates the tokens of a request before it is sent.
+
+`Budget` enforces hard limits. It is asked before each request and each call and raises BudgetExceeded, which names the
+limit and how much was used. A child with a limit of its own reserves it from its parent (never more than is left) and
+returns the rest when it is closed; a child without one draws on its parent's. So children that run in parallel cannot
+together spend more than their parent has.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
+from golem_forge.agent.model.interface import Request, TokenUsage
+from golem_forge.config.run_block import BudgetLimits, Price
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.events.model import UsageUpdated
+
+LimitKind = Literal["max_cost_usd", "max_tokens", "max_requests", "max_tool_calls"]
+_KINDS: Final[tuple[LimitKind, ...]] = ("max_cost_usd", "max_tokens", "max_requests", "max_tool_calls")
+_SLACK: Final = 1e-9
+"""Sums of money in floating point must not refuse the last cent."""
+MIN_OUTPUT: Final = 16
+"""A request that may answer with fewer tokens than this is not worth paying for its input."""
+
+
+class BudgetExceeded(ForgeError):
+    """Ends the run; the partial answer is kept."""
+
+    def __init__(self, limit: str, allowed: float, used: float) -> None:
+        text = f"budget exceeded: {limit} {_number(allowed)} (used {_number(used)})"
+        super().__init__(text, status=Status.POLICY_DENIED, code="BUDGET_EXCEEDED")
+        self.limit = limit
+
+
+class Budget:
+    def __init__(
+        self,
+        limits: BudgetLimits | None = None,
+        parent: Budget | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        limits = limits or BudgetLimits()
+        self.parent = parent
+        self._clock: Callable[[], float] = clock if parent is None else parent._clock
+        self._started = self._clock()
+        self._max_seconds = limits.max_seconds
+        self._limits: dict[LimitKind, float] = {}
+        self._used: dict[LimitKind, float] = dict.fromkeys(_KINDS, 0)
+        self._held: dict[LimitKind, float] = dict.fromkeys(_KINDS, 0)
+        """Promised to children and to requests under way."""
+        self._reserved: dict[LimitKind, float] = {}
+        """What is left of this budget's own reservation with its parent."""
+        for kind in _KINDS:
+            limit: float | None = getattr(limits, kind)
+            if limit is None:
+                continue
+            payer = parent._payer(kind) if parent is not None else None
+            if payer is not None:
+                limit = min(limit, max(0, payer._room(kind)))
+                payer._held[kind] += limit
+                self._reserved[kind] = limit
+            self._limits[kind] = limit
+
+    def child(self, limits: BudgetLimits | None = None) -> Budget:
+        """For a sub-worker; `close` it at its end."""
+        return Budget(limits, self)
+
+    def close(self) -> None:
+        """Gives what was reserved and not spent back to the parent. A second time does nothing."""
+        for kind, left in self._reserved.items():
+            self._above(kind)._held[kind] -= left
+        self._reserved.clear()
+
+    def restore(self, usage: TokenUsage, requests: int, calls: int, cost: float | None) -> None:
+        """What an earlier run of the session spent. Its time is not counted: nobody was at work in between."""
+        self._spend("max_tokens", usage.total)
+        self._spend("max_requests", requests)
+        self._spend("max_tool_calls", calls)
+        self._spend("max_cost_usd", cost or 0.0)
+
+    # Requests
+
+    def check_request(self, estimated_input: int, max_output: int, price: Price | None = None) -> None:
+        """May a request start that takes so many tokens and gives at most so many?"""
+        self.check_time()
+        self._check("max_requests", 1)
+        self._check("max_tokens", estimated_input + max_output)
+        self._check("max_cost_usd", _worst_cost(estimated_input, max_output, price))
+
+    def fit_output(self, estimated_input: int, wanted: int, price: Price | None = None) -> int:
+        """The most output, up to `wanted`, that a request may still ask for. Refuses where that is next to nothing."""
+        fits = float(wanted)
+        if (payer := self._payer("max_tokens")) is not None:
+            fits = min(fits, payer._room("max_tokens") - estimated_input)
+        if price is not None and price.output > 0 and (payer := self._payer("max_cost_usd")) is not None:
+            left = payer._room("max_cost_usd") - _worst_cost(estimated_input, 0, price)
+            fits = min(fits, left * 1_000_000 / price.output)
+        usable = max(int(fits), min(wanted, MIN_OUTPUT))
+        self.check_request(estimated_input, usable, price)
+        return usable
+
+    @contextmanager
+    def hold_request(self, estimated_input: int, max_output: int, price: Price | None = None) -> Iterator[BudgetHold]:
+        """`check_request`, and nobody else can spend the same money until the request is over. What a failed try took
+        goes to `spend_request`, what the answer took to the `spend` of what this gives."""
+        self.check_request(estimated_input, max_output, price)
+        hold = BudgetHold(self)
+        hold._take("max_requests", 1)
+        hold._take("max_tokens", estimated_input + max_output)
+        hold._take("max_cost_usd", _worst_cost(estimated_input, max_output, price))
+        try:
+            yield hold
+        finally:
+            hold._release()
+
+    def spend_request(self, usage: TokenUsage, cost: float | None) -> None:
+        self._spend("max_requests", 1)
+        self._spend("max_tokens", usage.total)
+        self._spend("max_cost_usd", cost or 0.0)
+
+    # Calls
+
+    def check_call(self) -> None:
+        self.check_time()
+        self._check("max_tool_calls", 1)
+
+    def spend_call(self) -> None:
+        self._spend("max_tool_calls", 1)
+
+    def take_call(self) -> None:
+        """Both at once, for calls that start side by side."""
+        self.check_call()
+        self.spend_call()
+
+    # Time
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the nearest deadline of this worker or of one above it; None: there is none."""
+        left = [level._max_seconds - level._elapsed for level in self._levels() if level._max_seconds is not None]
+        return max(0.0, min(left)) if left else None
+
+    def check_time(self) -> None:
+        for level in self._levels():
+            if level._max_seconds is not None and level._elapsed >= level._max_seconds:
+                raise BudgetExceeded("max_seconds", level._max_seconds, level._elapsed)
+
+    @property
+    def _elapsed(self) -> float:
+        return self._clock() - self._started
+
+    def limits_and_usage(self) -> dict[str, tuple[float | None, float]]:
+        """By the name of each limit: what it allows (None: no limit) and what was used of it."""
+        standing: dict[str, tuple[float | None, float]] = {"max_seconds": (self._max_seconds, self._elapsed)}
+        return standing | {kind: (self._limits.get(kind), self._used[kind]) for kind in _KINDS}
+
+    def used(self, kind: LimitKind) -> float:
+        """By this worker and everything below it."""
+        return self._used[kind]
+
+    # How it is kept
+
+    def _levels(self) -> Iterator[Budget]:
+        level: Budget | None = self
+        while level is not None:
+            yield level
+            level = level.parent
+
+    def _payer(self, kind: LimitKind) -> Budget | None:
+        """The nearest budget with such a limit: what it allows is reserved from those above it, so it alone decides."""
+        return next((level for level in self._levels() if kind in level._limits), None)
+
+    def _above(self, kind: LimitKind) -> Budget:
+        assert self.parent is not None, "only a child has a reservation"
+        payer = self.parent._payer(kind)
+        assert payer is not None, "a reservation is with a budget that has a limit"
+        return payer
+
+    def _room(self, kind: LimitKind) -> float:
+        return self._limits[kind] - self._used[kind] - self._held[kind]
+
+    def _check(self, kind: LimitKind, amount: float) -> None:
+        payer = self._payer(kind)
+        if payer is not None and amount > payer._room(kind) + _SLACK:
+            raise BudgetExceeded(kind, payer._limits[kind], payer._used[kind])
+
+    def _spend(self, kind: LimitKind, amount: float) -> None:
+        self._used[kind] += amount
+        if (left := self._reserved.get(kind)) is not None:
+            taken = min(left, amount)
+            self._reserved[kind] = left - taken
+            self._above(kind)._held[kind] -= taken
+        if self.parent is not None:
+            self.parent._spend(kind, amount)
+
+
+class BudgetHold:
+    """Money set aside for one request under way."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._taken: dict[LimitKind, float] = {}
+
+    def spend(self, usage: TokenUsage, cost: float | None) -> None:
+        """What the request took; the rest is free again at once."""
+        self._release()
+        self._budget.spend_request(usage, cost)
+
+    def check_again(self) -> None:
+        """Before another try of the request: a failed one may have taken what was set aside for this one."""
+        self._budget.check_time()
+        for kind in self._taken:
+            self._budget._check(kind, 0)
+
+    def _take(self, kind: LimitKind, amount: float) -> None:
+        payer = self._budget._payer(kind)
+        if payer is not None:
+            payer._held[kind] += amount
+            self._taken[kind] = amount
+
+    def _release(self) -> None:
+        for kind, amount in self._taken.items():
+            payer = self._budget._payer(kind)
+            assert payer is not None, "held with a budget that has a limit"
+            payer._held[kind] -= amount
+        self._taken.clear()
+
+
+def _worst_cost(estimated_input: int, max_output: int, price: Price | None) -> float:
+    return cost_of(TokenUsage(input=estimated_input, output=max_output), price) or 0.0
+
+
+def _number(value: float) -> str:
+    """`20000`, `0.5`, `0.0123`: as a person would have written it."""
+    return f"{value:.4f}".rstrip("0").rstrip(".")
+
+
+_TOKENS_PER_PRICE: Final = 1_000_000
+
+
+def cost_of(usage: TokenUsage, price: Price | None) -> float | None:
+    """In USD."""
+    if price is None:
+        return None
+    cached_price = price.input if price.cached is None else price.cached
+    fresh = max(0, usage.input - usage.cached)
+    return (fresh * price.input + usage.cached * cached_price + usage.output * price.output) / _TOKENS_PER_PRICE
+
+
+def check_priced(limits: BudgetLimits, model: str, pricing: Mapping[str, Price], *, where: str = "") -> None:
+    """ConfigError for a cap in USD over a model whose price nobody stated: such a cap would never hold."""
+    if limits.max_cost_usd is None or model in pricing:
+        return
+    at = f"{where}: " if where else ""
+    raise ConfigError(
+        f"{at}max_cost_usd is set, but the price of model {model!r} is not known; add to forge.yaml "
+        f'`pricing: {{"{model}": {{input: …, output: …}}}}` (USD per million tokens)'
+    )
+
+
+ASSUMED_CONTEXT_WINDOW: Final = 128_000
+"""For a model whose window nobody knows and whose worker sets no `max_context_tokens`."""
+_BYTES_PER_TOKEN: Final = 3.5
+"""English prose is nearer to 4 and code nearer to 3; an estimate that guards a limit errs on the high side."""
+_PER_MESSAGE: Final = 4
+_MOST_TOKENS: Final = 10**12
+_PER_ATTACHMENT: Final = 1_600
+"""What providers count for a larger image."""
+
+
+@dataclass(slots=True)
+class Meter:
+    parent: Meter | None = None
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    requests: int = 0
+    _cost: float = 0.0
+    _unpriced: bool = False
+
+    @property
+    def cost(self) -> float | None:
+        return None if self._unpriced or not self.requests else self._cost
+
+    @property
+    def session(self) -> Meter:
+        """The meter of the root worker."""
+        return self if self.parent is None else self.parent.session
+
+    def child(self) -> Meter:
+        return Meter(parent=self)
+
+    def add(self, usage: TokenUsage, cost: float | None) -> None:
+        self.usage += usage
+        self.requests += 1
+        self._cost += cost or 0.0
+        self._unpriced = self._unpriced or cost is None
+        if self.parent is not None:
+            self.parent.add(usage, cost)
+
+    def restore(self, usage: TokenUsage, requests: int, cost: float | None) -> None:
+        """What an earlier run of the session took; a cost of None means that it is not known."""
+        self.usage, self.requests = usage, requests
+        self._cost, self._unpriced = cost or 0.0, bool(requests) and cost is None
+
+    def sums(self) -> dict[str, Any]:
+        usage = self.usage
+        return {"input": usage.input, "output": usage.output, "cached": usage.cached, "cost": self.cost}
+
+    def updated(self, *, request_id: str, worker_id: str, usage: TokenUsage, cost: float | None) -> UsageUpdated:
+        """Adds one request and gives the event that says so."""
+        self.add(usage, cost)
+        return UsageUpdated(
+            request_id=request_id,
+            worker_id=worker_id,
+            input=usage.input,
+            output=usage.output,
+            cached=usage.cached,
+            cost=cost,
+            session=self.session.sums(),
+            worker=self.sums(),
+        )
+
+
+def clamp_usage(usage: TokenUsage) -> TokenUsage:
+    """Threat: a server that counts below zero would give money back to every budget above it."""
+    counts = usage.input, usage.output, usage.cached
+    if all(type(each) is int and 0 <= each <= _MOST_TOKENS for each in counts):
+        return usage
+    known = [min(max(int(each), 0), _MOST_TOKENS) if isinstance(each, int) else 0 for each in counts]
+    return TokenUsage(input=known[0], output=known[1], cached=known[2])
+
+
+def estimate_tokens(text: str) -> int:
+    return int(len(text.encode("utf-8", "surrogatepass")) / _BYTES_PER_TOKEN) + 1 if text else 0
+
+
+def estimate_request(request: Request) -> int:
+    """Input tokens of a request, before anybody counted them."""
+    return Estimator().tokens(request)
+
+
+class Estimator:
+    """Estimates one request after the other. What was in the last one too is not counted again: a history grows at its
+    end and schemas seldom change, so a turn late in a conversation takes hardly longer than an early one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, int]] = {}
+        """Counts by identity; the object is kept with its count, so that no other can come by its identity."""
+
+    def tokens(self, request: Request) -> int:
+        last, self._known = self._known, {}
+        total = estimate_tokens(request.system)
+        for offer in request.tools:
+            total += estimate_tokens(offer.name + offer.description) + self._count(offer.schema, _schema_tokens, last)
+        for message in request.messages:
+            total += self._count(message, message_tokens, last)
+        return total
+
+    def _count(self, part: Any, count: Callable[[Any], int], last: dict[int, tuple[object, int]]) -> int:
+        identity = id(part)
+        known = last.get(identity) or (part, count(part))
+        self._known[identity] = known
+        return known[1]
+
+
+def _schema_tokens(schema: Any) -> int:
+    return estimate_tokens(_json(schema)) + _PER_MESSAGE
+
+
+def message_tokens(message: Message) -> int:
+    total = _PER_MESSAGE
+    if isinstance(message, UserMessage):
+        total += estimate_tokens(message.text)
+        total += sum(
+            int(attached.size / _BYTES_PER_TOKEN) if attached.media_type.startswith("text/") else _PER_ATTACHMENT
+            for attached in message.attachments
+        )
+    elif isinstance(message, AssistantMessage):
+        total += estimate_tokens(message.text) + estimate_tokens(message.thinking)
+        total += sum(estimate_tokens(call.name + _json(call.args)) + _PER_MESSAGE for call in message.calls)
+    else:
+        total += estimate_tokens(message.note)
+        total += sum(estimate_tokens(result.text) + _PER_MESSAGE for result in message.results)
+    return total
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

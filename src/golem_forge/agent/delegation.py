@@ -1,0 +1,240 @@
+"""Delegation: other workers as tools. Each takes an input and gives its one answer.
+
+A plan refuses before anybody is asked: too deep, in a circle, zones the caller lacks, attachments it may not read. The
+call holds no slot at the gate; the child's calls take their own. A worker never answers an approval: what a child asks
+appears at the root with the path of workers that led to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from golem_forge.agent.attachments import OfferedFile, check_attachments, read_zone_attachments
+from golem_forge.agent.files.toolset_blocks import worker_blocks
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.messages import Attachment
+from golem_forge.agent.model.selection import choose_child_model
+from golem_forge.agent.run_result import RunResult, RunStatus
+from golem_forge.agent.worker_manager import WorkerManager, WorkerRun
+from golem_forge.agent.worker_zones import sandbox_for
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.program import ApprovalSettings
+from golem_forge.core.calls import ToolCompletion
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.effects import AtMost, Effect, Verb
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.json import sha256_hex
+from golem_forge.core.results import ToolResult
+from golem_forge.policy.base import ApprovalBlock
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import AccessMode
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.results import to_result
+from golem_forge.tools.tool import Tool
+
+_ENDED: Final = {
+    RunStatus.COMPLETED: Status.SUCCESS,
+    RunStatus.INTERRUPTED: Status.INTERRUPTED,
+    RunStatus.TERMINATED: Status.INTERRUPTED,
+}
+
+
+def delegation_tools(manager: WorkerManager, caller: WorkerRun) -> list[Tool]:
+    """One tool for each worker that `caller` may hand work to."""
+    places = asyncio.Semaphore(manager.state.program.run.delegation.max_parallel)
+    return [_tool(manager, caller, worker, places) for worker in manager.roster.delegates(caller.worker)]
+
+
+def _tool(manager: WorkerManager, caller: WorkerRun, worker: Worker, places: asyncio.Semaphore) -> Tool:
+    return Tool(
+        worker.name,
+        worker.description or f"Hands a task to the worker '{worker.name}' and gives its answer.",
+        input_schema=_schema(worker),
+        planner=partial(_plan, manager, caller, worker, places),
+        label=f"Ask {worker.name}",
+        category="Workers",
+        gated=False,
+        mode="llm",
+        code_digest=_digest(worker),
+        always_load=True,  # a worker's file names them to be asked; none of them is one of many
+    )
+
+
+def _digest(worker: Worker) -> str:
+    """Its whole file is what an approval was given for: one that reaches further is another tool."""
+    return sha256_hex(repr(replace(worker, path=None, shown_path="", lines={})))
+
+
+def _schema(worker: Worker) -> dict[str, Any]:
+    typed = dict(worker.input_schema) if worker.input_schema else {"type": "string"}
+    typed.setdefault("description", f"What '{worker.name}' is to do or work on.")
+    return {
+        "type": "object",
+        "properties": {
+            "input": typed,
+            "instructions": {"type": "string", "description": "Additional instructions for this one task."},
+            "attachments": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Files to hand over, by address: /zone/path.",
+            },
+        },
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+
+
+def _plan(
+    manager: WorkerManager,
+    caller: WorkerRun,
+    worker: Worker,
+    places: asyncio.Semaphore,
+    args: dict[str, Any],
+    ctx: ToolContext,
+) -> Plan:
+    _refuse_depth_and_circle(manager, caller, worker)
+    limit = _unasked_limit(manager, caller, worker)
+    attached = read_zone_attachments(caller.scope.sandbox, args.get("attachments") or ())
+    check_attachments(attached, worker.attachment_policy)
+    text = _as_text(args["input"])
+    if not text.strip() and not worker.allow_empty_input:
+        raise ForgeError(f"'{worker.name}' takes no empty input", status=Status.INPUT_INVALID)
+    task = text.strip().splitlines()[0][:200] if text.strip() else ""
+    read = (each.effect for each in attached if each.effect is not None)
+    effects = (Effect(verb=Verb.SPAWN, target=worker.name, at_most=limit), *read)
+
+    async def run() -> ToolCompletion:
+        async with places:
+            return await _run_child(manager, caller, worker, text, task, args.get("instructions", ""), attached)
+
+    def close() -> None:
+        for each in attached:
+            each.close()
+
+    return Plan(run=run, effects=effects, payload=text, close=close)
+
+
+def _unasked_limit(manager: WorkerManager, caller: WorkerRun, worker: Worker) -> AtMost:
+    """What it could do without anybody being asked. Its zones are opened and closed again: what the child may reach is
+    settled before anybody is asked about it. Raises ForgeError for zones that the caller lacks."""
+    session_state = manager.state
+    sandbox = sandbox_for(
+        session_state.program,
+        worker,
+        session_state.home,
+        [],
+        parent=caller.scope.sandbox,
+        parent_name=caller.worker.name,
+    )
+    try:
+        asks = _asks_before_writing(worker, sandbox) and not _grants(session_state.program.approval)
+    finally:
+        sandbox.close()
+    asks = asks and session_state.rules.is_empty() and session_state.controller.mode is not ApprovalMode.APPROVE_ALL
+    return AtMost.READS if asks else AtMost.WRITES
+
+
+def _asks_before_writing(worker: Worker, sandbox: Sandbox) -> bool:
+    """Nothing in its file lets it do more than read by itself. Other people's tools decide for themselves."""
+    blocks = worker_blocks(worker)
+    if blocks.code or blocks.workers or blocks.user_tools or blocks.mcp or any(map(_grants, blocks.approval.values())):
+        return False
+    zones = (zone for zone in sandbox.zones.values() if zone.mode is AccessMode.RW)
+    says = {verdict for zone in zones for verdict in (zone.write, zone.delete)}
+    return Verdict.PRE_APPROVED not in says and f"'{Verdict.PRE_APPROVED}'" not in repr(blocks.native)
+
+
+def _grants(said: ApprovalBlock | ApprovalSettings) -> bool:
+    settings = [*said.tools.values(), *([said.default] if said.default else [])]
+    return any(setting.value is Verdict.PRE_APPROVED for setting in settings)
+
+
+def _refuse_depth_and_circle(manager: WorkerManager, caller: WorkerRun, worker: Worker) -> None:
+    names = caller.scope.names
+    if worker.name in names:
+        path = " -> ".join((*names, worker.name))
+        raise ForgeError(f"Circular delegation detected: {path}", status=Status.POLICY_DENIED, code="DELEGATION_CIRCLE")
+    deepest = manager.state.program.run.delegation.max_depth
+    if caller.scope.depth + 1 > deepest:
+        raise ForgeError(
+            f"Maximum delegation depth ({deepest}) exceeded. Current path: {' -> '.join(names)}",
+            status=Status.POLICY_DENIED,
+            code="DELEGATION_DEPTH",
+        )
+
+
+async def _run_child(
+    manager: WorkerManager,
+    caller: WorkerRun,
+    worker: Worker,
+    text: str,
+    task: str,
+    instructions: str,
+    attached: tuple[OfferedFile, ...],
+) -> ToolCompletion:
+    if instructions:
+        together = f"{worker.instructions}\n\n## Additional Instructions\n\n{instructions}"
+        worker = replace(worker, instructions=together)
+    run = await manager.start(
+        worker, model=choose_child_model(worker, caller.model_name).model, caller=caller, task=task
+    )
+    _emit_update(run, "running")
+    result: RunResult | None = None
+    try:
+        assert run.loop is not None
+        kept: tuple[Attachment, ...] = tuple(
+            manager.attachments.keep(each, run.loop.dialogue.model) for each in attached
+        )
+        result = await run.loop.answer(text, kept)
+    finally:
+        done = result is not None and result.status is RunStatus.COMPLETED
+        stopped = result is None or _ENDED.get(result.status) is Status.INTERRUPTED
+        _emit_update(run, "complete" if done else "error", "interrupted" if stopped else "")
+        await manager.stop(run)
+    return _finished(worker, result, stop_turn=run.loop.stopped)
+
+
+def _emit_update(run: WorkerRun, status: str, task: str = "") -> None:
+    link = run.scope.lineage[-1]
+    above = run.scope.lineage[-2]
+    run.scope.emit(
+        "workerUpdate",
+        {
+            "workerId": link.id,
+            "name": link.name,
+            "task": task or link.task,
+            "status": status,
+            "depth": link.depth,
+            "parentId": above.id,
+            "model": run.model_name,
+        },
+    )
+
+
+def _finished(worker: Worker, result: RunResult, *, stop_turn: bool) -> ToolCompletion:
+    value: Mapping[str, Any] = {
+        "success": result.status is RunStatus.COMPLETED,
+        "response": result.response if result.status is RunStatus.COMPLETED else result.partial,
+        "error": result.error or None,
+        "workerName": worker.name,
+        "toolCallCount": result.tool_call_count,
+        "tokens": result.usage.total,
+    }
+    status = _ENDED.get(result.status, Status.EXECUTION_FAILED)
+    answer: ToolResult = to_result(dict(value))
+    error = "" if status is Status.SUCCESS else _why(worker, result)
+    return ToolCompletion(result=answer, status=status, error=error, stop_turn=stop_turn)
+
+
+def _why(worker: Worker, result: RunResult) -> str:
+    return f"'{worker.name}' {result.error or result.status.value}"
+
+
+def _as_text(given: Any) -> str:
+    """A typed input goes to the child as the JSON it is."""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)

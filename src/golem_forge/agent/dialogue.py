@@ -1,0 +1,345 @@
+"""Dialogue: one worker's requests to its model. Takes the history, returns the next response, records what it cost.
+
+Before each request the history is compacted to fit the context window and the budget is checked; while the response
+streams, UIs see it; afterwards its usage is counted and it is in the history. Raises RunInterrupted, BudgetExceeded,
+ContextExceeded or ModelError; text that had arrived by then is in the history, marked as interrupted, and none of its
+calls will run.
+
+`ask_with_retries`: up to four attempts with a wait between them; what a failed attempt showed is withdrawn. Raises
+ModelError when the request cannot succeed or the attempts are used up. Cancelling it closes the connection and leaves
+nothing running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as _random
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+from golem_forge.agent.budget import Budget, Estimator, Meter, clamp_usage, cost_of
+from golem_forge.agent.history import Compacted, History, compact
+from golem_forge.agent.messages import AssistantMessage, Message, RequestedCall, UserMessage
+from golem_forge.agent.model.interface import (
+    Completed,
+    Finish,
+    Model,
+    ModelError,
+    ModelEvent,
+    Request,
+    ResponseLimit,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    UsageSoFar,
+    storable_message,
+)
+from golem_forge.agent.run_result import RunInterrupted, unless_interrupted
+from golem_forge.agent.worker_scope import WorkerScope
+from golem_forge.config.run_block import Price
+from golem_forge.core.ids import new_id
+from golem_forge.core.json import valid_unicode
+
+CUT: Final = "response was cut at the token limit"
+ANSWER_WITHHELD: Final = "ANSWER_WITHHELD"
+"""The code of a ModelError: the model answered, and gave nothing."""
+_SUMMARISE: Final = (
+    "Summarise the conversation above for yourself, so that you can go on without it: the person's goals and "
+    "constraints, what was found and changed (with paths), what was tried and failed, what is still to be done."
+)
+
+
+@dataclass(slots=True)
+class _Streamed:
+    """What has come of a response so far."""
+
+    request_id: str = field(default_factory=new_id)
+    pieces: list[str] = field(default_factory=list)
+    thinking: bool = False
+    usage: TokenUsage = field(default_factory=TokenUsage)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass(slots=True, kw_only=True)
+class Dialogue:
+    scope: WorkerScope
+    model: Model
+    history: History
+    budget: Budget
+    meter: Meter
+    price: Price | None
+    context_limit: int
+    system: Callable[[], str]
+    """The system prompt as it stands now."""
+    attachment: Callable[[str], bytes]
+    context_used: int = 0
+    """Input tokens of the last request, as the provider counted them."""
+    last_text: str = ""
+    """The last words: of the response that is being streamed, or of the last one that had any."""
+    _estimator: Estimator = field(default_factory=Estimator)
+
+    async def next_response(self) -> AssistantMessage:
+        request = await self._fitting(self._request(self.history.messages))
+        completed = await self._ask(request)
+        self.context_used = completed.usage.input
+        self.scope.emit(
+            "contextUsage",
+            {
+                "tokensUsed": self.context_used,
+                "tokenLimit": self.context_limit,
+                "exceeded": self.context_used > self.context_limit,
+            },
+        )
+        if completed.finish is Finish.REFUSED:
+            raise ModelError(f"{self.model.name} withheld its answer", code=ANSWER_WITHHELD)
+        message = storable_message(_without_cut_calls(completed), self.scope.state.call_ids)
+        self.history.add(message)
+        if message.text:
+            self.scope.emit("message", {"message": {"role": "assistant", "content": message.text}})
+        if completed.finish is Finish.LENGTH:
+            self.scope.emit("status", {"type": "warning", "message": f"The {CUT}.", "code": "RESPONSE_CUT"})
+        return message
+
+    def _request(self, messages: list[Message]) -> Request:
+        return Request(
+            system=self.system(),
+            messages=tuple(messages),
+            tools=self.scope.model_tools.offers(),
+            max_output_tokens=self.model.max_output_tokens,
+            attachment=self._attached,
+            schema_of=self.scope.model_tools.schema_of,
+        )
+
+    def _attached(self, digest: str) -> bytes:
+        """Bytes as they are, except that a text is given without the secrets that Forge knows."""
+        data = self.attachment(digest)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return data
+        shown = self.scope.state.redactor.redact_secrets(text)
+        return data if shown == text else shown.encode()
+
+    async def _fitting(self, request: Request) -> Request:
+        """The same request, or one over a compacted history. An interrupt meanwhile leaves the history as it was."""
+        used = self._estimator.tokens(request)
+        compacted: Compacted | None = await unless_interrupted(
+            self.scope.signal,
+            compact(
+                list(request.messages),
+                limit=self.context_limit,
+                used=used,
+                summarise=self._summary,
+                keep_output=self._keep_output,
+            ),
+        )
+        if compacted is None:
+            return request
+        self.history.replace_all(compacted.messages)
+        self.scope.emit("contextCompacted", {"before": compacted.before, "after": compacted.after})
+        return self._request(compacted.messages)
+
+    def _keep_output(self, text: str) -> str:
+        return self.scope.orchestrator.outputs.keep(text, self.scope.orchestrator.worker)
+
+    async def _summary(self, messages: list[Message]) -> str:
+        """Made by the model itself; nobody sees it stream. Called inside `_fitting`, which an interrupt ends."""
+        request = self._request([*messages, UserMessage(text=_SUMMARISE, kind="note")])
+        streamed = _Streamed()
+        completed = await self._paid(replace(request, tools=()), streamed, lambda event: None)
+        return completed.message.text
+
+    async def request_aside(self, system: str, messages: list[Message], max_output_tokens: int) -> Completed:
+        """A request beside the conversation, for somebody else (a server's sampling): paid for like every other, no
+        tools, nothing of it in the history. Raises as `next_response` does."""
+        request = Request(system=system, messages=tuple(messages), max_output_tokens=max_output_tokens)
+        return await unless_interrupted(self.scope.signal, self._paid(request, _Streamed(), lambda event: None))
+
+    async def _ask(self, request: Request) -> Completed:
+        streamed = _Streamed()
+        try:
+            completed = await unless_interrupted(
+                self.scope.signal, self._paid(request, streamed, lambda event: self._show(streamed, event))
+            )
+        except (RunInterrupted, ModelError):
+            self._stopped(streamed)
+            raise
+        self._stream(streamed, "", "text", done=True)
+        self.last_text = completed.message.text or self.last_text
+        return completed
+
+    async def _paid(self, request: Request, streamed: _Streamed, show: ShowEvent) -> Completed:
+        """Asks for no more output than the budget has room for, and sets that aside until the answer is there. What
+        failed or was stopped on the way is paid for all the same."""
+        estimate = self._estimator.tokens(request)
+        most = min(request.max_output_tokens or self.model.max_output_tokens, self.model.max_output_tokens)
+        output = self.budget.fit_output(estimate, most, self.price)
+        with self.budget.hold_request(estimate, output, self.price) as hold:
+
+            def seen(event: ModelEvent | DiscardedAttempt) -> None:
+                if isinstance(event, UsageSoFar):
+                    streamed.usage = event.usage
+                elif isinstance(event, DiscardedAttempt):
+                    self._count(streamed.request_id, event.usage)
+                    streamed.usage = TokenUsage()
+                show(event)
+                if isinstance(event, DiscardedAttempt) and event.wait is not None:
+                    hold.check_again()
+
+            try:
+                completed = await ask_with_retries(self.model, replace(request, max_output_tokens=output), show=seen)
+            except BaseException:
+                self._count(streamed.request_id, streamed.usage)
+                raise
+            hold.spend(completed.usage, cost_of(completed.usage, self.price))
+        self._tell_usage(streamed.request_id, completed.usage)
+        return completed
+
+    def _show(self, streamed: _Streamed, event: ModelEvent | DiscardedAttempt) -> None:
+        if isinstance(event, TextDelta):
+            streamed.pieces.append(event.text)
+            self._stream(streamed, event.text, "text")
+        elif isinstance(event, ThinkingDelta):
+            streamed.thinking = True
+            self._stream(streamed, event.text, "thinking")
+        elif isinstance(event, DiscardedAttempt):
+            self._withdraw(streamed, event)
+
+    def _withdraw(self, streamed: _Streamed, event: DiscardedAttempt) -> None:
+        """A failed try: what it showed is taken back, and the next one starts anew."""
+        self._stream(streamed, "", "text", done=True, discarded=True)
+        if event.wait is not None:
+            text = f"{event.reason}; trying again in {event.wait:.1f} s"
+            self.scope.emit("status", {"type": "warning", "message": text, "code": "MODEL_RETRY"})
+        streamed.request_id = new_id()
+        streamed.pieces.clear()
+
+    def _stopped(self, streamed: _Streamed) -> None:
+        if streamed.pieces or streamed.thinking:
+            self._stream(streamed, "", "text", done=True)
+        if text := valid_unicode(streamed.text):
+            self.last_text = text
+            self.history.add(AssistantMessage(text=text, model=self.model.name, interrupted=True))
+            content = f"{text}\n[interrupted]"
+            self.scope.emit("message", {"message": {"role": "assistant", "content": content}})
+
+    def _stream(
+        self, streamed: _Streamed, delta: str, channel: str, *, done: bool = False, discarded: bool = False
+    ) -> None:
+        data: dict[str, Any] = {"requestId": streamed.request_id, "delta": delta, "done": done, "channel": channel}
+        if discarded:
+            data["discarded"] = True
+        self.scope.emit("streaming", data)
+
+    def _count(self, request_id: str, usage: TokenUsage) -> None:
+        """A request that came to nothing is paid for all the same."""
+        if usage.total:
+            self.budget.spend_request(usage, cost_of(usage, self.price))
+            self._tell_usage(request_id, usage)
+
+    def _tell_usage(self, request_id: str, usage: TokenUsage) -> None:
+        cost = cost_of(usage, self.price)
+        told = self.meter.updated(request_id=request_id, worker_id=self.scope.id, usage=usage, cost=cost)
+        self.scope.state.bus.emit(told, worker_id=self.scope.id)
+
+
+def _without_cut_calls(completed: Completed) -> AssistantMessage:
+    """Where the token limit cut a response, its last call may be half of what was meant: none of them may run."""
+    message = completed.message
+    if completed.finish is not Finish.LENGTH or not message.calls:
+        return message
+    calls: tuple[RequestedCall, ...] = tuple(replace(call, problem=call.problem or CUT) for call in message.calls)
+    return replace(message, calls=calls)
+
+
+MAX_ATTEMPTS: Final = 4
+MAX_WAIT: Final = 60.0
+"""Seconds of `Retry-After` that are waited for; a provider that asks for more is an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardedAttempt:
+    """A try failed and another one follows, or none does and the error is raised. What it streamed is withdrawn."""
+
+    reason: str
+    streamed: bool
+    """Whether text or thinking had been shown."""
+    usage: TokenUsage
+    """What the provider had counted for it by then: it is paid for all the same."""
+    wait: float | None
+    """Seconds until the next try; None: there is none."""
+
+
+ShowEvent = Callable[[ModelEvent | DiscardedAttempt], None]
+
+
+async def ask_with_retries(
+    model: Model,
+    request: Request,
+    *,
+    show: ShowEvent,
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    random: Callable[[], float] = _random.random,
+) -> Completed:
+    """`random` gives numbers in [0, 1). Everything but the Completed of the last try goes to `show`."""
+    for number in range(1, MAX_ATTEMPTS + 1):
+        one = _Attempt(show)
+        try:
+            return await one.run(model, request)
+        except ModelError as error:
+            wait = _retry_wait(error, number, random) if error.retryable and number < MAX_ATTEMPTS else None
+            if one.streamed or one.usage.total or wait is not None:
+                show(DiscardedAttempt(reason=error.message, streamed=one.streamed, usage=one.usage, wait=wait))
+            if wait is None:
+                raise _final_error(error, number) from error
+        await sleep(wait)
+    raise AssertionError("the last try returns or raises")
+
+
+class _Attempt:
+    def __init__(self, show: ShowEvent) -> None:
+        self._show = show
+        self.streamed = False
+        self.usage = TokenUsage()
+
+    async def run(self, model: Model, request: Request) -> Completed:
+        completed: Completed | None = None
+        flood = ResponseLimit(model.name)
+        # Closed here and now, not by the garbage collector: a cancelled request must not keep its connection.
+        async with aclosing(cast(Any, model.stream(request))) as events:
+            async for event in events:
+                if isinstance(event, Completed):
+                    completed = replace(event, usage=clamp_usage(event.usage))
+                    continue
+                if isinstance(event, (TextDelta, ThinkingDelta)):
+                    flood.add(event.text)
+                    self.streamed = True
+                elif isinstance(event, UsageSoFar):
+                    event = UsageSoFar(usage=clamp_usage(event.usage))
+                    self.usage = event.usage
+                self._show(event)
+        if completed is None:
+            raise ModelError(f"{model.name}: the response broke off before its end", retryable=True)
+        return completed
+
+
+def _retry_wait(error: ModelError, number: int, random: Callable[[], float]) -> float | None:
+    """Seconds before the next try; None where the provider wants more patience than we have."""
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= MAX_WAIT else None
+    base: float = 2 ** (number - 1)
+    return base * (0.5 + random())
+
+
+def _final_error(error: ModelError, number: int) -> ModelError:
+    text = error.message
+    if error.retryable and error.retry_after is not None and error.retry_after > MAX_WAIT:
+        text += f"; the provider asks to wait {error.retry_after:.0f} s, more than the {MAX_WAIT:.0f} s waited for"
+    elif number > 1:
+        text += f" (after {number} tries)"
+    return ModelError(text, retryable=error.retryable, retry_after=error.retry_after, code=error.code)

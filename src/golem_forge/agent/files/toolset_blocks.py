@@ -1,0 +1,364 @@
+"""The `toolsets:` of a worker: every block checked before any tool is built, and what their `approval` says.
+
+`worker_blocks` takes a Worker (`read_blocks` the value and path in a file that is being read), `tools_from_blocks`
+plain blocks from Python. Raises ConfigError for an unknown toolset with the nearest name, every wrong key with its path
+and line, `approval` for a tool that the block does not expose, and one tool name from two blocks. The block of a native
+toolset is validated by the pydantic model of its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.agent.files.block_schema import (
+    EVERY_SERVER,
+    McpBlock,
+    UserToolsBlock,
+    WorkerBlocks,
+    approval_block,
+    custom_blocks,
+    external_block,
+    mcp_block,
+    user_tools_block,
+    workers_block,
+)
+from golem_forge.agent.files.worker import Worker
+from golem_forge.config.approval_modes import Setting
+from golem_forge.config.program import Program
+from golem_forge.config.schema import ConfigProblems, dotted_path
+from golem_forge.config.yaml_file import YamlFile
+from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.core.decisions import Verdict, strictest
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.policy.base import ApprovalBlock, check_block
+from golem_forge.tools.factory import Toolset, ToolsetContext
+from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+ALWAYS_THERE: Final = "read_output"
+"""The native tool that is in every catalog, whatever the blocks say."""
+CODE_BLOCKS: Final = ("custom", "external", "workers", "user_tools", "mcp")
+"""Blocks whose tools are not native."""
+
+
+def worker_blocks(worker: Worker) -> WorkerBlocks:
+    """The blocks of a worker, checked; its file's lines are in every origin. Raises ConfigError."""
+    from golem_forge.agent.tool_inventory import TOOLSETS
+
+    problems = ConfigProblems(_file_of(worker))
+    blocks = read_blocks(dict(worker.toolsets), ("toolsets",), problems, TOOLSETS)
+    problems.raise_if_any()
+    return blocks
+
+
+def read_blocks(value: Any, path: Place, problems: ConfigProblems, toolsets: Mapping[str, Toolset]) -> WorkerBlocks:
+    """`toolsets`: the native ones that may be named."""
+    if not isinstance(value, dict):
+        kind = type(value).__name__
+        problems.add(path, f"must be a mapping from names to blocks, like {{'coding': {{}}}}, not {kind}")
+        return WorkerBlocks()
+    custom = custom_blocks(value["custom"], (*path, "custom"), problems) if "custom" in value else ()
+    external = external_block(value["external"], (*path, "external"), problems) if "external" in value else None
+    workers = workers_block(value["workers"], (*path, "workers"), problems) if "workers" in value else None
+    users = user_tools_block(value["user_tools"], (*path, "user_tools"), problems) if "user_tools" in value else None
+    mcp = mcp_block(value["mcp"], (*path, "mcp"), problems) if "mcp" in value else None
+    native: dict[str, Mapping[str, Any]] = {}
+    approval: dict[str, ApprovalBlock] = {}
+    for name, block in value.items():
+        if name in CODE_BLOCKS:
+            continue
+        read = _read_native(name, block, (*path, name), problems, toolsets)
+        if read is not None:
+            native[name] = read.keys
+            approval[name] = read.approval
+    speaking = (*custom, *(each for each in (external, workers, users) if each is not None))
+    approval |= {each.key: each.approval for each in speaking}
+    return WorkerBlocks(
+        native=native,
+        custom=custom,
+        external=(external,) if external else (),
+        workers=workers,
+        user_tools=users,
+        mcp=mcp,
+        approval={key: said for key, said in approval.items() if said.default or said.tools},
+    )
+
+
+def tools_from_blocks(blocks: Mapping[str, Any], toolsets: Mapping[str, Toolset]) -> list[Tool]:
+    """The native tools of plain blocks, in their order. One that two of them give (`read_file` is in `coding` too) is
+    taken once."""
+    read, _ = blocks_from_python(blocks, toolsets)
+    tools: dict[str, Tool] = {}
+    for built in native_tools(read, toolsets).values():
+        for tool in built:
+            tools.setdefault(tool.name, tool)
+    return list(tools.values())
+
+
+def blocks_from_python(
+    blocks: Mapping[str, Any], toolsets: Mapping[str, Toolset]
+) -> tuple[WorkerBlocks, dict[str, ApprovalBlock]]:
+    """Native blocks that came from no file, and what they say about approval by tool. Raises ConfigError."""
+    given = dict(blocks) if isinstance(blocks, Mapping) else blocks
+    problems = _PythonProblems()
+    for name in CODE_BLOCKS if isinstance(given, dict) else ():
+        if name in given:
+            problems.add(("toolsets", name), "needs a worker file; give its tools as `tools`")
+    read = read_blocks(given, ("toolsets",), problems, toolsets)
+    problems.raise_if_any()
+    exposed = {key: [tool.name for tool in tools] for key, tools in native_tools(read, toolsets).items()}
+    return read, _by_tool(read, exposed)
+
+
+def user_tools_from_python(block: Any) -> UserToolsBlock:
+    """A `user_tools` block that came from no file. Raises ConfigError."""
+    problems = _PythonProblems()
+    read = user_tools_block(block, ("toolsets", "user_tools"), problems)
+    problems.raise_if_any()
+    assert read is not None  # else there was a problem
+    return read
+
+
+def mcp_from_python(block: Any) -> McpBlock:
+    """An `mcp` block that came from no file. Raises ConfigError."""
+    problems = _PythonProblems()
+    read = mcp_block(block, ("toolsets", "mcp"), problems)
+    problems.raise_if_any()
+    assert read is not None  # else there was a problem
+    return read
+
+
+def check_servers(block: McpBlock, program: Program) -> list[str]:
+    """A problem for each name that is no configured server."""
+    known = sorted(program.mcp.servers)
+    there = f"there are: {', '.join(known)}" if known else "none is configured"
+    found: list[str] = []
+    for name in block.servers:
+        if name != EVERY_SERVER and name not in known:
+            close = closest_match(name, known)
+            hint = f"did you mean '{close}'?" if close else f"{there} (`forge mcp add` adds one)"
+            found.append(
+                f"{block.origin}: toolsets.{block.key}.servers: no such server "
+                f"'{escape_control_chars(name[:80])}'; {hint}"
+            )
+    return found
+
+
+def native_tools(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset]) -> dict[str, list[Tool]]:
+    """Native toolset name → its tools, as its block configures them."""
+    unheard = ConfigProblems(YamlFile("", {}, {}))  # the blocks were checked when they were read
+    return {name: _built(toolsets[name], keys, unheard) for name, keys in blocks.native.items()}
+
+
+def native_names(blocks: WorkerBlocks) -> dict[str, list[str]]:
+    """Native toolset name → names of its tools, as `approval_of` takes them."""
+    from golem_forge.agent.tool_inventory import TOOLSETS
+
+    return {key: [tool.name for tool in tools] for key, tools in native_tools(blocks, TOOLSETS).items()}
+
+
+def approval_of(worker: Worker, exposed: Mapping[str, Iterable[str]]) -> dict[str, ApprovalBlock]:
+    """Tool name → what its block says about approval, for tools whose block says anything.
+
+    `exposed`: block (`coding`, `custom`, `custom[1]`, `external`, `workers`) → names of its tools; a block that is not
+    there was not loaded and is not checked. Raises ConfigError.
+    """
+    said, problems = approval_now(worker, exposed)
+    if problems:
+        raise ConfigError(*problems)
+    return said
+
+
+def approval_now(
+    worker: Worker, exposed: Mapping[str, Iterable[str]]
+) -> tuple[dict[str, ApprovalBlock], tuple[str, ...]]:
+    """The same for a session that goes on whatever is wrong: what counts, and the problems."""
+    blocks = worker_blocks(worker)
+    names = {key: list(each) for key, each in exposed.items()}
+    return _by_tool(blocks, names), (*_not_exposed(blocks, names), *_exposed_twice(worker, blocks, names))
+
+
+def _not_exposed(blocks: WorkerBlocks, exposed: Mapping[str, list[str]]) -> Iterator[str]:
+    for key, block in blocks.approval.items():
+        known = exposed.get(key)
+        for name, said in block.tools.items() if known is not None else ():
+            if name not in (known or ()):
+                close = closest_match(name, known or ())
+                hint = f"; did you mean '{close}'?" if close else f". It exposes: {', '.join(known or ()) or 'nothing'}"
+                yield f"{said.origin}: toolsets.{key}.approval.tools.{name}: not a tool of this block{hint}"
+
+
+def _exposed_twice(worker: Worker, blocks: WorkerBlocks, exposed: Mapping[str, list[str]]) -> Iterator[str]:
+    owners: dict[str, list[str]] = {ALWAYS_THERE: ["Forge itself"]}
+    for key, names in exposed.items():
+        for name in names:
+            owners.setdefault(name, []).append(key)
+    for name, keys in owners.items():
+        if len(keys) > 1 and not all(key in blocks.native or key == "Forge itself" for key in keys):
+            both = " and ".join(f"'{key}'" for key in keys)
+            yield f"{worker.at('toolsets')}: toolsets: tool '{name}' is exposed by {both}; leave it out of one of them"
+
+
+def _by_tool(blocks: WorkerBlocks, exposed: Mapping[str, Iterable[str]]) -> dict[str, ApprovalBlock]:
+    found: dict[str, ApprovalBlock] = {}
+    for key, names in exposed.items():
+        block = blocks.approval.get(key)
+        for name in names if block else ():
+            found[name] = _stricter_block(found[name], block) if name in found and block else block or ApprovalBlock()
+    return found
+
+
+def _stricter_block(one: ApprovalBlock, other: ApprovalBlock) -> ApprovalBlock:
+    """Two native blocks that share a tool: the stricter word counts."""
+    tools = dict(one.tools)
+    for name, said in other.tools.items():
+        tools[name] = _stricter(tools[name], said) if name in tools else said
+    return ApprovalBlock(tools=tools)
+
+
+def _stricter(one: Setting[Verdict], other: Setting[Verdict]) -> Setting[Verdict]:
+    return one if strictest((one.value, other.value)) is one.value else other
+
+
+@dataclass(frozen=True, slots=True)
+class _NativeBlock:
+    keys: Mapping[str, Any]
+    approval: ApprovalBlock
+
+
+def _read_native(
+    name: str, block: Any, path: Place, problems: ConfigProblems, toolsets: Mapping[str, Toolset]
+) -> _NativeBlock | None:
+    toolset = toolsets.get(name)
+    if toolset is None:
+        known = (*toolsets, *CODE_BLOCKS)
+        close = closest_match(name, known)
+        hint = f"; did you mean '{close}'?" if close else f". There are: {', '.join(sorted(known))}"
+        problems.add(path, f"no such toolset{hint}")
+        return None
+    block = {} if block is None else block
+    if not isinstance(block, Mapping):
+        problems.add(path, f"must be a mapping, not {type(block).__name__}")
+        return None
+    before = len(problems.found)
+    keys = {key: value for key, value in block.items() if key != "approval"}
+    approval = ApprovalBlock()
+    if "approval" in block:
+        approval = approval_block(block["approval"], (*path, "approval"), problems)
+    tools = _built(toolset, keys, problems, path)
+    if len(problems.found) == before:
+        _check_native_approval(approval, tools, (*path, "approval"), problems)
+    return _NativeBlock(keys, approval) if len(problems.found) == before else None
+
+
+def _check_native_approval(approval: ApprovalBlock, tools: list[Tool], path: Place, problems: ConfigProblems) -> None:
+    """Native tools decide for themselves: a block can tighten one of them by name, and nothing else."""
+    if approval.default is not None:
+        problems.add((*path, "default"), "has no effect, native tools decide for themselves; name some under 'tools'")
+    known = {tool.name: tool for tool in tools}
+    for name, said in approval.tools.items():
+        place: Place = (*path, "tools", name)
+        if name not in known:
+            close = closest_match(name, known)
+            problems.add(place, "not a tool of this block" + (f"; did you mean '{close}'?" if close else ""))
+        elif check_block(ApprovalBlock(tools={name: said}), known)[0]:
+            problems.add(place, f"preApproved has no effect, '{name}' decides for itself")
+
+
+def _built(
+    toolset: Toolset, keys: Mapping[str, Any], problems: ConfigProblems, path: Place = ("toolsets",)
+) -> list[Tool]:
+    before = len(problems.found)
+    config = checked_block(toolset, keys, path, problems)
+    return list(toolset.get_tools(ToolsetContext(config=config))) if len(problems.found) == before else []
+
+
+class _PythonProblems(ConfigProblems):
+    """Problems of blocks that stand in no file."""
+
+    def __init__(self) -> None:
+        super().__init__(YamlFile("toolsets", {}, {}, {("toolsets",): "toolsets"}))
+
+    def add(self, path: Place, problem: str) -> None:
+        self.found.append(f"{dotted_path(path)}: {problem}")
+
+
+def _file_of(worker: Worker) -> YamlFile:
+    """The worker's file as far as its lines are known."""
+    lines: dict[Place, int] = {}
+
+    def note(value: Any, path: Place) -> None:
+        if line := worker.lines.get(dotted_path(path)):
+            lines[path] = line
+        items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+        for key, item in items:
+            note(item, (*path, key))
+
+    note(worker.toolsets, ("toolsets",))
+    return YamlFile(worker.shown_path or worker.name, {}, lines)
+
+
+def checked_block(
+    toolset: Toolset, block: Mapping[str, Any], path: Place, problems: ConfigProblems
+) -> BaseModel | None:
+    """The block (without `approval`) as the toolset's model; None where it has no keys of its own."""
+    model = toolset.config
+    if model is None:
+        for key in block:
+            problems.add((*path, key), "unknown key; this toolset has none but 'approval'")
+        return None
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(dict(block))
+    except ValidationError as error:
+        for place, text in _problem_texts(model, error):
+            problems.add((*path, *place), text)
+        return None
+
+
+def _problem_texts(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[Place, str]]:
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
+        if each["type"] == "extra_forbidden":
+            *above, key = each["loc"]
+            yield each["loc"], f"unknown key{_nearest_hint(str(key), _keys_at(model, above))}"
+        else:
+            yield each["loc"], each["msg"].removeprefix("Value error, ")
+
+
+def _keys_at(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
+    """The keys of the model that a path of field names and list positions leads to; none where it cannot be told."""
+    found: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, int) or found is None:
+            continue  # an item of a list has the model of its field
+        field = found.model_fields.get(part) or next(
+            (each for each in found.model_fields.values() if each.alias == part), None
+        )
+        found = _model_in(field.annotation) if field is not None else None
+    return [] if found is None else [field.alias or name for name, field in found.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The one model that an annotation like `list[Rule] | None` is about."""
+    from typing import get_args
+
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = [model for each in get_args(annotation) if (model := _model_in(each)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _nearest_hint(key: str, known: Iterable[str]) -> str:
+    known = list(known)
+    if not known:
+        return ""
+    close = closest_match(key, known)
+    return f"; did you mean '{close}'?" if close else f". There are: {', '.join(sorted(known))}"

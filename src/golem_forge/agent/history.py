@@ -1,0 +1,381 @@
+"""The history of one worker: kept in the journal, completed, compacted, summarised for a person.
+
+`History.add`, `replace_all` and `clear` return when the record is on disk. They raise JournalError where it cannot be
+written; the history is then unchanged. A kill loses at most the running response. The journal redacts, so what comes
+back is what was recorded, not always what was said.
+
+`complete_results`: before the next request every requested call has exactly one result, in request order; a result
+without a call is left out. No provider accepts anything else.
+
+`compact` returns a smaller history, or None where nothing has to be done: first old tool outputs become handles, then
+the oldest turns one summary. The first input, the last messages and every call with its result are always kept. Its
+input is not changed, so an interrupt loses nothing. Raises ContextExceeded when what must be kept is still too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from golem_forge.agent.budget import message_tokens
+from golem_forge.agent.messages import (
+    AssistantMessage,
+    CallResult,
+    Message,
+    RequestedCall,
+    ResultsMessage,
+    UserMessage,
+    fenced,
+    message_from_json,
+    message_to_json,
+    unfenced,
+)
+from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.core.json import compact_json as json_text
+from golem_forge.core.json import safe_json
+from golem_forge.events.journal import Journal
+from golem_forge.events.journal_files import JournalError
+from golem_forge.events.journal_records import join_records
+
+ADDED: Final = "history"
+REPLACED: Final = "historySet"
+CLEARED: Final = "historyCleared"
+_KEPT_RANGE: Final = "kept"
+"""In a `historySet`: `{"kept": [3, 9]}` stands for messages 3 to 8 of the history before it."""
+_LOST: Final = "[A message stood here that could not be read back.]"
+
+
+class History:
+    def __init__(self, journal: Journal | None, worker_id: str, messages: Iterable[Message] = ()) -> None:
+        """`messages` are on record already, or need not be."""
+        self.messages: list[Message] = list(messages)
+        self.worker_id = worker_id
+        self._journal = journal
+        self._on_record = not self.messages
+        """Whether the journal is known to hold just these messages, so that a record can refer to them."""
+
+    def add(self, message: Message) -> None:
+        self._record(ADDED, {"message": message_to_json(message)})
+        self.messages.append(message)
+
+    def replace_all(self, messages: Iterable[Message]) -> None:
+        """After compaction: these instead of all before. Messages that stay are not written again."""
+        messages = list(messages)
+        before = self.messages if self._on_record else []
+        written = [
+            {_KEPT_RANGE: [each.start, each.stop]} if isinstance(each, range) else message_to_json(each)
+            for each in _with_kept(messages, before)
+        ]
+        self._record(REPLACED, {"messages": written, "before": len(before)})
+        self.messages[:] = messages
+        self._on_record = True
+
+    def clear(self) -> None:
+        self._record(CLEARED, {})
+        self.messages.clear()
+        self._on_record = True
+
+    @classmethod
+    def restore(cls, records: Iterable[Mapping[str, Any]], worker_id: str, journal: Journal | None = None) -> History:
+        """What the records of a journal say of this worker; from now on it is kept in `journal`."""
+        messages: list[Message] = []
+        for record in join_records(records):
+            if record.get("workerId") == worker_id:
+                messages = apply_record(messages, record)
+        return cls.recorded(journal, worker_id, messages)
+
+    @classmethod
+    def recorded(cls, journal: Journal | None, worker_id: str, messages: Iterable[Message]) -> History:
+        """One whose messages the journal holds, all of them and in this order."""
+        history = cls(journal, worker_id, messages)
+        history._on_record = True
+        return history
+
+    def _record(self, type: str, fields: dict[str, Any]) -> None:
+        if self._journal is None:
+            return
+        try:
+            self._journal.append(type, {"workerId": self.worker_id, **fields})
+            self._journal.flush()
+        except JournalError:
+            self._on_record = False  # it may still be written with a later record
+            raise
+
+
+def apply_record(messages: list[Message], record: Mapping[str, Any]) -> list[Message]:
+    """The history after one more record of its worker: the same list grown, or another one."""
+    kind = record.get("type")
+    if kind == ADDED:
+        messages.append(_read_message(record.get("message")))
+    elif kind == REPLACED:
+        written, before = record.get("messages"), record.get("before")
+        if not isinstance(written, list):
+            return [_read_message(None)]
+        # Where more or less came back than was there, what is kept is counted from the end: that is what came last.
+        shift = len(messages) - before if isinstance(before, int) else 0
+        return [message for each in written for message in _read_all(each, messages, shift)]
+    elif kind == CLEARED:
+        return []
+    return messages
+
+
+def _with_kept(messages: Sequence[Message], before: Sequence[Message]) -> list[Message | range]:
+    """`messages` with each row of those that stood in `before`, in that order, as the range of where they stood."""
+    places = {id(message): place for place, message in enumerate(before)}
+    found: list[Message | range] = []
+    for message in messages:
+        place = places.get(id(message))
+        last = found[-1] if found else None
+        if place is None:
+            found.append(message)
+        elif isinstance(last, range) and last.stop == place:
+            found[-1] = range(last.start, place + 1)
+        else:
+            found.append(range(place, place + 1))
+    return found
+
+
+def _read_all(written: Any, before: Sequence[Message], shift: int) -> list[Message]:
+    """The messages that one member of a `historySet` stands for; a mark for those that are not there."""
+    if not (isinstance(written, dict) and _KEPT_RANGE in written):
+        return [_read_message(written)]
+    span = written[_KEPT_RANGE]
+    if not (isinstance(span, list) and len(span) == 2 and all(isinstance(place, int) for place in span)):
+        return [_read_message(None)]
+    start, stop = span[0] + shift, span[1] + shift
+    there = list(before[max(start, 0) : max(stop, 0)])
+    return there if len(there) == stop - start else [_read_message(None), *there]
+
+
+def _read_message(kept: Any) -> Message:
+    """One that was too long to record, or came out of redaction as no message any more, leaves a mark in its place."""
+    try:
+        return message_from_json(kept)
+    except (ValueError, AttributeError):
+        return UserMessage(text=_LOST, kind="note")
+
+
+ResultOf = Callable[[RequestedCall], CallResult]
+
+
+def open_calls(messages: Sequence[Message]) -> list[RequestedCall]:
+    """The calls of the last response that have no result yet."""
+    if messages and isinstance(last := messages[-1], AssistantMessage):
+        return list(last.calls)
+    return []
+
+
+def complete_results(messages: Sequence[Message], answer: ResultOf, note: str = "") -> list[Message]:
+    """`note` is told with results that had to be made; the same objects where nothing was missing."""
+    whole: list[Message] = []
+    asked: tuple[RequestedCall, ...] = ()
+    for message in (*messages, None):
+        given = message if isinstance(message, ResultsMessage) else None
+        if asked:
+            whole.append(_with_results(asked, given, answer, note))
+        if message is None or given is not None:
+            asked = ()
+            continue
+        whole.append(message)
+        asked = message.calls if isinstance(message, AssistantMessage) else ()
+    return whole
+
+
+def _with_results(
+    asked: tuple[RequestedCall, ...], given: ResultsMessage | None, answer: ResultOf, note: str
+) -> ResultsMessage:
+    known = {result.id: result for result in given.results} if given else {}
+    if given is not None and tuple(known) == tuple(call.id for call in asked) and len(known) == len(given.results):
+        return given
+    results = tuple(known.get(call.id) or answer(call) for call in asked)
+    return ResultsMessage(results=results, note=(given.note if given else "") or note)
+
+
+KEEP_LAST: Final = 10
+COMPACT_AT: Final = 0.8
+_BYTES_PER_TOKEN: Final = 3
+"""Of a transcript that must fit: fewer than an estimate would say."""
+_WORTH_KEEPING: Final = 100
+"""Characters; a shorter output is no longer than the line that would stand for it."""
+_OUTPUT_KEPT: Final = "[output kept, handle "
+_SUMMARY_SHARE: Final = 0.5
+"""How much of the window the text to be summarised may take."""
+_LEAST_SHOWN: Final = 200
+
+
+class ContextExceeded(ForgeError):
+    def __init__(self) -> None:
+        super().__init__("context limit exceeded", code="CONTEXT_EXCEEDED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    messages: list[Message]
+    before: int
+    after: int
+    """Tokens of the next request, as estimated."""
+
+
+async def compact(
+    history: Sequence[Message],
+    *,
+    limit: int,
+    used: int,
+    summarise: Callable[[list[Message]], Awaitable[str]],
+    keep_output: Callable[[str], str],
+    keep: int = KEEP_LAST,
+) -> Compacted | None:
+    """`used`: tokens the next request would take. `keep_output` stores a text and gives its handle. `summarise` gets
+    one user message that holds the old turns as text."""
+    if used <= limit * COMPACT_AT:
+        return None
+    messages = _with_handles(history, keep, keep_output)
+    after = used - _saved_tokens(history, messages)
+    if after > limit * COMPACT_AT and (old := _old_turns(messages, keep)):
+        before_summary = messages
+        transcript = _transcript(old.messages, int(limit * _SUMMARY_SHARE) * _BYTES_PER_TOKEN)
+        text = (await summarise([UserMessage(text=transcript, kind="note")])).strip()
+        summary = UserMessage(text=f"[Summary of {old.count} earlier messages]\n{text}", kind="summary")
+        messages = [*messages[: old.start], summary, *old.unanswered, *messages[old.end :]]
+        if not text or _saved_tokens(before_summary, messages) <= 0:
+            messages = before_summary  # a summary that is longer than what it stands for helps nobody
+        after = used - _saved_tokens(history, messages)
+    if after > limit:
+        raise ContextExceeded
+    return Compacted(messages=messages, before=used, after=after) if messages != list(history) else None
+
+
+def _saved_tokens(before: Sequence[Message], after: Sequence[Message]) -> int:
+    return sum(map(message_tokens, before)) - sum(map(message_tokens, after))
+
+
+def _with_handles(history: Sequence[Message], keep: int, keep_output: Callable[[str], str]) -> list[Message]:
+    """The same objects where nothing changed: the journal refers to those."""
+    messages = list(history)
+    for index, message in enumerate(history[: max(len(history) - keep, 0)]):
+        if isinstance(message, ResultsMessage):
+            results = tuple(_with_handle(each, keep_output) for each in message.results)
+            if results != message.results:
+                messages[index] = replace(message, results=results)
+    return messages
+
+
+def _with_handle(result: CallResult, keep_output: Callable[[str], str]) -> CallResult:
+    if len(result.text) <= _WORTH_KEEPING or result.text.startswith(_OUTPUT_KEPT):
+        return result
+    try:
+        handle = result.output_handle or keep_output(unfenced(result.text))
+    except (OSError, ToolFailed):  # no room for it on disk: better large than lost
+        return result
+    return replace(result, text=f"{_OUTPUT_KEPT}{handle}]", output_handle=handle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OldTurns:
+    start: int
+    end: int
+    messages: list[Message]
+    unanswered: list[Message]
+    """Calls without a result, and what was asked for beside them: they stay, whatever else goes."""
+
+    @property
+    def count(self) -> int:
+        return len(self.messages)
+
+
+def _old_turns(history: Sequence[Message], keep: int) -> _OldTurns | None:
+    """What lies between the first input and the last messages, without cutting a call from its result."""
+    first = next((i for i, each in enumerate(history) if isinstance(each, UserMessage) and each.kind == "input"), -1)
+    start, end = first + 1, _first_kept(history, keep)
+    answered = {each.id for message in history if isinstance(message, ResultsMessage) for each in message.results}
+    pending = {
+        call.id
+        for message in history[start:end]
+        if isinstance(message, AssistantMessage) and any(call.id not in answered for call in message.calls)
+        for call in message.calls
+    }
+    old: list[Message] = []
+    unanswered: list[Message] = []
+    for message in history[start:end]:
+        (old if pending.isdisjoint(_ids(message)) else unanswered).append(message)
+    if all(isinstance(each, UserMessage) and each.kind == "summary" for each in old):
+        return None
+    return _OldTurns(start=start, end=end, messages=old, unanswered=unanswered)
+
+
+def _first_kept(history: Sequence[Message], keep: int) -> int:
+    """Where the last messages begin, moved back to the calls whose results are among them."""
+    asked = {call: index for index, message in enumerate(history) for call in _calls(message)}
+    end = max(len(history) - keep, 0)
+    for index in range(len(history) - 1, -1, -1):
+        message = history[index]
+        if index < end:
+            break
+        if isinstance(message, ResultsMessage):
+            end = min(end, *(asked.get(each.id, end) for each in message.results), end)
+    return end
+
+
+def _calls(message: Message) -> list[str]:
+    return [call.id for call in message.calls] if isinstance(message, AssistantMessage) else []
+
+
+def _ids(message: Message) -> list[str]:
+    return [each.id for each in message.results] if isinstance(message, ResultsMessage) else _calls(message)
+
+
+def _transcript(messages: Sequence[Message], room: int) -> str:
+    """The turns as text, each cut in its middle where all of them together are too long."""
+    texts = [_message_text(message) for message in messages]
+    share = max(room // max(len(texts), 1), _LEAST_SHOWN)
+    if sum(len(text.encode("utf-8", "replace")) for text in texts) > room:
+        texts = [_cut(text, share) for text in texts]
+    body = _cut("\n\n".join(texts), max(room, _LEAST_SHOWN))
+    return f"The conversation so far, to be summarised:\n{fenced(body)}"
+
+
+def _message_text(message: Message) -> str:
+    if isinstance(message, UserMessage):
+        names = "".join(f"\n[attachment {each.name}, {each.media_type}]" for each in message.attachments)
+        return f"{'Earlier summary' if message.kind == 'summary' else 'Person'}: {message.text}{names}"
+    if isinstance(message, AssistantMessage):
+        calls = "".join(f"\n[calls {call.name} {_args_text(call.args)}]" for call in message.calls)
+        return f"Assistant: {message.text}{calls}"
+    results = "\n".join(f"[{each.name}: {each.status}] {unfenced(each.text)}" for each in message.results)
+    return f"Results: {results}{f' ({message.note})' if message.note else ''}"
+
+
+def _cut(text: str, most: int) -> str:
+    data = text.encode("utf-8", "replace")
+    if len(data) <= most:
+        return text
+    half = max(most // 2 - 2, 1)
+    return f"{data[:half].decode('utf-8', 'ignore')} … {data[-half:].decode('utf-8', 'ignore')}"
+
+
+def _args_text(args: Any) -> str:
+    return args if isinstance(args, str) else json_text(safe_json(args)[0])
+
+
+_LINES: Final = 4
+_LONGEST_LINE: Final = 160
+
+
+def recap(history: Sequence[Message]) -> str:
+    """How many turns there were, what the person said last, and how its answer began; empty: nothing was said."""
+    places = [at for at, each in enumerate(history) if isinstance(each, UserMessage) and each.kind == "input"]
+    if not places:
+        return ""
+    last = history[places[-1]]
+    assert isinstance(last, UserMessage)
+    answers = [each for each in history[places[-1] :] if isinstance(each, AssistantMessage) and each.text.strip()]
+    turns = f"{len(places)} turns" if len(places) > 1 else "1 turn"
+    answer = _beginning(answers[-1].text) if answers else ["(there was no answer yet)"]
+    return "\n".join((f"{turns} so far. The last one:", *(f"> {line}" for line in _beginning(last.text)), *answer))
+
+
+def _beginning(text: str) -> list[str]:
+    lines = text.strip().splitlines()
+    shown = [line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…" for line in lines[:_LINES]]
+    return [*shown, "…"] if len(lines) > _LINES else shown

@@ -1,0 +1,278 @@
+"""The loop: request, response, its calls through the one path, results, next request, until there is an answer.
+
+Takes one input and returns one RunResult; never raises for what a model or a tool does. Errors of tools are results
+that the model reads. Only an interrupt, a budget, a failure of the model and the iteration limit end a run early, and
+then the history is complete: every requested call has exactly one result.
+
+`Repetition`: a model that repeats the same failing call is told so, then stopped. "In a row" means that no other call
+was made in between, except those requested in the same response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from golem_forge.agent.budget import BudgetExceeded
+from golem_forge.agent.dialogue import ANSWER_WITHHELD, Dialogue
+from golem_forge.agent.history import ContextExceeded
+from golem_forge.agent.messages import (
+    AssistantMessage,
+    Attachment,
+    CallResult,
+    RequestedCall,
+    ResultsMessage,
+    UserMessage,
+    fenced,
+)
+from golem_forge.agent.model.interface import RESPONSE_TOO_LARGE, ModelError
+from golem_forge.agent.prompt import answer_json, check_answer, repair_request
+from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
+from golem_forge.agent.worker_scope import WorkerScope
+from golem_forge.core.calls import Caller, Outcome, ToolCall
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.core.json import sha256_hex, valid_unicode
+
+_log = logging.getLogger(__name__)
+INTERRUPTED_TEXT: Final = "[Interrupted]"
+USER_INTERRUPTED: Final = "The user interrupted before these finished."
+_COMMAND_TOOL: Final = "exec_command"
+USER_CUT_IN: Final = "The user interrupted before this was finished."
+USER_STOPPED: Final = "The user denied this and ended the turn."
+
+
+class _RunEnded(Exception):
+    """The run ends here, without an answer."""
+
+    def __init__(self, status: RunStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+async def _do_nothing() -> None:
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    dialogue: Dialogue
+    before_turn: Callable[[], Awaitable[None]] = field(default=_do_nothing)
+    """Looks at what may have changed since the last request (tool modules)."""
+    tool_calls: int = 0
+    """Of the last input."""
+    stopped: bool = False
+    """A person denied a call and ended the turn."""
+
+    @property
+    def scope(self) -> WorkerScope:
+        return self.dialogue.scope
+
+    async def answer(self, text: str, attachments: Sequence[Attachment] = ()) -> RunResult:
+        dialogue = self.dialogue
+        self.tool_calls, self.stopped = 0, False
+        deadline = self._arm_deadline()
+        try:
+            if _COMMAND_TOOL in self.scope.catalog:
+                # Tried once; the prompt says which walls commands run in.
+                await unless_interrupted(self.scope.signal, self.scope.walls.report())
+            dialogue.history.add(UserMessage(text=self._for_the_model(text), attachments=tuple(attachments)))
+            return self._result(RunStatus.COMPLETED, response=await self._until_answered())
+        except RunInterrupted as stopped:
+            self._note_stopped_words()
+            if over := self._over_time(stopped):
+                return self._result(RunStatus.LIMIT, error=over)
+            return self._result(stopped.status, response=INTERRUPTED_TEXT)
+        except (BudgetExceeded, ContextExceeded) as error:
+            return self._result(RunStatus.LIMIT, error=error.message)
+        except _RunEnded as end:
+            return self._result(end.status, error=end.message)
+        except ModelError as error:
+            there = error.code in (ANSWER_WITHHELD, RESPONSE_TOO_LARGE)  # the model was there, its answer is none
+            return self._result(RunStatus.FAILED if there else RunStatus.MODEL_UNAVAILABLE, error=error.message)
+        except ForgeError as error:
+            return self._result(RunStatus.FAILED, error=error.message)
+        except Exception as error:  # a model made in Python may do anything; the session goes on
+            _log.exception("a run failed")
+            return self._result(RunStatus.FAILED, error=f"the model failed ({error_name(error)})")
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+
+    def _for_the_model(self, text: str) -> str:
+        """An argument of the command line may be no Unicode, and a pasted line may hold a key."""
+        return self.scope.state.redactor.redact_secrets(valid_unicode(text))
+
+    async def _until_answered(self) -> str:
+        worker = self.scope.worker
+        repetition = Repetition()
+        repaired = False
+        for _ in range(worker.max_iterations):
+            await self.before_turn()
+            response = await self.dialogue.next_response()
+            if response.calls:
+                await self._run_calls(response, repetition)
+                continue
+            if worker.output_schema is None:
+                return response.text
+            problem = check_answer(response.text, worker.output_schema)
+            if problem is None:
+                return answer_json(response.text)
+            if repaired:
+                raise _RunEnded(RunStatus.FAILED, f"the answer does not match output_schema: {problem}")
+            repaired = True
+            self.dialogue.history.add(UserMessage(text=repair_request(problem), kind="note"))
+        raise _RunEnded(RunStatus.LIMIT, f"Maximum iterations ({worker.max_iterations}) exceeded")
+
+    async def _run_calls(self, response: AssistantMessage, repetition: Repetition) -> None:
+        outcomes, over = await self._outcomes([_call_of(call) for call in response.calls])
+        self.scope.model_tools.mark_called(outcomes)
+        signal = self.scope.signal
+        stopped = any(outcome.stop_turn for outcome in outcomes)
+        notes = repetition.note_all(outcomes)
+        self.dialogue.history.add(
+            ResultsMessage(
+                results=tuple(
+                    _result_of(call, outcome, note)
+                    for call, outcome, note in zip(response.calls, outcomes, notes, strict=True)
+                ),
+                note=USER_INTERRUPTED if signal else USER_STOPPED if stopped else "",
+            )
+        )
+        if signal:
+            raise RunInterrupted(signal.reason or "")
+        if stopped:
+            self.stopped = True
+            raise RunInterrupted("stopped")
+        if over is not None:
+            raise over
+        if repetition.end_reason:
+            raise _RunEnded(RunStatus.FAILED, repetition.end_reason)
+
+    async def _outcomes(self, calls: list[ToolCall]) -> tuple[list[Outcome], BudgetExceeded | None]:
+        """One Outcome each, in order; calls that the budget has no room for are skipped, and then the run ends."""
+        path, batch, budget = self.scope.orchestrator, self.scope.worker.batch, self.dialogue.budget
+        paid, over = 0, None
+        try:
+            for _ in calls:
+                budget.take_call()
+                paid += 1
+        except BudgetExceeded as error:
+            over = error
+        self.tool_calls += paid
+        outcomes = await path.batch(calls[:paid], mode=batch.mode, on_failure=batch.on_failure)
+        if over is not None:
+            outcomes += [path.skip(state, over.message) for state in path.propose(calls[paid:], path.signal)]
+        return outcomes, over
+
+    def _note_stopped_words(self) -> None:
+        """The next request tells the model why its last words break off."""
+        messages = self.dialogue.history.messages
+        if messages and isinstance(last := messages[-1], AssistantMessage) and last.interrupted:
+            self.dialogue.history.add(UserMessage(text=USER_CUT_IN, kind="note"))
+
+    def _arm_deadline(self) -> asyncio.TimerHandle | None:
+        """A run whose time is up is stopped like an interrupted one, wherever it is."""
+        left = self.dialogue.budget.seconds_left
+        if left is None:
+            return None
+        return asyncio.get_running_loop().call_later(left, self.scope.signal.interrupt, _OVER_TIME)
+
+    def _over_time(self, stopped: RunInterrupted) -> str:
+        """Which limit it was; the signal was ours, and is taken back."""
+        if stopped.reason != _OVER_TIME:
+            return ""
+        self.scope.signal.reset()
+        try:
+            self.dialogue.budget.check_time()
+        except BudgetExceeded as error:
+            return error.message
+        return _OVER_TIME
+
+    def _result(self, status: RunStatus, *, response: str = "", error: str = "") -> RunResult:
+        orderly = status in (RunStatus.COMPLETED, RunStatus.INTERRUPTED, RunStatus.TERMINATED)
+        meter, redactor = self.dialogue.meter, self.scope.state.redactor
+        return RunResult(
+            success=orderly,
+            status=status,
+            response=redactor.redact_secrets(response),  # as every event that tells it
+            partial="" if status is RunStatus.COMPLETED else redactor.redact_secrets(self.dialogue.last_text),
+            error=redactor.text(error),  # a provider may echo whatever it was sent
+            usage=meter.usage,
+            cost=meter.cost,
+            tool_call_count=self.tool_calls,
+            worker=self.scope.worker.name,
+        )
+
+
+_OVER_TIME: Final = "the time of its budget is over"
+
+
+def _call_of(call: RequestedCall) -> ToolCall:
+    return ToolCall(call.name, call.args, Caller.LLM, id=call.id, problem=call.problem)
+
+
+def _result_of(call: RequestedCall, outcome: Outcome, note: str) -> CallResult:
+    text = fenced(outcome.text) if outcome.executed else outcome.text
+    return CallResult(
+        id=call.id,
+        name=call.name,
+        status=outcome.status,
+        text=f"{text}\n{note}" if note else text,
+        output_handle=outcome.output_handle,
+    )
+
+
+NOTE_AT: Final = 3
+END_AT: Final = 5
+_NOT_TRIED: Final = frozenset({Status.INTERRUPTED, Status.SKIPPED})
+_HANDLE: Final = re.compile(r"out_[0-9a-f]{12}")
+"""Differs each time an output is kept; the failure is the same."""
+
+
+class Repetition:
+    def __init__(self) -> None:
+        self.end_reason = ""
+        self._failing: dict[str, tuple[str, int]] = {}
+        """Call → its last failure, and how often in a row."""
+
+    def note_all(self, outcomes: Iterable[Outcome]) -> list[str]:
+        """The outcomes of one turn, a note for each or nothing. Calls that were not repeated in it are forgotten."""
+        outcomes = list(outcomes)
+        notes = [self._saw(outcome) for outcome in outcomes]
+        asked = {_key(outcome) for outcome in outcomes}
+        self._failing = {key: failing for key, failing in self._failing.items() if key in asked}
+        return notes
+
+    def _saw(self, outcome: Outcome) -> str:
+        if outcome.status in _NOT_TRIED:
+            return ""
+        key = _key(outcome)
+        if outcome.ok:
+            self._failing.pop(key, None)
+            return ""
+        failure = sha256_hex(_HANDLE.sub("", f"{outcome.status} {outcome.text}"))
+        before, count = self._failing.get(key, ("", 0))
+        count = count + 1 if failure == before else 1
+        self._failing[key] = (failure, count)
+        if count >= END_AT and not self.end_reason:
+            self.end_reason = f"'{outcome.tool}' was called {count} times with the same arguments and failed each time"
+        return f"This exact call has failed {count} times." if count >= NOTE_AT else ""
+
+
+def _key(outcome: Outcome) -> str:
+    return sha256_hex(f"{outcome.tool} {_spelling(outcome.call.args)}")
+
+
+def _spelling(args: Any) -> str:
+    """One text for one set of arguments, whether they came as a mapping or as JSON."""
+    try:
+        return json.dumps(json.loads(args) if isinstance(args, str) else args, sort_keys=True, default=repr)
+    except (ValueError, TypeError, RecursionError):
+        return repr(args)

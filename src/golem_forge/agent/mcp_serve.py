@@ -1,0 +1,158 @@
+"""The session behind `forge mcp serve`: one worker's scope, and for each client its own orchestrator.
+
+Clients share tools, zones, walls, rules and the journal. They share no approval: what one client's user agreed to is
+asked of the next one again. They share no process: what a call left running belongs to its client and ends when that
+client leaves. Workers that a served call delegates to ask that call's client and remember nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.agent.files.block_schema import McpBlock
+from golem_forge.agent.session import Session, entry_session
+from golem_forge.agent.worker_scope import attach_servers, guest_orchestrator
+from golem_forge.agent.worker_zones import is_built_in
+from golem_forge.core.calls import LEFTOVERS, MAX_LEFTOVER_LINES, Caller, Outcome, ToolCall
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.mcp.client.model import ServerState
+from golem_forge.mcp.server.approval import ClientApproval, OnceApproval
+from golem_forge.mcp.server.host import ClientFacts, Progress, ServedCalls
+from golem_forge.orchestrator.call_state import CallState
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from golem_forge.config.approval_modes import ApprovalMode
+    from golem_forge.events.envelope import Event
+
+FIRST_LIST_SECONDS: Final = 5.0
+"""How long a client's first list waits, once, for servers that were never asked before what they offer."""
+
+
+@contextlib.asynccontextmanager
+async def serve_session(
+    directory: Path | str = ".", *, worker: Path | str | None = None, approval: ApprovalMode | str | None = None
+) -> AsyncIterator[SessionHost]:
+    """`worker`: a file or a name of the program's; None: its entry, else the built-in one. Raises ConfigError,
+    NotTrusted, and ForgeError where a required server cannot be had."""
+    async with entry_session(directory, worker=worker) as session:
+        host = SessionHost(session, session.program.mode(approval_flag(approval)).value)
+        if session.servers is not None:
+            await session.servers.pool.wait_required()
+        yield host
+
+
+def approval_flag(given: ApprovalMode | str | None) -> ApprovalMode | None:
+    from golem_forge.agent.session_plan import named_mode
+
+    return None if given is None else named_mode(given)
+
+
+class SessionHost:
+    def __init__(self, session: Session, mode: ApprovalMode) -> None:
+        self.session = session
+        self.mode = mode
+        self.calls = ServedCalls()
+        self.redactor = session.state.redactor
+        session.state.controller = OnceApproval(mode, self.calls)
+        if session.servers is None and is_built_in(session.scope.worker):
+            session.servers = attach_servers(session.scope, McpBlock())  # some may be configured while it serves
+        if session.servers is not None:
+            session.servers.form_asker = self.calls.ask_form
+            session.servers.begin()
+        self._gathering: asyncio.Task[None] | None = None
+
+    async def gathered(self) -> None:
+        if self._gathering is None:
+            self._gathering = asyncio.create_task(self._gather())
+        await asyncio.shield(self._gathering)
+
+    async def _gather(self) -> None:
+        servers, tools = self.session.servers, self.session.scope.server_tools
+        if servers is None or tools is None:
+            return
+
+        async def listed(name: str) -> None:
+            with contextlib.suppress(ForgeError):  # its state says why; the others are listed all the same
+                await tools.wait_connected(name)
+
+        pool = servers.pool
+        unheard = [name for name in pool.names() if tools.sees(name) and pool.listing(name) is None]
+        asked = [
+            asyncio.create_task(listed(name)) for name in unheard if pool.status(name).state is ServerState.CONNECTING
+        ]
+        if asked:
+            _, late = await asyncio.wait(asked, timeout=FIRST_LIST_SECONDS)
+            for each in late:
+                each.cancel()
+
+    def offered(self) -> tuple[Tool, ...]:
+        self.session.refresh()
+        return self.session.catalog.offered(Caller.MCP)
+
+    def admit(self, client: ClientFacts) -> SessionGuest:
+        return SessionGuest(self.session, client, ClientApproval(self.mode, self.calls))
+
+    async def aclose(self) -> None:
+        self.session.interrupt("the server ends")
+        await self.session.aclose()
+
+
+class SessionGuest:
+    def __init__(self, session: Session, client: ClientFacts, approval: ClientApproval) -> None:
+        self._session = session
+        self._name = client.caller_name
+        self._id = new_id()
+        self._path = guest_orchestrator(session.scope, approval, self._id)
+        self._unsaid: list[str] = []
+        """What commands left behind that no call reports on, for this client's next result."""
+        self._deaf = session.bus.on("status", self._hear)
+
+    async def call(self, name: str, args: Any, *, call_id: str, cancel: InterruptSignal, progress: Progress) -> Outcome:
+        await self._look(name)
+        state = CallState(ToolCall(name, args, Caller.MCP, id=call_id, caller_name=self._name), cancel, cancel)
+
+        def told(event: Event) -> None:
+            data: Any = event.data
+            if data.tool_call_id == call_id:
+                progress(data.progress, data.total, data.message or "")
+
+        with contextlib.ExitStack() as until_done:
+            until_done.callback(self._session.bus.on("toolProgress", told))
+            until_done.callback(self._session.state.signal.listen(cancel.interrupt))
+            return self._with_unsaid(await self._path.step(state))
+
+    def _hear(self, event: Event) -> None:
+        if event.wire.get("code") == LEFTOVERS and len(self._unsaid) < MAX_LEFTOVER_LINES:
+            self._unsaid.append(str(event.wire.get("message", "")))
+
+    def _with_unsaid(self, outcome: Outcome) -> Outcome:
+        unsaid, self._unsaid = self._unsaid, []
+        outcome.notes = (*(line for line in unsaid if line not in outcome.leftover_texts), *outcome.notes)
+        return outcome
+
+    async def _look(self, name: str) -> None:
+        """What changed on disk, at a server or in the config counts for this call."""
+        session = self._session
+        await session.look(name)
+        blocks = session.path.judge.blocks
+        if self._path.judge.blocks is not blocks:
+            self._path.judge.set_blocks(blocks)
+
+    def output(self, handle: str) -> Path | None:
+        kept = self._path.outputs.find(handle, self._path.worker)
+        return kept.path if kept is not None else None
+
+    async def aclose(self) -> None:
+        from golem_forge.toolsets.exec.sessions import ExecSessions
+
+        self._deaf()
+        owner = ToolContext(worker=self._path.worker, guest=self._id).owner
+        await self._session.state.parts.get(ExecSessions).end_owned_by(owner)

@@ -1,0 +1,517 @@
+"""SessionServers: the MCP servers of one session, one pool for all workers, and what servers ask a person.
+
+Takes the program's configuration, and takes it again when one of its files was edited. Asks a person before a server
+starts for the first time and when a tool's definition changed. Ends every server with the session.
+
+Each card is an ordinary question to whoever watches the session; where nobody can answer, the answer is no. DriftCards
+shows one changed definition at a time for each server and only while the server still has that definition; an approval
+pins it, a refusal is not asked again in this session. No call waits for a card.
+Threats: a server that changes a thousand tools and leaves no room for other questions; one that takes its change back,
+so that an approval pins what nobody offers.
+
+Sampling: a server asks for a completion; the model of the worker that called it answers if a person agrees. The card
+holds everything that would be sent and can be edited. No tools, nothing of the conversation and nothing of other
+servers is sent. The worker's budget pays.
+
+`without_zones` is the PATH a server is started with. Threat: an activated environment of the project stands first on
+PATH. Workers may write there and a server has the whole network by default: a file called `uvx` would be run by the
+next such server outside of every worker's walls, while its card says that the server sees no zone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
+from golem_forge.agent.model.interface import Finish
+from golem_forge.agent.run_result import RunInterrupted
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.session_state import SessionState, has_logins, learn_logins, learn_servers
+from golem_forge.agent.worker_zones import DEFAULT_WORKER, open_program_zones, server_tool_approvals, zone_specs
+from golem_forge.config.mcp_merge import zone_containing
+from golem_forge.config.mcp_spec import McpSettings, ServerSpec
+from golem_forge.config.program import PROGRAM_FILE
+from golem_forge.config.sandbox_block import ZoneEntry
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.json import digest
+from golem_forge.core.text import escape_control_chars
+from golem_forge.events.open_questions import NOBODY
+from golem_forge.events.runtime_ui import RuntimeUI
+from golem_forge.events.serialization import iso_time
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
+from golem_forge.mcp.client.manifest import ManifestCache, ReadOnlyManifestCache
+from golem_forge.mcp.client.model import HeldTool, HoldReason, RemoteTool, ServerAccess, ServerStatus
+from golem_forge.mcp.client.pool import Pool
+from golem_forge.mcp.client.tool_source import ServerTools, approval_block
+from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.policy.path_access import host_rule_for
+from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.walls.model import PathRule
+from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.zones import AccessMode, ZoneRequest, worker_zones
+from golem_forge.storage.file_stamp import file_stamp
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from golem_forge.agent.worker_manager import WorkerManager, WorkerRun
+    from golem_forge.agent.worker_scope import WorkerScope
+
+MCP_JSON: Final = ".mcp.json"
+AskForm = Callable[[ElicitationForm, ToolContext], Awaitable[FormAnswer]]
+Sampler = Callable[[SamplingRequest], Any]
+"""Asks the model of one worker; gives an awaitable SamplingAnswer."""
+
+
+class SessionServers:
+    def __init__(self, session_state: SessionState) -> None:
+        self._session_state = session_state
+        self._stations: dict[str, WorkerScope] = {}
+        """By worker path: on whose behalf a server may ask."""
+        self._samplers: dict[str, Sampler] = {}
+        self._walls: dict[tuple[str, str], Walls] = {}
+        """By server and the digest of its config."""
+        self.form_asker: AskForm = self._ask_person
+        """Who is asked what servers want to know: whoever watches the session, or the client whose call it is."""
+        self.unchecked = server_tool_approvals(session_state.program)
+        """What forge.yaml says about tools of servers whose lists nobody has seen yet, by name."""
+        self._begun = False
+        root = session_state.program.root
+        self._config = tuple(map(str, (root / PROGRAM_FILE, root / MCP_JSON, session_state.home.config)))
+        self._files = self._stamps()
+        self.book = ServerTrustStore(session_state.home)
+        self.pool = Pool(
+            session_state.program.mcp.servers,
+            home=session_state.home,
+            redactor=session_state.redactor,
+            environ=person_environ(),
+            hooks=Hooks(
+                ask_form=lambda form, ctx: self.form_asker(form, ctx),
+                sample=self._sample,
+                approve_server=lambda spec, card, diff: ask_to_start(session_state.ui, spec, card, diff),
+                can_ask=lambda: session_state.ui.attached,
+                tell=self._tell,
+                walls_for=self._walls_for,
+                host_rule=host_rule_for(session_state.rules, str(session_state.program.root), DEFAULT_WORKER),
+            ),
+            book=self.book,
+            cache=ReadOnlyManifestCache(session_state.home) if session_state.dry else ManifestCache(session_state.home),
+            session_id=session_state.id,
+        )
+        self._drift_cards = DriftCards(session_state.ui, self.pool, self.book)
+        session_state.parts.get(ServerAccess).set_pool(self.pool)
+
+    # ---- workers
+
+    def tools_for(self, scope: WorkerScope, servers: tuple[str, ...]) -> ServerTools:
+        """`servers`: what the worker's block names."""
+        self._stations[scope.orchestrator.worker] = scope
+        self._session_state.parts.get(ServerAccess).grant(scope.orchestrator.worker, servers)
+
+        def placed(names: Any) -> None:
+            scope.add_tools((), {name: approval_block(spec, tool, name) for name, (spec, tool) in names.items()})
+
+        return ServerTools(self.pool, self.book, servers, scope.catalog, on_placed=placed, warn=self._warn)
+
+    def set_sampler(self, worker: str, sampler: Sampler) -> None:
+        """How the model of a worker is asked on behalf of a server."""
+        self._samplers[worker] = sampler
+
+    def begin(self) -> None:
+        """From within the event loop; what has to connect does so in the background."""
+        if not self._begun:
+            self._begun = True
+            self.pool.begin()
+
+    async def refresh(self) -> bool:
+        """Before whatever may use a server: edited config counts, changed definitions are put before a person. True:
+        the servers and their lists are as they were at the last look."""
+        self.begin()
+        if self._files != (now := self._stamps()):
+            self._files = now
+            await self._read_again()
+        return self._drift_cards.update()
+
+    def pin(self, tool: RemoteTool) -> None:
+        """A person read this definition and agreed to it; a card that asks about it is needless now. Raises BookError,
+        ForgeError (`SERVER_NOT_FOUND`)."""
+        self.pool.status(tool.server)
+        self.book.pin(self.pool.specs[tool.server].scope, tool)
+        self._drift_cards.update()
+
+    async def aclose(self) -> None:
+        self._drift_cards.close()
+        await self.pool.aclose()
+        for walls in self._walls.values():
+            walls.sandbox.close()
+
+    # ---- config
+
+    def _stamps(self) -> tuple[Any, ...]:
+        return tuple(map(file_stamp, self._config))
+
+    async def _read_again(self) -> None:
+        session_state = self._session_state
+        try:
+            settings: McpSettings = read_program(
+                session_state.program.root, session_state.home, session_state.trust, session_state.overrides
+            ).mcp
+        except (ConfigError, ForgeError) as error:
+            self._warn(f"the edited configuration is not used until it is right again: {error}")
+            return
+        for warning in settings.warnings:
+            if warning not in session_state.program.mcp.warnings:
+                self._warn(warning)
+        if settings != session_state.program.mcp:
+            servers = settings.servers.values()
+            learn_servers(servers, session_state.redactor)  # before anything is said about them
+            if has_logins(servers):
+                await run_in_thread(lambda: learn_logins(servers, session_state.home, session_state.redactor))
+            session_state.program = replace(session_state.program, mcp=settings)
+            await self.pool.replace(settings.servers)
+
+    def _warn(self, message: str) -> None:
+        self._session_state.ui.show_status(type="warning", message=message)
+
+    # ---- what the pool asks for
+
+    def _walls_for(self, spec: ServerSpec) -> Walls:
+        """Around the zones it was given, no wider than the program has them. Raises ForgeError."""
+        session_state, key = self._session_state, (spec.name, spec.digest)
+        if key in self._walls:
+            return self._walls[key]
+        requests = [ZoneRequest(name=name, mode=AccessMode(mode)) for name, mode in spec.zones.items()]
+        try:
+            specs = worker_zones(f"MCP server {spec.name}", zone_specs(session_state.program), requests)
+            sandbox = open_program_zones(session_state.program, session_state.home, specs, next(iter(spec.zones), None))
+        except ConfigError as error:  # a zone around FORGE_HOME, for example
+            raise ForgeError(str(error), code="ZONE") from None
+        self._walls[key] = Walls(
+            sandbox,
+            session_state.program.walls,
+            forge_home=session_state.home.path,
+            environ=without_zones(person_environ(), session_state.program.zones, spec.zones),
+            redactor=session_state.redactor,
+            rules=self._path_rules,
+        )
+        return self._walls[key]
+
+    def _path_rules(self) -> tuple[PathRule, ...]:
+        scope = next(iter(self._stations.values()), None)
+        return scope.orchestrator.path_rules() if scope is not None else ()
+
+    def _tell(self, status: ServerStatus) -> None:
+        data: dict[str, Any] = {"server": status.server, "state": status.state.value, "tools": status.tools}
+        if status.error:
+            data["error"] = status.error
+        if status.retry_at is not None:
+            data["retryAt"] = iso_time(status.retry_at)
+        self._session_state.bus.emit("mcpStatus", data)
+
+    async def _ask_person(self, form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
+        scope = self._stations.get(ctx.worker)
+        path = [link.to_wire() for link in scope.lineage] if scope is not None else []
+        return await ask_form(self._session_state.ui, form, path)
+
+    async def _sample(self, request: SamplingRequest, ctx: ToolContext) -> SamplingAnswer:
+        sampler = self._samplers.get(ctx.worker)
+        if sampler is None:
+            return SamplingAnswer(refused="this worker has no model")
+        answer: SamplingAnswer = await sampler(request)
+        return answer
+
+
+def session_servers(session_state: SessionState) -> SessionServers:
+    """The session's one."""
+    return session_state.parts.get(SessionServers, lambda: SessionServers(session_state))
+
+
+def without_zones(environ: Mapping[str, str], zones: Sequence[ZoneEntry], given: Collection[str]) -> dict[str, str]:
+    """The environment, with a PATH that leads into none of the zones but the given ones, however it is spelled."""
+
+    def is_open(entry: str) -> bool:
+        place = zone_containing(Path(os.path.realpath(entry)), zones)
+        return place is None or place[0] in given
+
+    kept = os.pathsep.join(entry for entry in environ.get("PATH", "").split(os.pathsep) if is_open(entry))
+    return {**environ, "PATH": kept}
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenCard:
+    tool: RemoteTool
+    task: asyncio.Task[None]
+
+
+class DriftCards:
+    def __init__(self, ui: RuntimeUI, pool: Pool, book: ServerTrustStore) -> None:
+        self._ui = ui
+        self._pool = pool
+        self._book = book
+        self._answered: set[tuple[str, str, str]] = set()
+        """Definitions (scope, server, digest) that a person said yes or no to in this session."""
+        self._open: dict[str, _OpenCard] = {}
+        """By server."""
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._seen: tuple[int, bool] | None = None
+        """At the last look; every call looks, and nearly always finds the same."""
+
+    def update(self) -> bool:
+        """Raises the cards that are due, withdraws those that are not any more. True: nothing changed since the last
+        look."""
+        now = (self._pool.version, self._ui.attached)
+        if now == self._seen:
+            return True
+        self._seen = now
+        specs = self._pool.specs
+        for server in [server for server in self._open if server not in specs]:
+            self._withdraw(server)
+        for server, spec in specs.items():
+            drifted = self._drifted(server)
+            if (shown := self._open.get(server)) is not None and shown.tool.digest not in drifted:
+                self._withdraw(server)
+            due = (held for digest, held in drifted.items() if (spec.scope, server, digest) not in self._answered)
+            if server not in self._open and self._ui.attached and (held := next(due, None)) is not None:
+                self._raise(spec.scope, held)
+        return False
+
+    def close(self) -> None:
+        for server in tuple(self._open):
+            self._withdraw(server)
+
+    def _drifted(self, server: str) -> dict[str, HeldTool]:
+        """By the digest of the definition there is now."""
+        listing = self._pool.listing(server)
+        held = listing.held if listing is not None else ()
+        return {one.tool.digest: one for one in held if one.reason is HoldReason.DRIFT and one.tool is not None}
+
+    def _raise(self, scope: str, held: HeldTool) -> None:
+        assert held.tool is not None
+        task = asyncio.create_task(self._ask(scope, held, held.tool))
+        self._open[held.server] = _OpenCard(held.tool, task)
+
+    def _withdraw(self, server: str) -> None:
+        task = self._open.pop(server).task
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        task.cancel()
+
+    async def _ask(self, scope: str, held: HeldTool, tool: RemoteTool) -> None:
+        agreed = await ask_about_drift(self._ui, held)
+        self._open.pop(held.server, None)
+        self._seen = None
+        if agreed is None:
+            return  # nobody answered: it is asked again at the next look that finds somebody
+        self._answered.add((scope, held.server, tool.digest))
+        if agreed and held.server in self._pool.specs and tool.digest in self._drifted(held.server):
+            self._pin(scope, held, tool)
+        self.update()
+
+    def _pin(self, scope: str, held: HeldTool, tool: RemoteTool) -> None:
+        """What could not be pinned stays held: the next session asks again."""
+        try:
+            self._book.pin(scope, tool)
+        except ForgeError as error:
+            what = f"the tool '{escape_control_chars(held.name)}' of the MCP server '{held.server}' stays held back"
+            self._ui.show_status(type="warning", message=f"{what}: {error.message}")
+
+
+_NO_CHOICES: Final[list[Any]] = []
+
+
+async def ask_to_start(ui: RuntimeUI, spec: ServerSpec, card: str, diff: str) -> bool:
+    """`diff`: against the config that was approved before; empty for a server that never was."""
+    changed = "its configuration changed since it was approved" if diff else "it was never started before"
+    request = _card("trust", f"Start the MCP server '{spec.name}'?", spec.name, card, digest([spec.scope, spec.digest]))
+    request |= {
+        "args": {"server": spec.name},
+        "effects": [f"net mcp://{spec.name}" if spec.is_http else f"exec {escape_control_chars(spec.command)}"],
+        "why": changed,
+    }
+    if diff:
+        request["diff"] = diff
+    return bool((await ui.request_approval(request))["approved"])
+
+
+async def ask_about_drift(ui: RuntimeUI, held: HeldTool) -> bool | None:
+    """Whether the definition as it is now may be used from here on; None: nobody answered."""
+    tool = held.tool
+    assert tool is not None
+    request = _card(
+        "definition",
+        f"The tool '{escape_control_chars(held.name)}' of the MCP server '{held.server}' changed. Use it as it is now?",
+        f"{held.server}/{escape_control_chars(held.name)}",
+        held.message,
+        digest([held.server, held.name, tool.digest]),
+    )
+    request |= {
+        "args": {"server": held.server, "tool": held.name},
+        "effects": [f"net mcp://{held.server}"],
+        "why": "its definition is not the one that was pinned; until it is approved, nobody can call it",
+        "diff": held.diff,
+    }
+    answer = await ui.request_approval(request)
+    return None if answer["by"] == NOBODY else bool(answer["approved"])
+
+
+async def ask_form(ui: RuntimeUI, form: ElicitationForm, worker_path: Sequence[Mapping[str, Any]]) -> FormAnswer:
+    request: dict[str, Any] = {
+        "source": form.server,
+        "title": f"MCP server '{form.server}' asks",
+        "message": form.message,
+        "fields": [dict(field) for field in form.fields],
+        "workerPath": [dict(link) for link in worker_path],
+    }
+    if form.url:
+        request["url"] = form.url
+    answer = await ui.request_form(request, worker_id=str(worker_path[-1]["id"]) if worker_path else "")
+    return FormAnswer(action=str(answer["action"]), values=answer.get("values") or {})
+
+
+def _card(kind: str, description: str, tool: str, payload: str, fingerprint: str) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "description": description,
+        "tool": tool,
+        "payload": payload,
+        "risk": "high",
+        "riskReasons": [],
+        "choices": _NO_CHOICES,
+        "fingerprint": fingerprint,
+        "argsKey": fingerprint,
+        "previouslyDenied": 0,
+        "warnings": [],
+        "workerPath": [],
+    }
+
+
+_STOP_REASONS: Final = {Finish.STOP: "endTurn", Finish.LENGTH: "maxTokens", Finish.REFUSED: "refusal"}
+
+
+def sampler_for(manager: WorkerManager, run: WorkerRun) -> Sampler:
+    async def sample(request: SamplingRequest) -> SamplingAnswer:
+        try:
+            loop = await manager.wait_for_model(run)
+        except ForgeError as error:
+            return SamplingAnswer(refused=error.message)
+        if loop is None:
+            return SamplingAnswer(refused="this worker has no model")
+        if request.verdict is not Verdict.PRE_APPROVED:
+            agreed = await _ask_to_sample(run, request)
+            if agreed is None:
+                return SamplingAnswer(refused="the person refused it")
+            request = agreed
+        try:
+            clean = (
+                run.scope.state.redactor.redact_secrets
+            )  # a server may have been given some, and says them to a model
+            messages = [_as_message(each, clean) for each in request.messages]
+            done = await loop.dialogue.request_aside(clean(request.system_prompt), messages, request.max_tokens)
+        except RunInterrupted:
+            return SamplingAnswer(refused="interrupted")
+        except ForgeError as error:
+            return SamplingAnswer(refused=error.message)
+        text = run.scope.state.redactor.redact_secrets(done.message.text)
+        return SamplingAnswer(text=text, model=run.model_name, stop_reason=_STOP_REASONS[done.finish])
+
+    return sample
+
+
+async def _ask_to_sample(run: WorkerRun, request: SamplingRequest) -> SamplingRequest | None:
+    """The request as the person left it; None: they refused, or nobody is there."""
+    args = {
+        "messages": [{"role": one.get("role"), "text": _message_text(one)} for one in request.messages],
+        "systemPrompt": request.system_prompt,
+        "maxTokens": request.max_tokens,
+    }
+    fingerprint = digest([request.server, args])
+    scope = run.scope
+    answer = await scope.state.ui.request_approval(
+        {
+            "type": "sampling",
+            "description": f"The MCP server '{request.server}' wants an answer from {run.model_name}.",
+            "tool": request.server,
+            "args": scope.state.redactor.value(args),
+            "payload": escape_control_chars(_card_text(request)),
+            "effects": [f"ask {run.model_name} on behalf of {request.server}"],
+            "risk": "high",
+            "riskReasons": ["the server reads the answer"],
+            "why": "a server asks your model",
+            "choices": [],
+            "fingerprint": fingerprint,
+            "argsKey": fingerprint,
+            "previouslyDenied": 0,
+            "warnings": [],
+            "workerPath": [link.to_wire() for link in scope.lineage],
+        },
+        check_edit=_edit_problems,
+        worker_id=scope.id,
+    )
+    if not answer["approved"]:
+        return None
+    edited = answer.get("args")
+    return _edited(request, edited) if isinstance(edited, Mapping) else request
+
+
+def _edit_problems(args: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with an edited request, by member."""
+    found: dict[str, str] = {}
+    messages = args.get("messages")
+    if not isinstance(messages, list) or not all(_is_message(each) for each in messages) or not messages:
+        found["messages"] = "a list of {role: user or assistant, text}"
+    if not isinstance(args.get("systemPrompt", ""), str):
+        found["systemPrompt"] = "a text"
+    limit = args.get("maxTokens", 1)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        found["maxTokens"] = "a whole number above 0"
+    return found
+
+
+def _is_message(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping) and value.get("role") in ("user", "assistant") and isinstance(value.get("text"), str)
+    )
+
+
+def _edited(request: SamplingRequest, args: Mapping[str, Any]) -> SamplingRequest:
+    """A message whose text was left alone stays as it came."""
+    before = {index: (each.get("role"), _message_text(each)) for index, each in enumerate(request.messages)}
+    messages = tuple(
+        request.messages[index]
+        if before.get(index) == (each["role"], each["text"])
+        else {"role": each["role"], "content": {"type": "text", "text": each["text"]}}
+        for index, each in enumerate(args.get("messages") or ())
+    )
+    return replace(
+        request,
+        messages=messages or request.messages,
+        system_prompt=args.get("systemPrompt", request.system_prompt),
+        max_tokens=min(args.get("maxTokens", request.max_tokens), request.max_tokens),
+    )
+
+
+def _card_text(request: SamplingRequest) -> str:
+    head = [f"at most {request.max_tokens} tokens"]
+    if request.system_prompt:
+        head.append(f"system: {request.system_prompt}")
+    return "\n".join((*head, *(f"{one.get('role')}: {_message_text(one)}" for one in request.messages)))
+
+
+def _message_text(message: Mapping[str, Any]) -> str:
+    from golem_forge.core.results import block_text
+
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else [content]
+    return "\n".join(block_text(block) for block in blocks)
+
+
+def _as_message(message: Mapping[str, Any], clean: Callable[[str], str]) -> Message:
+    """Text only: a picture or a sound is named, not sent."""
+    text = clean(_message_text(message))
+    return AssistantMessage(text=text) if message.get("role") == "assistant" else UserMessage(text=text)

@@ -1,0 +1,229 @@
+"""The interface between the loop and a model, whoever provides it.
+
+`Model.stream` yields deltas, then exactly one `Completed`, or raises ModelError. A model never retries, never executes
+a tool and never looks at a clock: `dialogue` does the first, the one path the second. A cancelled `stream` closes its
+connection at once.
+
+`requested_calls` is for implementations; `storable_message` is the last check of any response, whoever made it: every
+call id unique, no call of a cut response runnable. ResponseLimit bounds one response. Threat: ids, names and arguments
+are whatever a model or its server sends: megabytes, broken Unicode, endless nesting, the id of another worker's call.
+The journal, its index and every later request must still be able to hold them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from golem_forge.agent.messages import AssistantMessage, Message, RequestedCall
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.json import NotJson, as_json, safe_json, valid_unicode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOffer:
+    """A tool as a model is shown it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    system: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolOffer] = ()
+    max_output_tokens: int | None = None
+    attachment: Any = None
+    """(digest) → bytes of an attachment in `messages`; None where there are none."""
+    schema_of: Callable[[str], Mapping[str, Any]] | None = None
+    """(name) → the schema of what a model may call though it is not in `tools`, or not by that spelling; {}: nothing.
+    For layers that read arguments themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUsage:
+    """Tokens of one request as the provider counted them. `cached` is part of `input`."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            input=self.input + other.input, output=self.output + other.output, cached=self.cached + other.cached
+        )
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output
+
+
+class Finish(StrEnum):
+    """Why a response ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    """Cut at the token limit: none of its calls may run."""
+    REFUSED = "refused"
+    """The provider withheld it (content filter)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSoFar:
+    """What the provider has counted although the response is not complete; for requests that are stopped."""
+
+    usage: TokenUsage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """The response ended normally. `message` has the whole text and every call."""
+
+    message: AssistantMessage
+    usage: TokenUsage
+    finish: Finish = Finish.STOP
+
+
+ModelEvent = TextDelta | ThinkingDelta | UsageSoFar | Completed
+
+
+class ModelError(ForgeError):
+    """A request failed. `retryable`: the same request may succeed later (connection, 408, 429, 5xx)."""
+
+    def __init__(
+        self, message: str, *, retryable: bool = False, retry_after: float | None = None, code: str = ""
+    ) -> None:
+        super().__init__(message, status=Status.EXECUTION_FAILED, code=code or "MODEL_UNAVAILABLE")
+        self.retryable = retryable
+        self.retry_after = retry_after
+        """Seconds the provider asked us to wait."""
+
+
+class Model(Protocol):
+    @property
+    def name(self) -> str:
+        """`provider:name`, as configured."""
+        ...
+
+    @property
+    def context_window(self) -> int | None:
+        """In tokens; None if nobody knows."""
+        ...
+
+    @property
+    def max_output_tokens(self) -> int:
+        """What is asked for when nothing else is said."""
+        ...
+
+    @property
+    def calls_natively(self) -> bool:
+        """False: tools go through the XML format."""
+        ...
+
+    def takes(self, media_type: str) -> bool:
+        """Whether an attachment of this type can be sent."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]: ...
+
+    async def aclose(self) -> None: ...
+
+
+RESPONSE_CUT: Final = "response was cut at the token limit"
+_USABLE_ID: Final = re.compile(r"[!-~]{1,256}")
+_LONGEST_NAME: Final = 200
+"""No tool has a longer one."""
+
+
+def requested_calls(
+    asked: Iterable[tuple[str, str, Any]], *, history: Sequence[Message], finish: Finish
+) -> tuple[RequestedCall, ...]:
+    """(id, name, arguments) of one response → its calls. A missing id, or one the history has, is replaced."""
+    taken = {call.id for message in history if isinstance(message, AssistantMessage) for call in message.calls}
+    calls: list[RequestedCall] = []
+    for asked_id, name, args in asked:
+        call_id = asked_id if asked_id and asked_id not in taken else f"call_{new_id()}"
+        taken.add(call_id)
+        # Models that have nothing to say send nothing at all; that is an empty object, not broken JSON.
+        usable = {} if args is None or args == "" else args
+        problem = RESPONSE_CUT if finish is Finish.LENGTH else ""
+        calls.append(RequestedCall(id=call_id, name=name, args=usable, problem=problem))
+    return tuple(calls)
+
+
+def storable_message(message: AssistantMessage, taken: set[str]) -> AssistantMessage:
+    """The message as it can be kept, and the same object if it could be. `taken`: ids of all calls of the session; its
+    own are added. What the provider alone understands of a changed one is left out: it names what is no longer there.
+    """
+    if len(message.calls) > MAX_CALLS:
+        asked = f"{len(message.calls)} calls in one response, more than {MAX_CALLS}"
+        raise ModelError(
+            f"{message.model or 'the model'} asked for {asked}; none of them was run", code=RESPONSE_TOO_LARGE
+        )
+    calls = tuple(_storable_call(call, taken) for call in message.calls)
+    text, thinking = valid_unicode(message.text), valid_unicode(message.thinking)
+    same = text == message.text and thinking == message.thinking
+    if same and all(one is other for one, other in zip(calls, message.calls, strict=True)):
+        return message
+    return replace(message, text=text, thinking=thinking, calls=calls, raw=None)
+
+
+def _storable_call(call: RequestedCall, taken: set[str]) -> RequestedCall:
+    """The journal knows a call by its id, so one that came before in this session gets a fresh one."""
+    usable = call.id not in taken and _USABLE_ID.fullmatch(call.id) is not None
+    call_id = call.id if usable else f"call_{new_id()}"
+    taken.add(call_id)
+    name = valid_unicode(call.name)
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:_LONGEST_NAME]}…"
+    args, problem = _storable_args(call.args)
+    if call_id == call.id and name == call.name and args is call.args:
+        return call
+    return replace(call, id=call_id, name=name, args=args, problem=call.problem or problem)
+
+
+def _storable_args(args: Any) -> tuple[Any, str]:
+    if isinstance(args, str):
+        text = valid_unicode(args)
+        return (args, "") if text == args else (text, "")
+    try:
+        as_json(args)
+    except NotJson as error:
+        return safe_json(args)[0], f"the arguments are not JSON: {error}"
+    return args, ""
+
+
+MAX_RESPONSE: Final = 32 * 1024 * 1024
+"""Characters. The largest answers of today's models are below 2 MiB; a call in the XML format may have 10 MiB."""
+MAX_CALLS: Final = 1000
+"""In one response."""
+RESPONSE_TOO_LARGE: Final = "RESPONSE_TOO_LARGE"
+
+
+class ResponseLimit:
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        self._size += len(text)
+        if self._size > MAX_RESPONSE:
+            what = f"more than {MAX_RESPONSE // 1024 // 1024} MiB in one response"
+            raise ModelError(f"{self._model} sent {what}; nothing of it was run", code=RESPONSE_TOO_LARGE)

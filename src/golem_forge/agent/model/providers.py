@@ -1,0 +1,479 @@
+"""Provider models through pydantic-ai's model classes: the only module that imports pydantic_ai (a second of start-up).
+
+`open_provider` makes the client of a provider, with the SDK's own retries off, so that one attempt is one request on
+the wire; it raises ModelError (MODEL_LIBRARY_MISSING) where an SDK is missing. PydanticAIModel sends our requests and
+yields our events; a paused answer is continued a bounded number of times; it raises ModelError and nothing else. The
+library's Agent is not used and no tool is handed to it to execute.
+
+A response counts as complete only when the provider said why it ended: a stream that just stops, however cleanly, is a
+retryable ModelError. Text attachments go to every provider as text; other types where the provider takes them.
+
+Threat: an error text of a provider may contain the key; it is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any, Final, cast
+
+import httpx2
+from pydantic_ai import exceptions
+from pydantic_ai import messages as theirs
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.models import Model as TheirModel
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
+
+from golem_forge.agent.budget import estimate_request, estimate_tokens
+from golem_forge.agent.messages import AssistantMessage, ResultsMessage, UserMessage
+from golem_forge.agent.model.interface import (
+    Completed,
+    Finish,
+    ModelError,
+    ModelEvent,
+    Request,
+    ResponseLimit,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    ToolOffer,
+    UsageSoFar,
+    requested_calls,
+)
+from golem_forge.core.decisions import Status
+
+_CONNECT_SECONDS: Final = 10
+_SILENCE_SECONDS: Final = 600
+"""A reasoning model may be silent for minutes before its first word."""
+_PROFILE: Final = ModelProfile(supports_inline_system_prompts=True)
+"""Else the library tells some models that `<system>` inside a user turn has authority, which is where tool results go,
+and rewrites such words in what people typed. Forge never sends a system message in the middle."""
+_NO_KEY: Final = "no-key"
+"""The OpenAI SDK insists on a key; servers that need none ignore it."""
+
+
+def open_provider(provider: str, name: str, *, base_url: str, key: str) -> PydanticAIModel:
+    http = httpx2.AsyncClient(timeout=httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS))
+    try:
+        return PydanticAIModel(provider, name, _OPENERS[provider](name, base_url, key, http), http=http, key=key)
+    except ImportError as error:
+        from golem_forge.agent.model.selection import INSTALL
+
+        text = f"the library of provider {provider!r} is not installed ({error.name or 'see its cause'}): {INSTALL}"
+        raise ModelError(text, code="MODEL_LIBRARY_MISSING") from error
+
+
+def _anthropic(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    client = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, max_retries=0)
+    return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=client), profile=_PROFILE)
+
+
+def _openai_client(base_url: str, key: str, http: httpx2.AsyncClient, *, official: bool) -> Any:
+    from openai import AsyncOpenAI
+
+    client = AsyncOpenAI(api_key=key or _NO_KEY, base_url=base_url, http_client=http, max_retries=0)
+    if not official:
+        # The SDK reads these from the environment; they are meant for OpenAI, not for whoever speaks its format.
+        client.organization = client.project = None
+        client._custom_headers = {}
+    return client
+
+
+def _openai(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
+    """The Responses API: newer models of OpenAI reason between tool calls there only."""
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    client = _openai_client(base_url, key, http, official=True)
+    return OpenAIResponsesModel(name, provider=OpenAIProvider(openai_client=client), profile=_PROFILE)
+
+
+def _openrouter(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
+    from pydantic_ai.models.openrouter import OpenRouterModel
+    from pydantic_ai.providers.openrouter import OpenRouterProvider
+
+    client = _openai_client(base_url, key, http, official=False)
+    return OpenRouterModel(name, provider=OpenRouterProvider(openai_client=client), profile=_PROFILE)
+
+
+def _ollama(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
+    from pydantic_ai.models.ollama import OllamaModel
+    from pydantic_ai.providers.ollama import OllamaProvider
+
+    client = _openai_client(base_url, key, http, official=False)
+    return OllamaModel(name, provider=OllamaProvider(openai_client=client), profile=_PROFILE)
+
+
+def _openai_compatible(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
+    """Chat Completions: the format that everybody else who says OpenAI-compatible means."""
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    client = _openai_client(base_url, key, http, official=False)
+    provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
+    return OpenAIChatModel(name, provider=provider, profile=_PROFILE)
+
+
+def _google(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.providers.google import GoogleProvider
+
+    provider = GoogleProvider(api_key=key, base_url=base_url, http_client=http)
+    return GoogleModel(name, provider=provider, profile=_PROFILE)
+
+
+_OPENERS: Final[dict[str, Callable[[str, str, str, httpx2.AsyncClient], TheirModel]]] = {
+    "anthropic": _anthropic,
+    "openai": _openai,
+    "google": _google,
+    "openrouter": _openrouter,
+    "ollama": _ollama,
+    "openai-compatible": _openai_compatible,
+}
+
+
+_DEFAULT_OUTPUT: Final = 16_384
+_SMALL_OUTPUT: Final = 4_096
+"""For Anthropic models whose limit is not known (all of them allow this), and for local ones."""
+_LOCAL: Final = ("ollama", "openai-compatible")
+"""Often served with a window of 8k or less, of which a larger answer would leave nothing for the question."""
+_MAX_CONTINUATIONS: Final = 10
+
+
+class PydanticAIModel:
+    def __init__(self, provider: str, name: str, inner: TheirModel, *, http: httpx2.AsyncClient, key: str) -> None:
+        self.name = f"{provider}:{name}"
+        self._provider = provider
+        self._inner = inner
+        self._http = http
+        self._key = key
+
+    @property
+    def context_window(self) -> int | None:
+        return self._inner.context_window
+
+    @property
+    def max_output_tokens(self) -> int:
+        if self._provider in _LOCAL:
+            return _SMALL_OUTPUT
+        if self._provider != "anthropic":
+            return _DEFAULT_OUTPUT
+        known: Any = self._inner.profile.get("anthropic_max_output_tokens")
+        return min(known, _DEFAULT_OUTPUT) if isinstance(known, int) else _SMALL_OUTPUT
+
+    @property
+    def calls_natively(self) -> bool:
+        return bool(self._inner.profile.get("supports_tools", True))
+
+    def takes(self, media_type: str) -> bool:
+        return takes_media_type(self._provider, media_type)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        try:
+            offered = request_parameters(request)
+            messages = self._inner.prepare_messages(translate_messages(request, self._provider), offered)
+            settings = self._settings(request)
+            whole: theirs.ModelResponse | None = None
+            flood = ResponseLimit(self.name)
+            for _ in range(_MAX_CONTINUATIONS):
+                async with model_request_stream(
+                    self._inner, messages, model_settings=settings, model_request_parameters=offered
+                ) as stream:
+                    counted = TokenUsage()
+                    async for event in stream:
+                        flood.add(event_text(event))
+                        if piece := event_delta(event):
+                            yield piece
+                        if (so_far := usage_from(stream.usage)) != counted:
+                            counted = so_far
+                            yield UsageSoFar(usage=counted)
+                    whole = join_responses(whole, finished_response(stream, self.name))
+                if whole.state != "suspended":
+                    yield completed_from(whole, request, provider=self._provider, model=self.name)
+                    return
+                # The provider paused a long answer; it goes on when it is sent its own beginning.
+                await asyncio.sleep(self._inner.continuation_delay(whole) or 0)
+                messages = [*messages, whole]
+            raise ModelError(f"{self.name} paused its answer {_MAX_CONTINUATIONS} times without an end")
+        except ModelError:
+            raise
+        except Exception as error:
+            raise model_error(error, name=self.name, key=self._key) from error
+
+    def _settings(self, request: Request) -> ModelSettings:
+        settings: Any = ModelSettings()
+        if request.max_output_tokens is not None:
+            settings["max_tokens"] = request.max_output_tokens
+        elif self._provider == "anthropic":  # the API requires a number; others have their own maximum
+            settings["max_tokens"] = self.max_output_tokens
+        if self._provider == "anthropic":
+            settings["cache"] = True  # the loop sends the same beginning again and again
+        if self._provider == "openai":
+            settings["openai_store"] = False  # the history is ours; the provider need not keep a second one
+        return cast(ModelSettings, settings)
+
+
+_NO_INPUT: Final = "[no input]"
+"""Providers refuse a message without content; a worker may allow one."""
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_OUTCOMES: Final = {
+    Status.SUCCESS: "success",
+    Status.APPROVAL_DENIED: "denied",
+    Status.POLICY_DENIED: "denied",
+    Status.SANDBOX_DENIED: "denied",
+    Status.INTERRUPTED: "interrupted",
+}
+"""Everything else is `failed`."""
+
+
+def request_parameters(request: Request) -> ModelRequestParameters:
+    system = [theirs.InstructionPart(content=request.system)] if request.system else []
+    return ModelRequestParameters(
+        function_tools=[_definition(offer) for offer in request.tools], instruction_parts=system
+    )
+
+
+def _definition(offer: ToolOffer) -> ToolDefinition:
+    # Not strict: strict mode rewrites schemas, and what the model was shown must be what the one path validates.
+    return ToolDefinition(
+        name=offer.name, description=offer.description, parameters_json_schema=dict(offer.schema), strict=False
+    )
+
+
+def translate_messages(request: Request, provider: str) -> list[theirs.ModelMessage]:
+    result: list[theirs.ModelMessage] = []
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            if message.text or message.thinking or message.calls:
+                result.append(_assistant_message(message, provider))
+        else:
+            parts = _result_parts(message) if isinstance(message, ResultsMessage) else [_prompt_part(message, request)]
+            result.append(theirs.ModelRequest(parts=parts))
+    return result
+
+
+def _assistant_message(message: AssistantMessage, provider: str) -> theirs.ModelResponse:
+    """As the provider itself had it (signatures of its thinking included), if it is the same one and nothing was
+    changed since; else rebuilt from what everybody understands."""
+    raw = message.raw
+    if isinstance(raw, dict) and raw.get("provider") == provider and not message.interrupted:
+        try:
+            (kept,) = theirs.ModelMessagesTypeAdapter.validate_python([raw["response"]])
+        except (ValueError, KeyError):
+            kept = None
+        if isinstance(kept, theirs.ModelResponse) and _text_and_calls(kept) == (
+            message.text,
+            [(call.id, _wire_name(call.name)) for call in message.calls],
+        ):
+            return kept
+    parts: list[theirs.ModelResponsePart] = [theirs.TextPart(content=message.text)] if message.text else []
+    parts += [
+        theirs.ToolCallPart(tool_name=_wire_name(call.name), args=call.args, tool_call_id=call.id)
+        for call in message.calls
+    ]
+    return theirs.ModelResponse(parts=parts or [theirs.TextPart(content="[no answer]")])
+
+
+def _text_and_calls(response: theirs.ModelResponse) -> tuple[str, list[tuple[str, str]]]:
+    text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
+    calls = [(part.tool_call_id, part.tool_name) for part in response.parts if isinstance(part, theirs.ToolCallPart)]
+    return text, calls
+
+
+def _prompt_part(message: UserMessage, request: Request) -> theirs.UserPromptPart:
+    if not message.attachments:
+        return theirs.UserPromptPart(content=message.text or _NO_INPUT)
+    content: list[Any] = [message.text] if message.text else []
+    for attached in message.attachments:
+        if request.attachment is None:
+            raise ModelError(f"attachment {attached.name!r} has no bytes to send", code="ATTACHMENT_MISSING")
+        data: bytes = request.attachment(attached.digest)
+        if is_text_type(attached.media_type):
+            content.append(f"Attached file {attached.name} ({attached.media_type}):\n{data.decode('utf-8', 'replace')}")
+        else:
+            content.append(f"Attached file {attached.name} ({attached.media_type}):")
+            content.append(theirs.BinaryContent(data=data, media_type=attached.media_type))
+    return theirs.UserPromptPart(content=content)
+
+
+def _result_parts(message: ResultsMessage) -> list[theirs.ModelRequestPart]:
+    parts: list[theirs.ModelRequestPart] = [
+        theirs.ToolReturnPart(
+            tool_name=_wire_name(result.name),
+            content=result.text,
+            tool_call_id=result.id,
+            outcome=_OUTCOMES.get(result.status, "failed"),  # type: ignore[arg-type]
+        )
+        for result in message.results
+    ]
+    return [*parts, theirs.UserPromptPart(content=message.note)] if message.note else parts
+
+
+def _wire_name(name: str) -> str:
+    """A model may ask for what no tool can be named; sent back like that, a provider refuses the whole conversation."""
+    return name if _PLAIN_NAME.fullmatch(name) else re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_"
+
+
+_FINISHES: Final = {"length": Finish.LENGTH, "content_filter": Finish.REFUSED}
+
+
+def event_delta(event: Any) -> TextDelta | ThinkingDelta | None:
+    """The first piece of a part comes with its start. Kinds of events that are new to us say nothing here."""
+    match event:
+        case theirs.PartStartEvent(part=theirs.TextPart(content=text)) if text:
+            return TextDelta(text)
+        case theirs.PartStartEvent(part=theirs.ThinkingPart(content=text)) if text:
+            return ThinkingDelta(text)
+        case theirs.PartDeltaEvent(delta=theirs.TextPartDelta(content_delta=text)) if text:
+            return TextDelta(text)
+        case theirs.PartDeltaEvent(delta=theirs.ThinkingPartDelta(content_delta=text)) if text:
+            return ThinkingDelta(text)
+        case _:
+            return None
+
+
+def event_text(event: Any) -> str:
+    """What an event adds to the response, of whichever kind."""
+    if isinstance(event, theirs.PartStartEvent):
+        part: Any = event.part
+        found = part.args if isinstance(part, theirs.ToolCallPart) else getattr(part, "content", "")
+    elif isinstance(event, theirs.PartDeltaEvent):
+        delta: Any = event.delta
+        found = delta.args_delta if isinstance(delta, theirs.ToolCallPartDelta) else delta.content_delta
+    else:
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def finished_response(stream: StreamedResponse, name: str) -> theirs.ModelResponse:
+    response = stream.get()
+    reason = (response.provider_details or {}).get("finish_reason")
+    if response.state == "suspended":
+        return response
+    if (reason is None and response.finish_reason != "content_filter") or response.state != "complete":
+        raise ModelError(f"{name}: the response broke off before its end", retryable=True)
+    if response.finish_reason == "error":
+        raise ModelError(f"{name}: the provider gave up on the response ({reason})", retryable=True)
+    return response
+
+
+def join_responses(before: theirs.ModelResponse | None, after: theirs.ModelResponse) -> theirs.ModelResponse:
+    if before is None:
+        return after
+    return replace(after, parts=[*before.parts, *after.parts], usage=before.usage + after.usage)
+
+
+def usage_from(usage: RequestUsage) -> TokenUsage:
+    return TokenUsage(input=usage.input_tokens, output=usage.output_tokens, cached=usage.cache_read_tokens)
+
+
+def completed_from(response: theirs.ModelResponse, request: Request, *, provider: str, model: str) -> Completed:
+    """The message with the calls it asks for, each under an id that this history does not have yet."""
+    finish = _FINISHES.get(response.finish_reason or "stop", Finish.STOP)
+    asked = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
+    calls = requested_calls(
+        ((part.tool_call_id, part.tool_name, part.args) for part in asked), history=request.messages, finish=finish
+    )
+    new_ids = {id(part): call.id for part, call in zip(asked, calls, strict=True)}
+    kept = replace(
+        response,
+        parts=[
+            replace(part, tool_call_id=new_ids[id(part)]) if isinstance(part, theirs.ToolCallPart) else part
+            for part in response.parts
+        ],
+    )
+    text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
+    thinking = "".join(part.content for part in response.parts if isinstance(part, theirs.ThinkingPart))
+    counted = usage_from(response.usage)
+    if not counted.total:
+        # A request that nobody counted would slip through every budget.
+        counted = TokenUsage(input=estimate_request(request), output=estimate_tokens(text + thinking) + 20 * len(calls))
+    message = AssistantMessage(
+        text=text,
+        thinking=thinking,
+        calls=calls,
+        model=model,
+        raw={
+            "provider": provider,
+            "response": theirs.ModelMessagesTypeAdapter.dump_python([kept], mode="json")[0],
+        },
+    )
+    return Completed(message=message, usage=counted, finish=finish)
+
+
+_MAX_MESSAGE: Final = 300
+
+
+def model_error(error: Exception, *, name: str, key: str) -> ModelError:
+    status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else 0
+    code = "CONTEXT_EXCEEDED" if isinstance(error, exceptions.ModelContextWindowExceededError) else ""
+    if isinstance(error, exceptions.ModelAPIError):
+        said = _shorten_message(_provider_message(error) or type(error).__name__, key)
+        refused = isinstance(error, (exceptions.ModelRequestRejectedError, exceptions.ModelQuotaExceededError))
+        retryable = status in (408, 429) or status >= 500 if status else not refused
+        what = f"answered {status}" if status else "failed"
+        return ModelError(f"{name} {what}: {said}", retryable=retryable, retry_after=error.retry_after, code=code)
+    if isinstance(error, (httpx2.TransportError, httpx2.StreamError, OSError)):
+        return ModelError(f"{name}: the connection failed ({type(error).__name__})", retryable=True)
+    if isinstance(error, exceptions.AgentRunError | exceptions.UserError):
+        return ModelError(f"{name} cannot be asked this: {_shorten_message(str(error), key)}")
+    # What a foreign exception says may hold anything; its type says enough to look further.
+    return ModelError(f"{name}: the request failed inside the model library ({type(error).__name__})")
+
+
+def _shorten_message(said: str, key: str) -> str:
+    """Without the key, and cut between words: half of another secret would be known to nobody's redaction."""
+    if key:
+        said = said.replace(key, "[redacted]")
+    if len(said) <= _MAX_MESSAGE:
+        return said
+    return f"{said[:_MAX_MESSAGE].rpartition(' ')[0]} …"
+
+
+def _provider_message(error: exceptions.ModelAPIError) -> str:
+    found: Any = error.body
+    while isinstance(found, dict) and not isinstance(found.get("message"), str):
+        found = found.get("error")
+    text = found["message"] if isinstance(found, dict) else found if isinstance(found, str) else ""
+    if not text and not isinstance(error, exceptions.ModelHTTPError):
+        text = error.message
+    return cast(str, text)
+
+
+_IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_PDF: Final = ("application/pdf",)
+_TAKEN: Final[dict[str, tuple[str, ...]]] = {
+    "anthropic": _IMAGES + _PDF,
+    "openai": _IMAGES + _PDF,
+    "google": (*_IMAGES, *_PDF, "audio/", "video/"),
+    "openrouter": _IMAGES + _PDF,
+    "ollama": _IMAGES,
+    "openai-compatible": _IMAGES,
+}
+"""Media types; one that ends in `/` stands for all of its kind."""
+_TEXT: Final = ("application/json", "application/xml", "application/yaml", "application/toml", "application/javascript")
+
+
+def is_text_type(media_type: str) -> bool:
+    plain = media_type.partition(";")[0].strip().lower()
+    return plain.startswith("text/") or plain in _TEXT or plain.endswith(("+json", "+xml"))
+
+
+def takes_media_type(provider: str, media_type: str) -> bool:
+    plain = media_type.partition(";")[0].strip().lower()
+    return is_text_type(plain) or any(
+        plain.startswith(known) if known.endswith("/") else plain == known for known in _TAKEN[provider]
+    )

@@ -1,0 +1,283 @@
+"""Scripted models: every word is written down beforehand. For tests, demos and embedders; the name says `scripted`.
+
+`scripted:demo.yaml` reads a file of turns; each request takes the next one, retries and summaries included:
+
+    context_window: 8000        # optional, as are the next two
+    max_output_tokens: 1000
+    native_calls: false         # the worker then uses the XML format
+    turns:                      # or `workers: {main: [...], analyzer: [...]}`, each run of a worker from its first turn
+      - expect: hello           # a text or texts that the last message must contain; else the request fails, saying so
+        think: The person greets me.
+        say: Hello! I will look.
+        calls:
+          - {tool: read_file, args: {path: /workspace/a.txt}, id: call_1}     # `args` as text: sent as raw JSON
+        chunks: 3               # pieces that `think` and `say` arrive in, 1 unless given
+        pause: 0.2              # seconds before each piece
+        usage: {input: 120, output: 30, cached: 100}                          # estimated from the texts unless given
+        finish: length          # stop (unless given), length, refused
+      - say: Half an ans
+        fail: {status: 503, retry_after: 1}   # after what it says; without status: the connection breaks off
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from golem_forge.agent.budget import estimate_request, estimate_tokens
+from golem_forge.agent.files.program_files import read_inside
+from golem_forge.agent.messages import AssistantMessage, Message, ResultsMessage, UserMessage
+from golem_forge.agent.model.interface import (
+    Completed,
+    Finish,
+    ModelError,
+    ModelEvent,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    UsageSoFar,
+    requested_calls,
+)
+from golem_forge.config import schema
+from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, one_of, refuse
+from golem_forge.config.yaml_file import YamlPath, parse_yaml, read_bytes
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.text import closest_match
+
+_RETRYABLE: Final = (408, 429)
+_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnCall:
+    tool: str
+    args: Any = None
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFailure:
+    status: int = 0
+    """0: the connection breaks off."""
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    say: str = ""
+    think: str = ""
+    calls: tuple[TurnCall, ...] = ()
+    expect: tuple[str, ...] = ()
+    chunks: int = 1
+    pause: float = 0.0
+    fail: TurnFailure | None = None
+    usage: TokenUsage | None = None
+    finish: Finish = Finish.STOP
+    where: str = ""
+    """`demo.yaml:12`, for the message when `expect` is not met."""
+
+
+class ScriptedModel:
+    """Plays turns. `next_turn` is given each request and says what comes back."""
+
+    def __init__(
+        self,
+        name: str,
+        next_turn: Callable[[Request], Turn],
+        *,
+        context_window: int | None = None,
+        max_output_tokens: int = 4096,
+        calls_natively: bool = True,
+    ) -> None:
+        self.name = name
+        self.context_window = context_window
+        self.max_output_tokens = max_output_tokens
+        self.calls_natively = calls_natively
+        self._next_turn = next_turn
+
+    def takes(self, media_type: str) -> bool:
+        return True
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        turn = self._next_turn(request)
+        self._check_expected(turn, request)
+        usage = turn.usage or TokenUsage(input=estimate_request(request), output=_output_of(turn))
+        yield UsageSoFar(usage=TokenUsage(input=usage.input, cached=usage.cached))
+        for piece in _pieces(turn.think, turn.chunks):
+            await asyncio.sleep(turn.pause)
+            yield ThinkingDelta(piece)
+        for piece in _pieces(turn.say, turn.chunks):
+            await asyncio.sleep(turn.pause)
+            yield TextDelta(piece)
+        if turn.fail is not None:
+            raise self._failure(turn.fail)
+        asked = [(call.id, call.tool, call.args) for call in turn.calls]
+        message = AssistantMessage(
+            text=turn.say,
+            thinking=turn.think,
+            calls=requested_calls(asked, history=request.messages, finish=turn.finish),
+            model=self.name,
+        )
+        yield Completed(message=message, usage=usage, finish=turn.finish)
+
+    def _check_expected(self, turn: Turn, request: Request) -> None:
+        last = _text_of(request.messages[-1]) if request.messages else ""
+        for wanted in turn.expect:
+            if wanted not in last:
+                seen = last if len(last) <= _SHOWN else f"{last[:_SHOWN]}…"
+                where = turn.where or self.name
+                raise ModelError(f"{where}: expected {wanted!r} in the last message, which is {seen!r}", code="SCRIPT")
+
+    def _failure(self, fail: TurnFailure) -> ModelError:
+        if not fail.status:
+            return ModelError(f"{self.name}: the connection broke off", retryable=True)
+        retryable = fail.status in _RETRYABLE or fail.status >= 500
+        return ModelError(f"{self.name} answered {fail.status}", retryable=retryable, retry_after=fail.retry_after)
+
+
+class FunctionScript(ScriptedModel):
+    """A model whose answers come from a function of the request: a Turn, or the text it says."""
+
+    def __init__(
+        self, function: Callable[[Request], Turn | str], *, name: str = "scripted:function", **facts: Any
+    ) -> None:
+        def next_turn(request: Request) -> Turn:
+            answer: Any = function(request)
+            if not isinstance(answer, (Turn, str)):
+                raise ModelError(f"{name}: the function must return a Turn or a text, not {answer!r}", code="SCRIPT")
+            return Turn(say=answer) if isinstance(answer, str) else answer
+
+        super().__init__(name, next_turn, **facts)
+
+
+def open_script(name: str, *, root: Path, worker: str, confined: bool = False) -> ScriptedModel:
+    """`name` is the path after `scripted:`, relative to `root`. ConfigError for a file that is no script."""
+    data = read_inside(root, root / name, name) if confined else read_bytes(root / name, name)
+    file = parse_yaml(data, name)
+    problems = ConfigProblems(file)
+    script = schema.check(_SCRIPT, file, problems)
+    if ("turns" in file.value) == ("workers" in file.value):
+        problems.add((), "a script has either `turns` or `workers`")
+    problems.raise_if_any()
+    path: YamlPath = ("turns",)
+    if "workers" in script:
+        if worker not in script["workers"]:
+            close = closest_match(worker, script["workers"])
+            hint = f"did you mean {close!r}?" if close else f"workers: {', '.join(script['workers'])}"
+            raise ConfigError(f"{file.at(('workers',))}: workers: no turns for worker {worker!r}; {hint}")
+        path = ("workers", worker)
+    listed = script["turns"] if "turns" in script else script["workers"][worker]
+    turns = [_turn(each, file.at((*path, index))) for index, each in enumerate(listed)]
+    return ScriptedModel(
+        f"scripted:{name}",
+        _TurnSequence(turns, f"{name}, worker {worker!r}"),
+        context_window=script.get("context_window"),
+        max_output_tokens=script.get("max_output_tokens", 4096),
+        calls_natively=script.get("native_calls", True),
+    )
+
+
+class _TurnSequence:
+    def __init__(self, turns: list[Turn], whose: str) -> None:
+        self._turns = turns
+        self._whose = whose
+        self._next = 0
+
+    def __call__(self, request: Request) -> Turn:
+        if self._next >= len(self._turns):
+            raise ModelError(f"the script has only {len(self._turns)} turns ({self._whose})", code="SCRIPT")
+        self._next += 1
+        return self._turns[self._next - 1]
+
+
+def _turn(data: Mapping[str, Any], where: str) -> Turn:
+    fields = dict(data)
+    if "calls" in fields:
+        fields["calls"] = tuple(TurnCall(**call) for call in fields["calls"])
+    if "fail" in fields:
+        fields["fail"] = TurnFailure(**fields["fail"])
+    if "usage" in fields:
+        fields["usage"] = TokenUsage(**fields["usage"])
+    if "finish" in fields:
+        fields["finish"] = Finish(fields["finish"])
+    if "expect" in fields:
+        fields["expect"] = tuple(fields["expect"])
+    return Turn(**fields, where=where)
+
+
+def _pieces(text: str, chunks: int) -> Iterator[str]:
+    size = -(-len(text) // max(1, chunks))
+    for start in range(0, len(text), size or 1):
+        yield text[start : start + size]
+
+
+def _output_of(turn: Turn) -> int:
+    return estimate_tokens(turn.say) + estimate_tokens(turn.think) + sum(20 for _ in turn.calls)
+
+
+def _text_of(message: Message) -> str:
+    if isinstance(message, ResultsMessage):
+        return "\n".join([*(result.text for result in message.results), message.note])
+    assert isinstance(message, (UserMessage, AssistantMessage))
+    return message.text
+
+
+class _Check(Protocol):
+    def __call__(self, value: Any, path: YamlPath, problems: ConfigProblems) -> Any: ...
+
+
+def _whole(least: int) -> _Check:
+    def check(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+        usable = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        return value if usable else refuse(problems, path, value, f"a whole number, at least {least}")
+
+    return check
+
+
+def _seconds(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 3600
+    return float(value) if usable else refuse(problems, path, value, "seconds, 0 to 3600")
+
+
+def _words(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    if isinstance(value, list):
+        return list_of(schema.text)(value, path, problems)
+    return [value] if isinstance(value, str) and value else refuse(problems, path, value, "a text or a list of texts")
+
+
+def _arguments(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    usable = value is None or isinstance(value, (dict, str))
+    return value if usable else refuse(problems, path, value, "a mapping, or raw JSON as a text")
+
+
+_TURN: Final = MappingSchema(
+    {
+        "say": schema.text,
+        "think": schema.text,
+        "calls": list_of(
+            MappingSchema({"tool": schema.text, "args": _arguments, "id": schema.text}, required=("tool",))
+        ),
+        "expect": _words,
+        "chunks": _whole(1),
+        "pause": _seconds,
+        "fail": MappingSchema({"status": _whole(400), "retry_after": _seconds}),
+        "usage": MappingSchema({"input": _whole(0), "output": _whole(0), "cached": _whole(0)}),
+        "finish": one_of(*(finish.value for finish in Finish)),
+    }
+)
+_SCRIPT: Final = MappingSchema(
+    {
+        "turns": list_of(_TURN),
+        "workers": map_of(list_of(_TURN)),
+        "context_window": _whole(1),
+        "max_output_tokens": _whole(1),
+        "native_calls": schema.flag,
+    }
+)

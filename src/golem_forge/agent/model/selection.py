@@ -1,0 +1,209 @@
+"""Which model: what `provider:name` means, who chooses it, whether it is allowed, and opening it.
+
+Choosing takes texts and settings and returns names; nothing is imported or opened. Raises ConfigError for a string
+without a provider, an unknown provider, and a model that a worker's `compatible_models` leave out.
+
+`open_model` takes `provider:name`, the program's settings and the environment, and returns a Model. Raises ModelError
+for a missing key (naming its variable) and a missing library (naming what to install), ConfigError for a script that
+cannot be read. This is the gateway to `providers`, which loads the provider libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.model.interface import Model, ModelError
+from golem_forge.config.run_block import ProviderSettings
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.text import closest_match
+
+MODEL_VARIABLE: Final = "FORGE_MODEL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """`key_env` is the variable that holds the key unless `models` names another; empty: a key is not expected."""
+
+    name: str
+    key_env: str = ""
+    default_model: str = ""
+    """What the built-in worker uses when only the key says which provider; empty: never chosen that way."""
+    base_url: str = ""
+    """Where requests go unless `models` says otherwise; empty: `models` must say."""
+
+
+PROVIDERS: Final[Mapping[str, Provider]] = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            name="anthropic",
+            key_env="ANTHROPIC_API_KEY",
+            default_model="claude-sonnet-5-5",
+            base_url="https://api.anthropic.com",
+        ),
+        Provider(
+            name="openai", key_env="OPENAI_API_KEY", default_model="gpt-6.1-sol", base_url="https://api.openai.com/v1"
+        ),
+        Provider(
+            name="google",
+            key_env="GOOGLE_API_KEY",
+            default_model="gemini-4-argon",
+            base_url="https://generativelanguage.googleapis.com",
+        ),
+        Provider(
+            name="openrouter",
+            key_env="OPENROUTER_API_KEY",
+            default_model="anthropic/claude-sonnet-5.5",
+            base_url="https://openrouter.ai/api/v1",
+        ),
+        Provider(name="ollama", base_url="http://localhost:11434/v1"),
+        Provider(name="openai-compatible"),
+        Provider(name="scripted"),
+    )
+}
+"""In the order in which a key in the environment chooses one."""
+
+NO_SETTINGS: Final = ProviderSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenModel:
+    """`model` is empty when nobody said one; `no_model_message()` has the words for that."""
+
+    model: str
+    said_by: str
+    """`--model`, `FORGE_MODEL`, `workers/a.worker:3`, `forge.yaml`, or the variable whose key decided."""
+
+
+def split_model(model: str, *, where: str = "") -> tuple[str, str]:
+    """`openrouter:openai/gpt-4o:free` → `("openrouter", "openai/gpt-4o:free")`."""
+    provider, colon, name = model.partition(":")
+    at = f"{where}: " if where else ""
+    listed = ", ".join(PROVIDERS)
+    if not colon or not provider or not name.strip():
+        raise ConfigError(f"{at}model {model!r} is not `provider:name`; providers: {listed}")
+    if provider not in PROVIDERS:
+        close = closest_match(provider, PROVIDERS)
+        hint = f"did you mean {close!r}? " if close else ""
+        raise ConfigError(f"{at}unknown model provider {provider!r}; {hint}providers: {listed}")
+    return provider, name
+
+
+def choose_model(
+    *,
+    flag: str,
+    environ: Mapping[str, str],
+    worker: Worker,
+    program_model: str,
+    builtin: bool,
+    settings: Mapping[str, ProviderSettings] | None = None,
+) -> ChosenModel:
+    """The root worker's model: `--model`, `FORGE_MODEL`, the worker file, forge.yaml; last, for the built-in worker,
+    the first provider whose key is set."""
+    said = (
+        ChosenModel(model=flag, said_by="--model"),
+        ChosenModel(model=environ.get(MODEL_VARIABLE, ""), said_by=MODEL_VARIABLE),
+        ChosenModel(model=worker.model, said_by=worker.at("model")),
+        ChosenModel(model=program_model, said_by="forge.yaml"),
+    )
+    for chosen in said:
+        if chosen.model:
+            split_model(chosen.model, where=chosen.said_by)
+            return chosen
+    if builtin:
+        for model, variable in models_with_a_key(settings or {}, environ).items():
+            return ChosenModel(model=model, said_by=variable)
+    return ChosenModel(model="", said_by="")
+
+
+def choose_child_model(worker: Worker, caller_model: str) -> ChosenModel:
+    """A sub-worker's own model, else its caller's; no flag and no variable reaches it."""
+    if worker.model:
+        split_model(worker.model, where=worker.at("model"))
+        return ChosenModel(model=worker.model, said_by=worker.at("model"))
+    return ChosenModel(model=caller_model, said_by="caller")
+
+
+def no_model_message(settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> str:
+    """What to tell a person when `choose_model` found none, with what would work here."""
+    words = (
+        "no model is configured: give `--model provider:name`, set `FORGE_MODEL`, or write `model:` in the worker file "
+        "or forge.yaml"
+    )
+    usable = models_with_a_key(settings, environ)
+    if usable:
+        (model, variable), *_ = usable.items()
+        return f"{words} ({variable} is set: try `--model {model}`)"
+    variables = ", ".join(key_variable(name, settings) for name, each in PROVIDERS.items() if each.key_env)
+    return f"{words} (key variables: {variables})"
+
+
+def models_with_a_key(settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> dict[str, str]:
+    """The default model of each provider whose key is set → the variable that holds the key."""
+    variables = {name: key_variable(name, settings) for name, each in PROVIDERS.items() if each.default_model}
+    return {
+        f"{name}:{PROVIDERS[name].default_model}": variable
+        for name, variable in variables.items()
+        if variable and environ.get(variable)
+    }
+
+
+def check_compatible(worker: Worker, model: str) -> None:
+    globs = worker.compatible_models
+    if globs and not any(fnmatchcase(model.lower(), glob.lower()) for glob in globs):
+        raise ConfigError(
+            f"{worker.at('compatible_models')}: worker {worker.name!r} cannot use model {model!r}; "
+            f"compatible_models: {', '.join(globs)}"
+        )
+
+
+def key_variable(provider: str, settings: Mapping[str, ProviderSettings]) -> str:
+    return settings.get(provider, NO_SETTINGS).key_env or PROVIDERS[provider].key_env
+
+
+def missing_key(model: str, settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> str:
+    """What is missing, naming the variable; empty if nothing is."""
+    provider, _ = split_model(model)
+    variable = key_variable(provider, settings)
+    if not variable or environ.get(variable):
+        return ""
+    return f"model {model!r} needs a key: set the environment variable {variable}"
+
+
+INSTALL: Final = "pip install 'golem-forge[models]'"
+
+
+def open_model(
+    model: str,
+    *,
+    settings: Mapping[str, ProviderSettings],
+    environ: Mapping[str, str],
+    script_root: Path,
+    worker: str = "main",
+    confined: bool = False,
+) -> Model:
+    """`worker` names the part of a script that is played; scripts are looked up in `script_root`, and with `confined`
+    (a stranger's program named it) they must be inside it."""
+    provider, name = split_model(model)
+    if provider == "scripted":
+        from golem_forge.agent.model.scripted import open_script
+
+        return open_script(name, root=script_root, worker=worker, confined=confined)
+    if missing := missing_key(model, settings, environ):
+        raise ModelError(missing, code="MODEL_KEY_MISSING")
+    base_url = settings.get(provider, NO_SETTINGS).base_url or PROVIDERS[provider].base_url
+    if not base_url:
+        example = f"models: {{{provider}: {{base_url: …}}}}"
+        raise ConfigError(f"model {model!r} needs an address: write `{example}` in forge.yaml")
+
+    variable = key_variable(provider, settings)
+    try:
+        from golem_forge.agent.model.providers import open_provider
+    except ModuleNotFoundError as error:
+        raise ModelError(f"{error.name} is not installed: {INSTALL}", code="MODEL_LIBRARY_MISSING") from None
+    return open_provider(provider, name, base_url=base_url, key=environ.get(variable, "") if variable else "")

@@ -1,0 +1,178 @@
+"""ModelTools: which of a worker's tools its model is sent, and which deferred ones it has loaded.
+
+While definitions are few, all are sent. When there are too many, all but Forge's own and the pinned ones
+(`always_load`) are deferred until the model searches for them (`tool_search`, offered only then) or calls them. Loaded
+names are recorded in the journal by worker and restored when the session is resumed. The selection is cached until the
+catalog, the policy or the configuration changes: a request costs what it sends, however many tools there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.agent.model.interface import ToolOffer
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.mcp_spec import McpSettings
+from golem_forge.core.calls import Caller, Outcome
+from golem_forge.core.decisions import Status
+from golem_forge.events.journal_records import join_records
+from golem_forge.policy.evaluate import always_refused
+from golem_forge.tools.catalog import ToolNotFound, schema_problem
+from golem_forge.tools.deferral import DeferralThreshold, ToolSplit, add_loaded, sources, split_tools
+from golem_forge.tools.tool import SourceKind, Tool, llm_tools
+from golem_forge.toolsets.tool_search import TOOL_SEARCH, ToolSearchResult, create_tool_search_tool
+
+if TYPE_CHECKING:
+    from golem_forge.agent.worker_scope import WorkerScope
+    from golem_forge.usertools.catalog_sync import UserTools
+
+TOOLS_LOADED: Final = "toolsLoaded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Selection:
+    """What was worked out, and from what."""
+
+    of: tuple[Any, ...]
+    usable: Mapping[str, Tool]
+    """Everything a model may call, except what could only be refused."""
+    tools: ToolSplit
+    search: Tool | None
+    """None: nothing is deferred."""
+
+
+class ModelTools:
+    def __init__(self, scope: WorkerScope) -> None:
+        self._scope = scope
+        self._threshold = DeferralThreshold()
+        self._seen: _Selection | None = None
+        self._offers: dict[str, tuple[Tool, ToolOffer]] = {}
+        """By name, as long as the tool is the same and no secret was learned."""
+        self._clean_of = 0
+        self.user_tools: UserTools | None = None
+        """None: this worker sees none of the person's own tools."""
+        self.loaded: tuple[str, ...] = ()
+        """Names, in the order in which they were loaded."""
+
+    def offers(self) -> tuple[ToolOffer, ...]:
+        """What the next request carries."""
+        seen = self.select()
+        if seen.search is None:
+            offered = self._scope.catalog.offered(Caller.LLM)
+            return tuple(self._offer(tool) for tool in offered if tool.name in seen.usable)
+        sent = (*seen.tools.always, seen.search, *seen.tools.loaded(self.loaded))
+        return tuple(self._offer(tool) for tool in sent if self._is_sound(tool))
+
+    def schema_of(self, name: str) -> Mapping[str, Any]:
+        """Of whatever a call by that name would reach, deferred or spelt otherwise; {}: it would reach nothing."""
+        try:
+            tool = self._scope.catalog.resolve(name, Caller.LLM)
+        except ToolNotFound:
+            return {}
+        return tool.input_schema if self._is_sound(tool) else {}
+
+    def mark_called(self, outcomes: Iterable[Outcome]) -> None:
+        """What a model calls is loaded: it goes on with it, and one that guessed the arguments needs the schema."""
+        waiting = self.select().tools.waiting
+        names = dict.fromkeys(each.tool for each in outcomes if each.status is not Status.TOOL_NOT_FOUND)
+        self._load([waiting[name] for name in names if name in waiting])
+
+    def restore(self, names: Iterable[str]) -> None:
+        """Of an earlier run of this session; they are on record already."""
+        self.loaded = tuple(names)
+
+    def select(self) -> _Selection:
+        of = self._inputs()
+        if self._seen is None or not _same_inputs(self._seen.of, of):
+            self._seen = self._make_selection(of)
+        return self._seen
+
+    def _offer(self, tool: Tool) -> ToolOffer:
+        """Threat: a module's docstring and a server's schema may hold what they were given in their environment."""
+        redactor = self._scope.state.redactor
+        if redactor.version != self._clean_of:
+            self._offers, self._clean_of = {}, redactor.version
+        known = self._offers.get(tool.name)
+        if known is None or known[0] is not tool:
+            description, schema = redactor.redact_secrets(tool.description), tool.input_schema
+            if tool.source is not SourceKind.NATIVE:  # Forge's own names stay, whatever somebody's password is
+                schema = redactor.without_secrets(schema)
+            known = tool, ToolOffer(name=tool.name, description=description, schema=schema)
+            self._offers[tool.name] = known
+        return known[1]
+
+    def _inputs(self) -> tuple[Any, ...]:
+        judge = self._scope.orchestrator.judge
+        silent = judge.mode is ApprovalMode.AUTO_DENY and (judge.rules is None or judge.rules.is_empty())
+        return self._scope.catalog.version, judge.mode, silent, judge.blocks, self._settings
+
+    @property
+    def _settings(self) -> McpSettings:
+        return self._scope.state.program.mcp
+
+    def _make_selection(self, of: tuple[Any, ...]) -> _Selection:
+        scope, settings = self._scope, self._settings
+        path, catalog = scope.orchestrator, scope.catalog
+        usable = [tool for tool in llm_tools(catalog) if not always_refused(path.judge, tool, path.sandbox)]
+        tools = split_tools(usable, settings.deferral, self._always_loaded)
+        search = None
+        if tools.waiting and self._threshold.passed(usable, settings.deferral) and TOOL_SEARCH not in catalog:
+            search = self._search_tool(tools)
+            catalog.hide(search, by_models=True)
+        elif self._seen is not None and self._seen.search is not None:
+            catalog.unhide(TOOL_SEARCH)
+        return _Selection(of=of, usable={tool.name: tool for tool in usable}, tools=tools, search=search)
+
+    def _search_tool(self, tools: ToolSplit) -> Tool:
+        """The same one as long as it says the same: loading a tool changes none of its words."""
+        made = create_tool_search_tool(self._find, sources(tools.waiting.values(), self._is_users))
+        before = self._seen.search if self._seen is not None else None
+        return before if before is not None and before.description == made.description else made
+
+    def _find(self, query: str, limit: int) -> ToolSearchResult:
+        while True:
+            seen = self.select()
+            found = self._scope.catalog.find_among(query, limit, seen.usable)
+            if all(self._is_sound(tool) for tool in found.tools):
+                break  # else one that cannot be used is out of the catalog now, and the others move up
+        self._load(found.tools)
+        told = sources(seen.tools.waiting.values(), self._is_users)
+        return ToolSearchResult(tools=found.tools, total=found.total, sources=told)
+
+    def _is_sound(self, tool: Tool) -> bool:
+        reason = schema_problem(tool)
+        if reason:
+            self._scope.catalog.quarantine(tool.name, tool.source, reason)
+        return not reason
+
+    def _load(self, tools: Iterable[Tool]) -> None:
+        seen = self.select()
+        loaded = add_loaded(self.loaded, tools, seen.tools.waiting)
+        if loaded == self.loaded:
+            return
+        self.loaded = loaded  # also where all are sent: what a model has used stays when there are too many one day
+        if seen.search is not None and (journal := self._scope.state.journal) is not None:
+            journal.append(TOOLS_LOADED, {"workerId": self._scope.id, "names": list(loaded)})
+
+    def _is_users(self, tool: Tool) -> bool:
+        return self.user_tools is not None and self.user_tools.offers(tool.name)
+
+    def _always_loaded(self, server: str) -> tuple[str, ...]:
+        spec = self._settings.servers.get(server)
+        return spec.always_load if spec is not None else ()
+
+
+def loaded_tools(records: Iterable[Mapping[str, Any]], worker_id: str) -> tuple[str, ...]:
+    """What a journal says this worker had loaded last."""
+    names: tuple[str, ...] = ()
+    for record in join_records(records):
+        if record.get("type") == TOOLS_LOADED and record.get("workerId") == worker_id:
+            said = record.get("names")
+            names = tuple(name for name in said if isinstance(name, str)) if isinstance(said, list) else ()
+    return names
+
+
+def _same_inputs(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
+    return all(one is other or (isinstance(one, int) and one == other) for one, other in zip(before, now, strict=True))

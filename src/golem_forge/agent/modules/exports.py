@@ -1,0 +1,373 @@
+"""What a Python module exports as tools: a function, a function with its schema beside it, or a Tool.
+
+The schema of `add_up` is `add_up_schema`, `add_upSchema`, `AddUpSchema` …: its name without case and underscores, and
+the word schema. Takes an imported module (or what an `external` import gave) and returns Tools by export name. Raises
+ExportError for a name that is not there, one that is no function or Tool, a schema that belongs to none of the module's
+functions, and a Tool that only works in Forge's own process. Runs inside module hosts and in `load_custom_tools`;
+imports nothing heavy.
+
+`describe_tool` gives a tool's definition as plain data; it runs inside the host and raises ToolDefinitionError for a
+schema that cannot be built. `ToolDescription.read` reads it in Forge and raises ValueError for what a host could not
+have said honestly: the code in there is not Forge's.
+
+`refuse_below` limits what a host imports. Threat: a module that imports another file of the program in a way no parser
+sees (a path built at run time). That file is not in the trusted digest and may have been written by a model a minute
+ago, so whatever lies in a zone is refused. This is a safeguard, not a wall: code that wants to run other code can; the
+walls hold either way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import ExtensionFileLoader, SourceFileLoader
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import error_name
+from golem_forge.core.text import closest_match
+from golem_forge.tools.factory import FunctionTool, ToolsetContext
+from golem_forge.tools.inputs import Defaults, SchemaInput
+from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, Mode, Tool
+from golem_forge.tools.validation import ToolDefinitionError
+
+_MOST_NAMED: Final = 50
+_SCHEMA: Final = "schema"
+
+
+class ExportError(Exception):
+    """Why a module's tools cannot be used, in words for the person who wrote the worker file."""
+
+
+def exported_tools(module: ModuleType, names: Iterable[str], shown: str) -> dict[str, Tool]:
+    """The listed exports, in that order. `shown`: the module as the worker file names it."""
+    tools = {name: _tool(module, name, shown) for name in names}
+    _refuse_stray_schemas(module, shown)
+    return tools
+
+
+def _tool(module: ModuleType, name: str, shown: str) -> Tool:
+    missing = object()
+    value = missing if name.startswith("_") else getattr(module, name, missing)
+    if value is missing:
+        have = ", ".join(_public(module)) or "none"
+        raise ExportError(f"Tool '{name}' not found in {shown}. Available exports: {have}")
+    if isinstance(value, Tool):
+        return _check_usable(value, shown)
+    if not inspect.isroutine(value):
+        hint = f"; NamedTool({name}) makes one of a dict" if isinstance(value, Mapping) else ""
+        raise ExportError(f"'{name}' in {shown} must be a function or a Tool{hint}")
+    schema = _schema_of(module, name, shown)
+    try:
+        return FunctionTool(name, value, input_schema=schema)
+    except ToolDefinitionError as error:
+        raise ExportError(f"{shown}: {error}") from None
+
+
+def _schema_of(module: ModuleType, name: str, shown: str) -> Any:
+    """The schema beside a function; None: its signature says all. The plainest spellings of its name come first."""
+    plain = (f"{name}_schema", f"{name}Schema", f"{name[:1].upper()}{name[1:]}Schema")
+    found = {each: getattr(module, each) for each in plain if hasattr(module, each)}
+    found = found or {
+        each: value for each, value in vars(module).items() if _fold_name(each) == _fold_name(name) + _SCHEMA
+    }
+    if not found:
+        return None
+    (first, schema), *others = found.items()
+    if twice := next((other for other, value in others if value is not schema), ""):
+        raise ExportError(f"'{first}' and '{twice}' in {shown} are both the schema of '{name}'; keep one")
+    if not isinstance(schema, Mapping) and not hasattr(schema, "model_json_schema"):
+        raise ExportError(f"'{first}' in {shown} must be a pydantic model or a JSON Schema")
+    return schema
+
+
+def _refuse_stray_schemas(module: ModuleType, shown: str) -> None:
+    """A schema that nothing uses is a misspelt one: the function would be offered with another."""
+    exports = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    functions = {name: value for name, value in exports.items() if inspect.isroutine(value)}
+    folded = {_fold_name(name) for name in functions}
+    stray = {
+        name: value
+        for name, value in exports.items()
+        if _looks_like_schema(module, name, value) and _fold_name(name).removesuffix(_SCHEMA) not in folded
+    }
+    if not stray:
+        return
+    used = {id(each) for value in exports.values() for each in _mentioned(value)}
+    for name, schema in stray.items():
+        if id(schema) in used:
+            continue
+        base = name[: -len(_SCHEMA)].rstrip("_")
+        tools = [
+            each for each, value in exports.items() if isinstance(value, Tool) and _fold_name(each) == _fold_name(base)
+        ]
+        if tools:
+            raise ExportError(
+                f"'{name}' in {shown} has no effect, the Tool '{tools[0]}' has a schema of its own; give it that one "
+                f"(input_schema={name})"
+            )
+        close = closest_match(base, _public(module))
+        hint = f"; did you mean '{close}_schema', for '{close}'?" if close else ""
+        raise ExportError(
+            f"'{name}' in {shown} is the schema of no function there{hint} (_{name}, if it is not meant to be one)"
+        )
+
+
+def _looks_like_schema(module: ModuleType, name: str, value: Any) -> bool:
+    """A model or JSON Schema of the module's own, named `…Schema` or `…_schema`."""
+    if not name.endswith(("Schema", "_schema")) or name in ("Schema", "_schema"):
+        return False
+    if isinstance(value, Mapping):
+        return value.get("type") == "object" and isinstance(value.get("properties"), Mapping)
+    return hasattr(value, "model_json_schema") and getattr(value, "__module__", "") == module.__name__
+
+
+def _mentioned(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """The schemas that a function, a Tool or a model uses, in its annotations, its fields or as its base."""
+    seen = set() if seen is None else seen
+    if isinstance(value, Tool):
+        found = [value._input, value._output, value.function]
+    elif inspect.isroutine(value):
+        found = list(_hints(value).values())
+    elif isinstance(value, type) and hasattr(value, "model_fields"):
+        found = [*(field.annotation for field in value.model_fields.values()), *value.__mro__[1:]]
+    else:
+        found = list(typing.get_args(value))
+    for each in found:
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            yield from _mentioned(each, seen)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:  # said where its schema is built
+        return {}
+
+
+def _fold_name(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _public(module: ModuleType) -> list[str]:
+    """What could be listed: Tools, and functions that the module did not merely import."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (
+            isinstance(value, Tool)
+            or (inspect.isroutine(value) and getattr(value, "__module__", "") == module.__name__)
+        )
+    ][:_MOST_NAMED]
+
+
+def toolset_tools(value: Any, names: Sequence[str], shown: str) -> dict[str, Tool]:
+    """What an `external` import means: a Toolset, Tools, or a callable that gives either. No names: all of them."""
+    ready = isinstance(value, Tool) or (hasattr(value, "get_tools") and not isinstance(value, type))
+    if callable(value) and not ready:
+        value = value()
+    if hasattr(value, "get_tools"):
+        value = value.get_tools(ToolsetContext())
+    given = [value] if isinstance(value, Tool) else list(value) if isinstance(value, Iterable) else None
+    if given is None or not all(isinstance(tool, Tool) for tool in given):
+        raise ExportError(f"{shown} must be a Toolset, a list of Tools, or a function that returns either")
+    found: dict[str, Tool] = {}
+    for tool in given:
+        if tool.name in found:
+            raise ExportError(f"{shown} gives two tools named '{tool.name}'")
+        found[tool.name] = _check_usable(tool, shown)
+    for name in names:
+        if name not in found:
+            close = closest_match(name, found)
+            hint = f" (did you mean '{close}'?)" if close else ""
+            raise ExportError(f"Tool '{name}' not found in {shown}{hint}. Available exports: {', '.join(found)}")
+    return {name: found[name] for name in names} if names else found
+
+
+def _check_usable(tool: Tool, shown: str) -> Tool:
+    if tool.planner is not None or tool.redirect is not None:
+        what = "plans its calls" if tool.planner is not None else "hands calls on"
+        raise ExportError(f"Tool '{tool.name}' in {shown} {what}, which only Forge's own tools can; give it execute=")
+    return tool
+
+
+def load_failure(error: BaseException, file: str) -> str:
+    """`NameError: name 'x' is not defined (line 3)`: an import's failure, with the line of `file` it came from."""
+    kind = error_name(error)
+    if isinstance(error, SyntaxError):
+        elsewhere = "" if error.filename == file else f" in {str(error.filename).rpartition('/')[2]}"
+        line = error.lineno if error.filename == file else _line_in(error, file)
+        words = f"{kind}: {error.msg}{elsewhere}" + (f", line {error.lineno}" if elsewhere else "")
+    else:
+        line, words = _line_in(error, file), f"{kind}: {error}" if str(error) else kind
+    return f"{words} (line {line})" if line else words
+
+
+def _line_in(error: BaseException, file: str) -> int | None:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return lines[-1] if lines else None
+
+
+_MAX_TEXT: Final = 64 * 1024
+PREDICATE: Final = "predicate"
+
+OwnVerdict = bool | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDescription:
+    export: str
+    """What the host knows it by."""
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    mode: Mode = Mode.LLM
+    label: str = ""
+    category: str = ""
+    annotations: dict[str, Any] = field(default_factory=dict)
+    timeout: float | None = None
+    idle_timeout: float | None = None
+    read_only: bool = False
+    approval: OwnVerdict | Literal["predicate"] = None
+    """Its own `needs_approval`: None if it has none, `predicate` if the host must be asked for each call."""
+    aliases: dict[str, str] = field(default_factory=dict)
+    max_argument_bytes: int = MAX_ARGUMENT_BYTES
+    effects: tuple[Effect, ...] | None = None
+    always_load: bool = False
+    fills_defaults: bool = False
+    """Its host fills in the defaults of the schema: what is left out is what the schema says."""
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> ToolDescription:
+        texts = {key: str(said.get(key, ""))[:_MAX_TEXT] for key in ("export", "name", "description")}
+        effects = said.get("effects")
+        approval = said.get("approval")
+        if not isinstance(approval, (bool, str, type(None))) or (
+            isinstance(approval, str) and approval not in (PREDICATE, *Verdict)
+        ):
+            raise ValueError("a verdict that is none")
+        return cls(
+            **texts,
+            input_schema=dict(said["input_schema"]),
+            output_schema=None if said.get("output_schema") is None else dict(said["output_schema"]),
+            mode=Mode(said["mode"]),
+            label=str(said.get("label", ""))[:200],
+            category=str(said.get("category", ""))[:200],
+            annotations=dict(said.get("annotations") or {}),
+            timeout=_seconds(said.get("timeout")),
+            idle_timeout=_seconds(said.get("idle_timeout")),
+            read_only=said.get("read_only") is True,
+            always_load=said.get("always_load") is True,
+            fills_defaults=said.get("fills_defaults") is True,
+            approval=approval,
+            aliases={str(key): str(value) for key, value in (said.get("aliases") or {}).items()},
+            max_argument_bytes=min(int(said.get("max_argument_bytes") or MAX_ARGUMENT_BYTES), MAX_ARGUMENT_BYTES),
+            effects=None
+            if effects is None
+            else tuple(Effect(verb=Verb(verb), target=str(target)) for verb, target in effects),
+        )
+
+
+def describe_tool(export: str, tool: Tool) -> dict[str, Any]:
+    own = tool.needs_approval
+    return {
+        "export": export,
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+        "mode": tool.mode.value,
+        "label": tool.label,
+        "category": tool.category,
+        "annotations": tool.annotations,
+        "timeout": tool.timeout,
+        "idle_timeout": tool.idle_timeout,
+        "read_only": tool.read_only,
+        "always_load": tool.always_load,
+        "fills_defaults": not isinstance(tool.input, SchemaInput) or tool.input.defaults is Defaults.FILLED,
+        "approval": PREDICATE if callable(own) else own,
+        "aliases": dict(tool.argument_aliases or {}),
+        "max_argument_bytes": tool.max_argument_bytes,
+        "effects": None if tool.effects is None else [[each.verb, each.target] for each in tool.effects],
+    }
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
+
+
+def module_name(file: str) -> str:
+    """What other files of a program import it as; where that name is taken, one that is not."""
+    stem = os.path.basename(file).removesuffix(".py")
+    free = stem.isidentifier() and stem not in sys.modules and stem not in sys.stdlib_module_names
+    return stem if free else f"forge_module_{stem}"
+
+
+def import_file(file: str, name: str) -> ModuleType:
+    """The module of a file, known to this process under a name from now on."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module
+
+
+def import_attribute(path: str) -> Any:
+    """`acme_tools.web:tools` → that object."""
+    name, _, attribute = path.partition(":")
+    value: Any = importlib.import_module(name)
+    for part in attribute.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def refuse_below(refused: Sequence[str], allowed: Sequence[str]) -> None:
+    """From now on no file below `refused` is imported, unless it is below `allowed` or where Python already looks."""
+    shut = _real_prefixes(refused)
+    opened = _real_prefixes([*allowed, *sys.path])
+
+    def check(path: str) -> None:
+        real = os.path.realpath(path)
+        if real.startswith(shut) and not real.startswith(opened):
+            raise ImportError(
+                f"{real} is not part of the trusted module; import it by name at the top of a file that is"
+            )
+
+    # One common base has the method that both loaders of Python files read with.
+    base: Any = next(cls for cls in SourceFileLoader.__mro__ if "get_data" in vars(cls))
+    read, create = base.get_data, ExtensionFileLoader.create_module
+
+    def get_data(self: Any, path: str) -> bytes:
+        check(self.path)  # of the module, also where its compiled form is asked for
+        content: bytes = read(self, path)
+        return content
+
+    def create_module(self: Any, spec: Any) -> Any:
+        check(self.path)
+        return create(self, spec)
+
+    base.get_data = get_data
+    ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
+
+
+def _real_prefixes(paths: Sequence[str]) -> tuple[str, ...]:
+    return tuple(os.path.realpath(path).rstrip("/") + "/" for path in paths if path)

@@ -1,0 +1,208 @@
+"""Inside a module host: loads one module or package, then answers calls and predicates, one at a time.
+
+A thread reads the wire, so that a tool can call other tools while it runs; everything of the module itself runs on the
+main thread, async tools in one event loop that lives as long as the host. Ends when the wire does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from itertools import count
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from golem_forge.agent.modules.exports import (
+    ExportError,
+    describe_tool,
+    exported_tools,
+    import_attribute,
+    import_file,
+    load_failure,
+    module_name,
+    refuse_below,
+    toolset_tools,
+)
+from golem_forge.agent.modules.protocol import (
+    MAX_MESSAGE_BYTES,
+    CallTool,
+    HostContext,
+    encode_message,
+    error_to_wire,
+    sandbox_from_wire,
+)
+from golem_forge.core.errors import ToolFailed
+from golem_forge.core.json import NotJson, as_json
+from golem_forge.core.results import ToolResult, convert_call_result, to_mcp
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from asyncio import Runner
+
+
+def serve(wire: int) -> None:
+    HostLoop(wire).run()
+
+
+class HostLoop:
+    def __init__(self, wire: int) -> None:
+        self._wire = wire
+        self._writing = threading.Lock()
+        self._orders: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._asked: dict[int, Future[dict[str, Any]]] = {}
+        self._numbers = count(1)
+        self._tools: dict[str, Tool] = {}
+        self._zones: Mapping[str, Any] = {}
+        self._sandbox: Sandbox | None = None
+        self._runner: Runner | None = None
+
+    def run(self) -> None:
+        threading.Thread(target=self._read, daemon=True).start()
+        work: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]
+        work = {"load": self._load, "call": self._call, "predicate": self._predicate}
+        while True:
+            order = self._orders.get()
+            try:
+                answer = work[order["op"]](order)
+            except BaseException as error:  # a module may raise anything, SystemExit included
+                answer = {"error": error_to_wire(error)}
+            sys.stdout.flush()
+            sys.stderr.flush()
+            self._answer(order["id"], answer)
+
+    def _read(self) -> None:
+        with os.fdopen(os.dup(self._wire), "rb") as lines:
+            for line in lines:
+                said = json.loads(line)
+                if "reply" in said:
+                    self._asked.pop(said["reply"]).set_result(said["outcome"])
+                else:
+                    self._orders.put(said)
+        os._exit(0)  # Forge is gone, or wants no more
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        data = memoryview(encode_message(message))
+        if len(data) > MAX_MESSAGE_BYTES:
+            raise ToolFailed(f"more than {MAX_MESSAGE_BYTES >> 20} MiB; write it to a file and return its path")
+        with self._writing:
+            while data:
+                data = data[os.write(self._wire, data) :]
+
+    def _answer(self, number: int, answer: Mapping[str, Any]) -> None:
+        try:
+            self._send({"id": number, "cpu": time.process_time(), **answer})
+        except Exception as error:  # what cannot be written down at all
+            self._send({"id": number, "cpu": time.process_time(), "error": error_to_wire(error)})
+
+    # The three orders
+
+    def _load(self, order: dict[str, Any]) -> dict[str, Any]:
+        self._zones = order["zones"]
+        file = order.get("file", "")
+        refuse_below(order["refused"], order["roots"])
+        try:
+            if file:
+                sys.path[:0] = order["folders"]
+                self._tools = exported_tools(import_file(file, module_name(file)), order["names"], order["shown"])
+            else:
+                found = import_attribute(order["import"])
+                self._tools = toolset_tools(found, order["names"], order["shown"])
+            return {"value": [describe_tool(export, tool) for export, tool in self._tools.items()]}
+        except ExportError as error:
+            return {"refused": str(error), "complete": True}
+        except BaseException as error:
+            return {"refused": load_failure(error, file)}
+
+    def _call(self, order: dict[str, Any]) -> dict[str, Any]:
+        tool = self._tools[order["export"]]
+        values = tool.validate(order["args"]).values
+        value = self._finished(tool.invoke(values, self._context(order) if tool.context_name else None))
+        if tool.output is not None:
+            value = tool.output.check(tool.name, value)
+        value = convert_call_result(value)
+        try:
+            if isinstance(value, ToolResult):
+                return {"result": as_json(to_mcp(value))}
+            dump = getattr(tool.output, "dump", _require_json)
+            return {"value": as_json(dump(value))}
+        except NotJson as error:
+            text = f"tool {tool.name!r} returned an invalid value at $: {error}"
+            raise ToolFailed(text, code="OUTPUT_INVALID") from None
+
+    def _predicate(self, order: dict[str, Any]) -> dict[str, Any]:
+        tool = self._tools[order["export"]]
+        values = tool.validate(order["args"]).values
+        predicate: Any = tool.needs_approval
+        arguments = (values, self._context(order, _no_calls)) if _takes_two(predicate) else (values,)
+        answer = self._finished(predicate(*arguments))
+        if isinstance(answer, (bool, str)):
+            return {"value": answer}
+        return {"error": {"kind": f"answered {type(answer).__name__}", "message": ""}}
+
+    def _finished(self, value: Any) -> Any:
+        import inspect
+
+        if not inspect.isawaitable(value):
+            return value
+        import asyncio
+
+        async def awaited() -> Any:
+            return await value
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(awaited())
+
+    # What a tool is given
+
+    def _context(self, order: dict[str, Any], ask: CallTool | None = None) -> HostContext:
+        if self._sandbox is None:
+            self._sandbox = sandbox_from_wire(self._zones)
+        number = order["id"]
+        ask = ask or partial(self._ask, number)
+        return HostContext(order["context"], self._sandbox, ask, partial(self._progress, number))
+
+    def _ask(self, number: int, name: str, args: dict[str, Any]) -> Future[dict[str, Any]]:
+        if not isinstance(args, dict):
+            raise TypeError(f"a tool is called with a mapping of arguments, not {type(args).__name__}")
+        key = next(self._numbers)
+        future = self._asked[key] = Future()
+        self._send({"id": number, "call": key, "name": name, "args": as_json(args)})
+        return future
+
+    def _progress(self, number: int, progress: float, total: float | None, message: str) -> None:
+        self._send({"id": number, "progress": [float(progress), None if total is None else float(total), str(message)]})
+
+
+def _no_calls(name: str, args: dict[str, Any]) -> Future[dict[str, Any]]:
+    raise RuntimeError("an approval check cannot call other tools")
+
+
+def _require_json(value: Any) -> Any:
+    """The value, unless something in it would only be written down as its `str`."""
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        to_jsonable_python(value)
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        raise NotJson(str(error).splitlines()[0]) from None
+    return value
+
+
+def _takes_two(predicate: Any) -> bool:
+    """Whether a predicate wants the context besides the arguments."""
+    import inspect
+
+    try:
+        parameters = inspect.signature(predicate).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)

@@ -1,0 +1,178 @@
+"""The protocol between Forge and a module host: one JSON object a line, of at most 16 MiB each. Both sides import it.
+
+Forge sends `load`, `call` and `predicate`, each with an `id`; the host answers every id once, with `value`, `result` or
+`error`. While it works it may send `progress`, and `call` to ask for another tool, which Forge answers with `reply`.
+
+HostContext is the ToolContext of a tool in a host: call, session and worker ids, the workspace, the caller,
+`report_progress`, `call` and `call_blocking` (both re-enter the one path in Forge), and a real Sandbox over the zones
+as they stand inside the walls. What belongs to Forge's own process (`walls`, `outputs`, `redactor`, `home`, `show`,
+rules) is not there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.calls import Caller, Leftover, Outcome, ToolCall
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_name
+from golem_forge.core.json import safe_json
+from golem_forge.core.results import from_mcp, to_mcp
+from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.zones import AccessMode, ZoneSpec
+from golem_forge.tools.context import ToolContext
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+MAX_MESSAGE_BYTES: Final = 16 << 20
+_MAX_ERROR_CHARS: Final = 20_000
+
+
+def encode_message(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def error_to_wire(error: BaseException) -> dict[str, Any]:
+    """An exception as data. The words of one that is not Forge's are a stranger's."""
+    if isinstance(error, ForgeError):
+        blocked = isinstance(error, BlockedError)
+        return {"message": error.message, "status": error.status.value, "code": error.code, "blocked": blocked}
+    try:
+        words = str(error)[:_MAX_ERROR_CHARS]
+    except Exception:
+        words = "(its words cannot be read)"
+    return {"kind": error_name(error), "message": words}
+
+
+def error_from_wire(said: Mapping[str, Any]) -> ForgeError:
+    """The same, to be raised."""
+    message = str(said.get("message", ""))
+    if said.get("blocked"):
+        return BlockedError(message)
+    if kind := str(said.get("kind", ""))[:200]:
+        return ToolFailed(f"{kind}: {message}" if message else kind)
+    status = Status(said.get("status", Status.EXECUTION_FAILED))
+    if status in (Status.SUCCESS, Status.INTERRUPTED, Status.SKIPPED, Status.APPROVAL_DENIED):
+        status = Status.EXECUTION_FAILED  # not for a tool's code to say
+    return ToolFailed(message, status=status, code=str(said.get("code", "")))
+
+
+def outcome_to_wire(outcome: Outcome) -> dict[str, Any]:
+    """What a tool that called another one is told of it."""
+    return {
+        "name": outcome.call.name,
+        "args": safe_json(outcome.call.args)[0],
+        "id": outcome.call.id,
+        "tool": outcome.tool,
+        "status": outcome.status.value,
+        "result": safe_json(to_mcp(outcome.result))[0] if outcome.result else None,
+        "error": outcome.error,
+        "code": outcome.code,
+        "duration_ms": outcome.duration_ms,
+        "executed": outcome.executed,
+        "truncated": outcome.truncated,
+        "output_handle": outcome.output_handle,
+        "notes": list(outcome.notes),
+        "protected_created": list(outcome.protected_created),
+        "leftovers": [one.to_wire() for one in outcome.leftovers],
+    }
+
+
+def outcome_from_wire(said: Mapping[str, Any]) -> Outcome:
+    result = said["result"]
+    return Outcome(
+        ToolCall(said["name"], said["args"], Caller.TOOL, said["id"]),
+        said["tool"],
+        Status(said["status"]),
+        result=from_mcp(result) if result is not None else None,
+        error=said["error"],
+        code=said["code"],
+        duration_ms=said["duration_ms"],
+        executed=said["executed"],
+        truncated=said["truncated"],
+        output_handle=said["output_handle"],
+        notes=tuple(said["notes"]),
+        protected_created=tuple(said["protected_created"]),
+        leftovers=tuple(Leftover.from_wire(one) for one in said["leftovers"]),
+    )
+
+
+_NO_HOME: Final = Path("/proc/forge")
+
+CallTool = Callable[[str, dict[str, Any]], "Future[dict[str, Any]]"]
+"""(tool, arguments) → what Forge will say became of the call."""
+
+
+class HostContext(ToolContext):
+    __slots__ = ("_ask",)
+
+    def __init__(self, said: Mapping[str, Any], sandbox: Sandbox, ask: CallTool, progress: Callable[..., None]) -> None:
+        super().__init__(
+            call_id=said["call_id"],
+            session_id=said["session_id"],
+            worker=said["worker"],
+            caller=Caller(said["caller"]),
+            sandbox=sandbox,
+            progress=progress,
+            call=self._call,
+        )
+        self._ask = ask
+
+    async def _call(self, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
+        from asyncio import wrap_future
+
+        if refuse:
+            raise RuntimeError("a tool that refuses a call does not make it")
+
+        said: dict[str, Any] = await wrap_future(self._ask(name, args))
+        return outcome_from_wire(said)
+
+    def call_blocking(self, name: str, args: dict[str, Any]) -> Outcome:
+        from asyncio import _get_running_loop
+
+        if _get_running_loop() is not None:
+            raise RuntimeError("call_blocking would stop the event loop for good: `await ctx.call(…)` instead")
+        return outcome_from_wire(self._ask(name, args).result())
+
+
+def zones_to_wire(sandbox: Sandbox, stands_at: Mapping[str, str], *, read_only: bool) -> dict[str, Any]:
+    """A worker's zones for the host. `zone_mount_point`: where each stands inside; empty: not at all."""
+    zones = []
+    for zone in sandbox.zones.values():
+        mode = AccessMode.RO if read_only else zone.mode
+        verdicts = (zone.write.value, zone.delete.value) if mode is AccessMode.RW else (None, None)
+        zones.append(
+            {
+                "name": zone.name,
+                "path": stands_at[zone.name],
+                "mode": mode.value,
+                "write": verdicts[0],
+                "delete": verdicts[1],
+                "unprotect": list(zone.unprotect),
+            }
+        )
+    shown = [zone for zone in zones if zone["path"]]
+    return {"zones": shown, "default": sandbox.default_zone, "has_block": sandbox.has_block}
+
+
+def sandbox_from_wire(said: Mapping[str, Any]) -> Sandbox:
+    specs = [
+        ZoneSpec(
+            name=zone["name"],
+            path=Path(zone["path"]),
+            mode=AccessMode(zone["mode"]),
+            write=Verdict(zone["write"]) if zone["write"] else None,
+            delete=Verdict(zone["delete"]) if zone["delete"] else None,
+            unprotect=tuple(zone["unprotect"]),
+        )
+        for zone in said["zones"]
+    ]
+    names = {spec.name for spec in specs}
+    default = said["default"] if said["default"] in names else None
+    if not specs:
+        return Sandbox(has_block=said["has_block"])
+    return open_sandbox(specs, default, forge_home=_NO_HOME, home=_NO_HOME)

@@ -1,0 +1,234 @@
+"""What a worker's model is told: the system prompt, and the schema of a typed answer.
+
+`system_prompt` takes the worker's instructions and a PromptState (plain data from the current state) and returns text.
+It contains no host path: zones are named by their addresses. Facts that are not known yet (walls nobody has tried) are
+left out.
+
+`check_answer` returns None or an AnswerProblem with the JSON path; `input_problem` does the same for an input. Neither
+raises for what a model or a person wrote. A schema that cannot be used raises ToolDefinitionError; the reader of worker
+files has refused it before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from golem_forge.agent.messages import HOW_TO_READ
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.json import compact_json
+from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself
+from golem_forge.sandbox.walls.model import Level
+from golem_forge.sandbox.zones import AccessMode, Zone
+from golem_forge.tools.schema import json_path
+from golem_forge.tools.tool import Tool
+from golem_forge.tools.validation import SchemaCheck
+
+if TYPE_CHECKING:
+    from golem_forge.agent.worker_scope import WorkerScope
+
+_CONSENT: Final = {
+    Verdict.PRE_APPROVED: "allowed",
+    Verdict.ASK: "asks the person",
+    Verdict.BLOCKED: "refused",
+}
+_MODES: Final = {
+    ApprovalMode.INTERACTIVE: "Approval: a call that needs consent is put to the person, who may refuse or change it.",
+    ApprovalMode.STRICT: "Approval: strict. Every call that has an effect is put to the person, who may refuse it.",
+    ApprovalMode.APPROVE_ALL: "Approval: calls that need consent run without asking. What policy blocks stays blocked.",
+    ApprovalMode.AUTO_DENY: "Approval: nobody is there to ask. A call that needs consent is refused; do not repeat it.",
+}
+_WALLS: Final = {
+    Level.FULL: "Commands run inside walls: they see only the zones and the system's programs, and no network unless "
+    "hosts were approved for that call.",
+    Level.LANDLOCK: "Commands run inside read-only walls: no command can write to a zone or reach the network. Change "
+    "files with the file tools.",
+    Level.NONE: "No walls can be built on this machine, so no command can run.",
+    Level.OFF: "Walls are switched off: commands run unprotected, and each one needs consent.",
+}
+_MAX_NAMED: Final = 20
+_MAKING_TOOLS: Final = """\
+## Tools of the person's own
+A procedure that works can become a tool that stays. Propose one when you are asked to, or when the same steps come a
+third time: say what it will do, and ask first. Then create_custom_tool, edit its files in /user_tools/<name> with the
+file tools, declare its parameters and at least one test in tool.yaml, and call run_custom_tool: it is built, shown to
+the person, tested, and from then on called by its own name. When a test fails, mend the source and run it again. Use a
+tool that is there before you make another one like it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneState:
+    name: str
+    mode: AccessMode
+    write: Verdict = Verdict.ASK
+    delete: Verdict = Verdict.ASK
+
+    @classmethod
+    def of(cls, zone: Zone) -> Self:
+        return cls(name=zone.name, mode=zone.mode, write=zone.write, delete=zone.delete)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptState:
+    approval: ApprovalMode
+    zones: tuple[ZoneState, ...] = ()
+    default_zone: str = ""
+    walls: Level | None = None
+    """None: not tried yet."""
+    tools: frozenset[str] = frozenset()
+    """Names of the tools there are."""
+    blocked: tuple[str, ...] = ()
+    """Tools that policy refuses whatever their arguments."""
+    output_schema: Mapping[str, Any] | None = field(default=None)
+    servers: tuple[tuple[str, str], ...] = ()
+    """(MCP server, what it says to models), of trusted ones."""
+
+    @classmethod
+    def of(cls, scope: WorkerScope) -> Self:
+        blocks = scope.orchestrator.judge.blocks
+        tools = list(scope.catalog)
+        blocked = sorted(tool.name for tool in tools if _is_blocked(tool, blocks))
+        return cls(
+            approval=scope.state.controller.mode,
+            zones=tuple(ZoneState.of(zone) for _, zone in sorted(scope.sandbox.zones.items())),
+            default_zone=scope.sandbox.default_zone or "",
+            walls=scope.walls.known_level,
+            tools=frozenset(tool.name for tool in tools),
+            blocked=tuple(blocked),
+            output_schema=scope.worker.output_schema,
+            servers=scope.server_tools.instructions() if scope.server_tools is not None else (),
+        )
+
+
+def _is_blocked(tool: Tool, blocks: ApprovalBlocks) -> bool:
+    """By what the program and the worker's file say; rules look at arguments and are not asked."""
+    if any(said.verdict is Verdict.BLOCKED for said in blocks.named(tool.name)):
+        return True
+    return not decides_for_itself(tool) and configured_base(tool.name, blocks).verdict is Verdict.BLOCKED
+
+
+def system_prompt(instructions: str, state: PromptState) -> str:
+    parts = [instructions.strip(), "\n".join(("## Where you work", *_facts(state)))]
+    if "create_custom_tool" in state.tools:
+        parts.append(_MAKING_TOOLS)
+    parts += [f"## What the MCP server {name} says of its tools\n{words}" for name, words in state.servers]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _facts(state: PromptState) -> list[str]:
+    facts = _zones(state)
+    if "exec_command" in state.tools and state.walls is not None:
+        facts.append(f"- {_WALLS[state.walls]}")
+    facts.append(f"- {_network(state)}")
+    facts.append(f"- {_MODES[state.approval]}")
+    if state.blocked:
+        shown = ", ".join(state.blocked[:_MAX_NAMED])
+        more = f" and {len(state.blocked) - _MAX_NAMED} more" if len(state.blocked) > _MAX_NAMED else ""
+        facts.append(f"- Always refused: {shown}{more}.")
+    facts.append(f"- {HOW_TO_READ}")
+    if state.output_schema is not None:
+        facts.append(f"- {answer_instructions(state.output_schema)}")
+    return facts
+
+
+def _zones(state: PromptState) -> list[str]:
+    if not state.zones:
+        return ["- Files: none. You have no zone, so every file call is refused."]
+    lines = ["- Files: only in these zones, addressed /<zone>/path; any other path is refused."]
+    for zone in state.zones:
+        default = "; relative paths begin here" if zone.name == state.default_zone else ""
+        lines.append(f"  - /{zone.name} ({zone.mode}): {_consent(zone)}{default}")
+    return lines
+
+
+def _consent(zone: ZoneState) -> str:
+    if zone.mode is AccessMode.RO:
+        return "read only; writing and deleting are refused"
+    return f"write {_CONSENT[zone.write]}, delete {_CONSENT[zone.delete]}"
+
+
+def _network(state: PromptState) -> str:
+    reaching = sorted(state.tools & {"webfetch", "exec_command"})
+    if not reaching:
+        return "Network: no tool here reaches it."
+    return f"Network: closed, except for hosts approved for a call of {' or '.join(reaching)}."
+
+
+_FENCE: Final = re.compile(
+    r"\s*(`{3,}|~{3,})[ \t]*(?:json)?[ \t]*\r?\n(.*)\n[ \t]*\1[`~]*\s*", re.DOTALL | re.IGNORECASE
+)
+_MAX_SHOWN: Final = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProblem:
+    path: str
+    """`$.items[0]`."""
+    message: str
+    schema: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def check_answer(text: str, schema: Mapping[str, Any]) -> AnswerProblem | None:
+    """None: the text is JSON (a code fence around it is looked through) that fits the schema."""
+    try:
+        value = json.loads(answer_json(text), parse_constant=_refuse_constant)
+    except RecursionError:
+        return AnswerProblem("$", "is not JSON that can be read: nested too deep", schema)
+    except ValueError as error:
+        return AnswerProblem("$", f"is not JSON: {error}", schema)
+    return _first_problem(value, schema)
+
+
+def answer_json(text: str) -> str:
+    """The JSON of an answer, without the code fence models like to put around it."""
+    match = _FENCE.fullmatch(text)
+    return match[2] if match else text.strip()
+
+
+def repair_request(problem: AnswerProblem) -> str:
+    """What the model is told, once."""
+    wanted = compact_json(dict(problem.schema))
+    schema = f"\nThe schema: {wanted}" if len(wanted) <= _MAX_SHOWN else ""
+    return (
+        f"Your answer does not match the required output schema at {problem}. "
+        f"Answer again with the complete, corrected JSON value and nothing else.{schema}"
+    )
+
+
+def answer_instructions(schema: Mapping[str, Any]) -> str:
+    """For the system prompt of a worker with `output_schema`."""
+    return (
+        "Your final answer must be one JSON value that fits this schema, and nothing else: "
+        f"{compact_json(dict(schema))}"
+    )
+
+
+def input_problem(text: str, schema: Mapping[str, Any]) -> str:
+    """Why an input text does not fit `input_schema`; empty if it does. It is text where a string fits, else JSON."""
+    if _first_problem(text, schema) is None:
+        return ""
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        return "input does not match input_schema: nested too deep"
+    except ValueError as error:
+        return f"input does not match input_schema: it must be JSON ({error})"
+    problem = _first_problem(value, schema)
+    return f"input does not match input_schema at {problem}" if problem else ""
+
+
+def _first_problem(value: Any, schema: Mapping[str, Any]) -> AnswerProblem | None:
+    for path, message in SchemaCheck(dict(schema)).problems(value, 1):
+        return AnswerProblem(json_path(path), message, schema)
+    return None
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")

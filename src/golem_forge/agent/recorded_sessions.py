@@ -1,0 +1,167 @@
+"""Recorded sessions: list them, replay one, delete one.
+
+`forge sessions list` and `/sessions` show the same table; the index may have journals to read, so listing can take a
+moment. No list or replay calls a tool, emits an event or writes a record.
+
+    for event in replay("last"):
+        print(event.type, event.data)
+    bus.replay(replay(runtime))
+
+`replay` works on closed, crashed and running sessions. It raises SessionNotFound or SessionAmbiguous, and ForgeError at
+a record that is not an event.
+
+`delete_session` removes journal, `.head`, `.files`, stored outputs and the index entry. It raises SessionNotFound, and
+SessionInUse while a process writes the session. The journal goes last and stays locked until then, so an interrupted
+deletion can be repeated and nobody resumes half a session.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.agent.slash.table import local_time
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.text import display_path, escape_control_chars
+from golem_forge.events.envelope import Event
+from golem_forge.events.index import SessionIndex, SessionSummary, find_session
+from golem_forge.events.journal_files import SessionNotFound, anchor_path, is_locked, journal_path, open_locked
+from golem_forge.events.journal_reader import events_after
+from golem_forge.storage.home import ForgeHome, forge_home
+
+TABLE_HEAD: Final = ("SESSION", "STARTED", "LAST", "STATE", "WORKER", "MODEL", "DIRECTORY", "BEGAN WITH")
+MAX_LISTED: Final = 20
+_HERE: Final = "."
+_ID_SHOWN: Final = 12
+_DAY: Final = len("2026-11-15")
+_WIDTH: Final = 100
+_GAPS: Final = 2 * (len(TABLE_HEAD) - 1)
+_NARROWEST: Final = {4: 6, 5: 10, 6: 9, 7: 12}
+"""By column: what may be cut so that a row fits, and how far."""
+_CUT_AT_START: Final = frozenset({5, 6})
+"""Models and directories: their ends tell one from another."""
+
+
+def listed_sessions(home: Path, *, everything: bool = False, limit: int = MAX_LISTED) -> list[SessionSummary]:
+    """`everything`: those in which no model was asked anything, too (single calls, starts that failed)."""
+    index = SessionIndex(home)
+    return (index.sessions(limit=limit) if everything else index.conversations(limit=limit))[::-1]
+
+
+def session_state(home: Path, session: SessionSummary) -> str:
+    if is_locked(journal_path(home, session.id)):
+        return "running"
+    return "closed" if session.closed else "not closed"
+
+
+def session_row(session: SessionSummary, state: str, root: Path | str) -> tuple[str, ...]:
+    """`root`: the program that asks; its own directory is `.`, and what `last` means is the last of those."""
+    return (
+        session.id[:_ID_SHOWN],
+        local_time(session.created),
+        _last(local_time(session.created), local_time(session.updated)),
+        state,
+        session.worker or "-",
+        session.model or "-",
+        _HERE if session.root == str(root) else display_path(session.root) or "-",
+        session.input,
+    )
+
+
+def session_table(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The rows below their head, in cells of which each row fits a terminal of 100 columns: the widest give way."""
+    table = [
+        tuple(escape_control_chars(cell).replace("\n", " ").replace("\t", " ") for cell in row)
+        for row in (TABLE_HEAD, *rows)
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    while sum(widths) + _GAPS > _WIDTH:
+        wide = [at for at, least in _NARROWEST.items() if widths[at] > least]
+        if not wide:
+            break
+        widths[max(wide, key=lambda at: widths[at])] -= 1
+    return [
+        tuple(_cut(cell, width, at) for at, (cell, width) in enumerate(zip(row, widths, strict=True))) for row in table
+    ]
+
+
+def _last(started: str, last: str) -> str:
+    """The time alone where it is of the same day."""
+    return last[_DAY + 1 :] if started[:_DAY] == last[:_DAY] else last[_DAY - 5 :]
+
+
+def _cut(cell: str, width: int, column: int) -> str:
+    if len(cell) <= width:
+        return cell
+    return f"…{cell[len(cell) - width + 1 :]}" if column in _CUT_AT_START else f"{cell[: width - 1]}…"
+
+
+def replay(
+    session: Any, *, home: ForgeHome | Path | str | None = None, after: int = 0, limit: int | None = None
+) -> Iterator[Event]:
+    """The events with a number above `after`, in order; at most `limit`.
+
+    `session`: the path of a journal, an id or the beginning of one, `last`, or a Session or WorkerRuntime that runs.
+    `home`: where ids are looked for, instead of FORGE_HOME.
+    """
+    return _recorded_events(_journal_of(session, home), after, limit)
+
+
+def _journal_of(session: Any, home: ForgeHome | Path | str | None) -> Path:
+    """TypeError for what names no session."""
+    if (book := getattr(session, "journal", None)) is not None:
+        book.flush()
+        session = book.path
+    if not isinstance(session, (str, Path)):
+        raise TypeError(
+            f"replay takes the path of a journal, a session's id or a session with a journal, not {session!r}"
+        )
+    if isinstance(session, Path) or session.endswith(".jsonl"):
+        path = Path(session)
+        if not path.is_file():
+            raise SessionNotFound(str(session))
+        return path
+    folder = home.path if isinstance(home, ForgeHome) else Path(home) if home is not None else forge_home().path
+    path = journal_path(folder, session)
+    return path if path.is_file() else journal_path(folder, find_session(folder, session).id)
+
+
+def _recorded_events(path: Path, after: int, limit: int | None) -> Iterator[Event]:
+    seen = after
+    try:
+        for event in events_after(path, after, limit):
+            seen = event.seq
+            yield event
+    except (KeyError, TypeError, AttributeError):
+        raise ForgeError(
+            f"session {path.stem}: what follows event {seen} is no record of Forge's; "
+            f"`forge log verify {path.stem[:12]}` names the line",
+            code="JOURNAL_DAMAGED",
+        ) from None
+
+
+def delete_session(home: Path, session_id: str) -> None:
+    journal = journal_path(home, session_id)
+    lock = open_locked(journal, session_id)
+    try:
+        _remove(journal.with_suffix(".files"))
+        _remove(home / "output" / session_id)
+        head = anchor_path(journal)
+        for path in (head, head.with_suffix(".head.new"), journal):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ForgeError(f"session {session_id} could not be deleted whole: {error.strerror}") from error
+    finally:
+        os.close(lock)
+    SessionIndex(home).refresh()
+
+
+def _remove(path: Path) -> None:
+    """A directory with all in it. A link is removed, never followed."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.is_dir():
+        shutil.rmtree(path)

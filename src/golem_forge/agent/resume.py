@@ -1,0 +1,319 @@
+"""Resuming a session. Takes its id, the beginning of it or `last`; returns everything needed to continue.
+
+Nothing is run and nothing is repeated. The history comes back complete: a call that the journal saw finish has its
+result; one that was about to run is `interrupted`, `may have run before the crash`. Raises SessionNotFound,
+SessionAmbiguous, SessionInUse, JournalDamaged, and NothingToResume for a session in which no worker ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.agent.history import ADDED, CLEARED, REPLACED, History, apply_record, complete_results
+from golem_forge.agent.messages import AssistantMessage, CallResult, Message, RequestedCall, fenced
+from golem_forge.agent.model.interface import TokenUsage
+from golem_forge.agent.model_tools import TOOLS_LOADED, loaded_tools
+from golem_forge.agent.session_facts import (
+    RUN_RECORD,
+    DefinitionOf,
+    KeptApproval,
+    KeptApprovals,
+    RunFacts,
+    changed_files,
+    read_facts,
+    restore_approvals,
+)
+from golem_forge.core.calls import Caller
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.results import semantic_value, text_of
+from golem_forge.events.index import find_session
+from golem_forge.events.journal import Journal
+from golem_forge.events.journal_reader import read
+from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordJoiner
+from golem_forge.events.recovery import MAY_HAVE_RUN, NEVER_RAN, reopen
+from golem_forge.toolsets.plan import SessionPlans
+
+if TYPE_CHECKING:
+    from golem_forge.agent.session_state import SessionState
+
+SESSION_STOPPED: Final = "The session stopped before these finished; it was resumed."
+_LONGEST_RESULT: Final = 100_000
+_STATUSES: Final = frozenset(status.value for status in Status)
+_HISTORY: Final = frozenset({ADDED, REPLACED, CLEARED})
+
+
+class NothingToResume(ForgeError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"session {session_id} has no conversation to resume (no worker ran in it); `forge sessions list` shows "
+            "those that have one",
+            code="NOTHING_TO_RESUME",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedUsage:
+    """What all requests of the session took so far."""
+
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    requests: int = 0
+    cost: float | None = None
+    """None before the first request, and where the price of one was not known."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Resumed:
+    session_id: str
+    journal: Journal
+    """Open, locked, and numbered on from `journal.seq`."""
+    facts: RunFacts
+    history: tuple[Message, ...]
+    """The root worker's, every call with its result."""
+    plans: Mapping[str, Sequence[Mapping[str, str]]]
+    """Worker path → the steps of its plan."""
+    approvals: tuple[KeptApproval, ...]
+    loaded: tuple[str, ...]
+    """Names of the deferred tools that the root worker had loaded."""
+    usage: RecordedUsage
+    calls: int
+    """How many calls its models made."""
+    call_ids: frozenset[str]
+    """Of every call on record, of all workers."""
+    interrupted: tuple[CallRecord, ...]
+    """Calls that the crash had left open, now closed."""
+    changed: tuple[str, ...]
+    """Worker files that are not what they were; they are used in their new form."""
+
+    @property
+    def seq(self) -> int:
+        return self.journal.seq
+
+    @property
+    def worker_id(self) -> str:
+        return self.facts.worker_id
+
+    @property
+    def worker_reference(self) -> Path | str:
+        """Its file, or the name of one that has none."""
+        worker = self.facts.worker or self.facts.name
+        return Path(worker) if worker.startswith("/") else worker
+
+    @property
+    def directory(self) -> str:
+        return self.facts.directory
+
+    @property
+    def model(self) -> str:
+        return self.facts.model
+
+    @property
+    def warning(self) -> str:
+        """Empty if the files are what they were."""
+        if not self.changed:
+            return ""
+        return f"changed since this session ran, used in their new form: {', '.join(self.changed)}"
+
+    def restore_into(
+        self, session_state: SessionState, definition_of: DefinitionOf | None = None
+    ) -> tuple[KeptApproval, ...]:
+        """Plans and approvals; gives the approvals that still hold.
+
+        `definition_of` tells what the tools are now; without it only native ones are known, and what was kept for
+        others, beyond exact calls, is asked again.
+        """
+        plans = session_state.parts.get(SessionPlans)
+        for worker, steps in self.plans.items():
+            plans.replace(worker, [dict(step) for step in steps])
+        return restore_approvals(
+            self.approvals,
+            definition_of or native_definition,
+            controller=session_state.controller,
+            rules=session_state.rules,
+            grants=session_state.grants,
+        )
+
+
+def native_definition(worker: str, tool: str) -> str | None:
+    from golem_forge.agent.tool_inventory import TOOLKIT
+
+    return TOOLKIT[tool].definition_digest if tool in TOOLKIT else None
+
+
+def resume(home: Path, reference: str, *, root: Path | str = "", redact: Callable[[Any], Any] | None = None) -> Resumed:
+    """`root`: the program whose `last` is meant; `redact` stands before everything that is recorded from now on."""
+    found = find_session(home, reference, root=root)
+    if not found.worker:
+        raise NothingToResume(found.id)
+    past = _RecordedPast()
+    reopened = reopen(home, found.id, redact=redact, take=past.take)
+    try:
+        journal, facts = reopened.journal, past.facts
+        if facts is None:
+            raise NothingToResume(found.id)
+        interrupted = {call.id: call for call in reopened.interrupted}
+
+        def became(call_id: str) -> CallRecord | None:
+            return interrupted.get(call_id) or past.call(call_id, journal.path)
+
+        history = _whole_history(past.history(journal), became)
+        asked = {call.id for each in history if isinstance(each, AssistantMessage) for call in each.calls}
+        return Resumed(
+            session_id=found.id,
+            journal=journal,
+            facts=facts,
+            history=history,
+            plans=past.plans,
+            approvals=past.approvals.approvals(),
+            loaded=loaded_tools(past.loaded.values(), facts.worker_id),
+            usage=past.usage.total(),
+            calls=sum(past.by_model.values()),
+            call_ids=frozenset(asked | past.by_model.keys()),
+            interrupted=tuple(reopened.interrupted),
+            changed=changed_files(facts),
+        )
+    except BaseException:
+        reopened.journal.release()
+        raise
+
+
+class _RecordedPast:
+    """What a session goes on with, from its records one by one. Holds what still counts, however long the past is: the
+    history as it stands, and of calls their ids and those whose results no history has."""
+
+    def __init__(self) -> None:
+        self.facts: RunFacts | None = None
+        self.approvals = KeptApprovals()
+        self.loaded: dict[Any, Mapping[str, Any]] = {}
+        """Worker id → its last record of loaded tools."""
+        self.plans: dict[str, list[dict[str, str]]] = {}
+        self.usage = _UsageSum()
+        self.by_model: dict[str, bool] = {}
+        """Call id → whether a model made it."""
+        self._joiner = RecordJoiner()
+        self._messages: list[Message] = []
+        self._passed_over: set[Any] = set()
+        """Workers that had a history before they were known to be the root."""
+        self._untold: dict[str, CallRecord] = {}
+        """Finished calls whose results are in no history yet."""
+
+    def take(self, record: Mapping[str, Any], call: CallRecord | None) -> None:
+        if call is not None:
+            self._take_call(call)
+            return
+        whole = self._joiner.add(record)
+        if whole is None:
+            return
+        kind = whole.get("type")
+        if kind in _HISTORY:
+            self._take_history(whole)
+        elif kind == RUN_RECORD:
+            self._take_run(whole)
+        elif kind == TOOLS_LOADED:
+            self.loaded[whole.get("workerId")] = whole
+        elif kind == "event":
+            self.usage.take(whole)
+        else:
+            self.approvals.take(whole)
+
+    def _take_call(self, call: CallRecord) -> None:
+        self.by_model[call.id] = call.caller == Caller.LLM
+        if call.state is not RecordedState.FINISHED:
+            return
+        if call.caller == Caller.LLM:
+            self._untold[call.id] = call
+        value = call.value  # calls name workers by path, as plans do
+        if call.status == Status.SUCCESS.value and isinstance(value, dict) and value.get("kind") == "plan.update":
+            self.plans[call.worker] = [dict(step) for step in value.get("plan", ()) if isinstance(step, dict)]
+
+    def _take_history(self, record: Mapping[str, Any]) -> None:
+        message = record.get("message")
+        if isinstance(message, dict) and isinstance(results := message.get("results"), list | tuple):
+            for each in results:
+                self._untold.pop(each.get("id", "") if isinstance(each, dict) else "", None)
+        if self.facts is not None and record.get("workerId") == self.facts.worker_id:
+            self._messages = apply_record(self._messages, record)
+        else:
+            self._passed_over.add(record.get("workerId"))
+
+    def _take_run(self, record: Mapping[str, Any]) -> None:
+        facts = read_facts(record)
+        if facts is None:
+            return
+        if self.facts is not None and facts.worker_id != self.facts.worker_id:
+            if self._messages:
+                self._passed_over.add(self.facts.worker_id)
+            self._messages = []
+        self.facts = facts
+
+    def history(self, journal: Journal) -> History:
+        assert self.facts is not None
+        if self.facts.worker_id in self._passed_over:  # of no journal that Forge writes; then it is read once more
+            return History.restore(read(journal.path), self.facts.worker_id, journal)
+        return History.recorded(journal, self.facts.worker_id, self._messages)
+
+    def call(self, call_id: str, journal: Path) -> CallRecord | None:
+        """What became of a call that finished; None for one that was never proposed."""
+        if call_id in self._untold or call_id not in self.by_model:
+            return self._untold.get(call_id)
+        records = (record for record in read(journal) if record.get("call") == call_id)
+        return CallRecords.from_records(records).calls.get(call_id)
+
+
+def _whole_history(history: History, became: Callable[[str], CallRecord | None]) -> tuple[Message, ...]:
+    """What had to be put in is recorded, so that resuming twice finds the same."""
+    whole = complete_results(history.messages, lambda call: _recorded_result(call, became(call.id)), SESSION_STOPPED)
+    have = len(history.messages)
+    if whole[:have] == history.messages:
+        for message in whole[have:]:
+            history.add(message)
+    else:
+        history.replace_all(whole)
+    return tuple(history.messages)
+
+
+def _recorded_result(call: RequestedCall, record: CallRecord | None) -> CallResult:
+    if record is None:  # never proposed: no effect can have happened
+        status, text = (Status.INPUT_INVALID, call.problem) if call.problem else (Status.INTERRUPTED, NEVER_RAN)
+        return CallResult(id=call.id, name=call.name, status=status, text=text)
+    return CallResult(
+        id=call.id,
+        name=call.name,
+        status=Status(record.status) if record.status in _STATUSES else Status.INTERRUPTED,
+        text=_record_text(record),
+        output_handle=record.output_handle,
+    )
+
+
+def _record_text(record: CallRecord) -> str:
+    """As the loop would have told it; what a tool said is fenced, because others may have written it."""
+    value = semantic_value(record.value)
+    said = text_of(value) if value is not None else str(record.value or "")
+    if len(said) > _LONGEST_RESULT:
+        where = f" read_output handle={record.output_handle}" if record.output_handle else ""
+        said = f"{said[:_LONGEST_RESULT]}\n[… {len(said) - _LONGEST_RESULT} characters left out{where}]"
+    told = "\n".join(part for part in (record.error, said) if part)
+    return fenced(told) if record.started_at and record.error != MAY_HAVE_RUN else told
+
+
+class _UsageSum:
+    def __init__(self) -> None:
+        self._usage, self._requests, self._cost, self._unpriced = TokenUsage(), 0, 0.0, False
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        if event.get("event") != "usageUpdated":
+            return
+        data = event["data"]
+        self._usage += TokenUsage(
+            input=data.get("input", 0), output=data.get("output", 0), cached=data.get("cached", 0)
+        )
+        self._requests += 1
+        self._unpriced = self._unpriced or data.get("cost") is None
+        self._cost += data.get("cost") or 0.0
+
+    def total(self) -> RecordedUsage:
+        known = self._requests and not self._unpriced
+        return RecordedUsage(usage=self._usage, requests=self._requests, cost=self._cost if known else None)

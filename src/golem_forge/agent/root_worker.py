@@ -1,0 +1,365 @@
+"""The root worker of a session: start it, announce it, run one turn.
+
+    program → workers → trust (asked where a person can answer, after problems were reported) → model → scope →
+    state of an earlier run
+
+`start_session` raises before anything ran: ConfigError (a configuration that cannot be used), NotTrusted (it needs code
+that nobody trusts), ModelError (no model, no key), and the errors of resuming. Nothing is left behind then.
+
+`run_turn` takes a user's input with its attachments and returns the root worker's answer. It raises nothing: an input
+or a file that the worker does not take, a missing model and an interrupt are RunResults, and no request was made.
+`receive_attachment` stores a file for a later input.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.agent.attachments import AttachmentStore, OfferedFile, ReceivedFile, check_attachments, check_count
+from golem_forge.agent.budget import Budget, Meter
+from golem_forge.agent.delegation import delegation_tools
+from golem_forge.agent.files.program_files import PATH_SUFFIXES
+from golem_forge.agent.files.roster import check_preflight
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.history import History, recap
+from golem_forge.agent.loop import INTERRUPTED_TEXT
+from golem_forge.agent.messages import Attachment
+from golem_forge.agent.model.interface import Model, ModelError
+from golem_forge.agent.model.selection import choose_model, missing_key, no_model_message
+from golem_forge.agent.prompt import input_problem
+from golem_forge.agent.resume import Resumed, native_definition, resume
+from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
+from golem_forge.agent.session_facts import record_worker_run
+from golem_forge.agent.session_plan import SessionPlan, plan_session, replan
+from golem_forge.agent.session_state import SessionBus, SessionOptions, SessionState, open_session_state
+from golem_forge.agent.slash.manual import manual_tools_event
+from golem_forge.agent.trust import NotTrusted, ask_for_trust
+from golem_forge.agent.user_tools import session_suggestions
+from golem_forge.agent.worker_manager import WorkerManager, WorkerRun
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.program import program_root
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.options import require
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.events.index import LAST
+from golem_forge.events.runtime_ui import RuntimeUI
+from golem_forge.policy.approval_queue import ApprovalCallback
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.tool import Tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeOptions:
+    """What was asked for. None and empty mean: as the program and the environment say."""
+
+    home: ForgeHome
+    signal: InterruptSignal
+    worker: Worker | Path | str | None = None
+    directory: Path | str | None = None
+    model: str | Model | None = None
+    approval: ApprovalMode | str | None = None
+    callback: ApprovalCallback | None = None
+    overrides: Sequence[str] = ()
+    resume: str = ""
+    tools: Sequence[Tool | Callable[..., Any]] = ()
+    journal: bool = True
+    needs_model: bool = True
+    """False: without a model it starts all the same, and tools can be called by hand; one that is named is opened
+    while the person types."""
+    expects_ui: bool = False
+    """A UI that answers may attach later: what asks is not denied by the mode, but as long as nobody is there."""
+    depth: int = 0
+    """Of this worker, where it is started below another one."""
+
+    @property
+    def given_model(self) -> Model | None:
+        """One that was made in Python."""
+        return None if self.model is None or isinstance(self.model, str) else self.model
+
+    @property
+    def start_directory(self) -> Path:
+        if self.directory is not None:
+            return Path(self.directory)
+        if isinstance(self.worker, Path) or (isinstance(self.worker, str) and self.worker.endswith(PATH_SUFFIXES)):
+            return Path(self.worker).absolute().parent
+        return Path.cwd()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedSession:
+    state: SessionState
+    workers: WorkerManager
+    run: WorkerRun
+    resumed: Resumed | None
+    notices: list[str] = field(default_factory=list)
+    """What the person should know, one text each."""
+
+
+class StartInterrupted(ForgeError):
+    """By a person at the card that asks for trust, or while a module was imported. Nothing ran, nothing is left."""
+
+    def __init__(self, reason: str) -> None:
+        terminated = reason == "terminated"
+        super().__init__(
+            f"{'terminated' if terminated else 'interrupted'} before the worker could start",
+            status=Status.INTERRUPTED,
+            code="START_TERMINATED" if terminated else "START_INTERRUPTED",
+        )
+
+
+async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: RuntimeUI) -> StartedSession:
+    resumed = _resume(asked, session_bus) if asked.resume else None
+    directory = Path(resumed.directory) if resumed else asked.start_directory
+    options = SessionOptions(
+        home=asked.home,
+        approval=asked.approval,
+        approval_callback=asked.callback,
+        asks_uis=asked.callback is None and (ui.attached or asked.expects_ui),
+        depth=asked.depth,
+        journal=asked.journal,
+        overrides=asked.overrides,
+        signal=asked.signal,
+    )
+    wanted = asked.worker
+    if resumed is not None and not isinstance(wanted, Worker):
+        wanted = resumed.worker_reference
+    try:
+        plan = plan_session(directory, options.request, wanted)
+        session_state = open_session_state(
+            plan, options, session_bus=session_bus, reopened=resumed.journal if resumed else None
+        )
+    except BaseException:
+        if resumed is not None:
+            resumed.journal.close()
+        raise
+    try:
+        if await _ask_trust(plan, session_state):
+            plan = replan(plan, directory, options.request, wanted)
+            session_state.program = plan.program
+            session_state.controller.mode = plan.mode.value
+        if plan.waits_for_trust:
+            raise NotTrusted(plan.program.root)
+        return await _start_root(asked, session_state, plan, resumed)
+    except BaseException:
+        session_state.discard()
+        raise
+
+
+def _resume(asked: RuntimeOptions, session_bus: SessionBus) -> Resumed:
+    root = program_root(asked.start_directory) if asked.resume == LAST else ""
+    return resume(asked.home.path, asked.resume, root=root, redact=session_bus.redactor.value)
+
+
+async def _ask_trust(plan: SessionPlan, session_state: SessionState) -> bool:
+    """Asks the person, if one is there, to trust what trust would change anything for. Raises ConfigError first for
+    what is wrong with it."""
+    roster = plan.roster
+    assert roster is not None
+    if roster.trusted:
+        return False
+    check_preflight(plan.program, roster, plan.home)
+    something = plan.program.unused or roster.unused or roster.needs_code
+    return bool(
+        something and session_state.ui.attached and await ask_for_trust(session_state.ui, plan.trust, plan.program)
+    )
+
+
+async def _start_root(
+    asked: RuntimeOptions, session_state: SessionState, plan: SessionPlan, resumed: Resumed | None
+) -> StartedSession:
+    roster = plan.roster
+    assert roster is not None
+    notices: list[str] = []
+    given = asked.given_model
+    manager = WorkerManager(
+        state=session_state,
+        roster=roster,
+        attachments=AttachmentStore(asked.home.path, session_state.id),
+        meter=Meter(),
+        budget=Budget(session_state.program.run.budget),
+        delegations=delegation_tools,
+        given={given.name: given} if given else {},
+    )
+    worker_id = resumed.worker_id if resumed else new_id()
+    history = History(session_state.journal, worker_id, resumed.history if resumed else ())
+    if resumed is not None:
+        _restore_usage(resumed, manager)
+    run = await manager.start(
+        roster.root,
+        model=given.name if given else _chosen_model(asked, session_state, roster.root, resumed, notices),
+        worker_id=worker_id,
+        history=history,
+        more_tools=asked.tools,
+        model_later=not asked.needs_model,
+    )
+    if resumed is not None:
+        spent = resumed.usage
+        run.budget.restore(spent.usage, spent.requests, resumed.calls, spent.cost)  # the worker's own limits count too
+        resumed.restore_into(session_state, lambda worker, tool: _current_definition(run, worker, tool))
+        run.scope.model_tools.restore(resumed.loaded)
+        notices += [resumed.warning] if resumed.warning else []
+    record_worker_run(session_state, run, roster)
+    unused = [notice] if (notice := plan.program.notice_with(roster.unused)) else []
+    told = [*unused, *notices, *roster.warnings, *run.notices]
+    return StartedSession(state=session_state, workers=manager, run=run, resumed=resumed, notices=told)
+
+
+def _restore_usage(resumed: Resumed, manager: WorkerManager) -> None:
+    """What was spent is shown, and no id comes twice."""
+    spent = resumed.usage
+    manager.meter.restore(spent.usage, spent.requests, spent.cost)
+    manager.state.call_ids |= resumed.call_ids
+
+
+def _current_definition(run: WorkerRun, worker: str, tool: str) -> str | None:
+    """The digest of a tool as it is now; only the root worker's are known before others are called."""
+    path = run.scope.orchestrator
+    found = path.catalog.get(tool) if worker == path.worker else None
+    return found.definition_digest if found is not None else native_definition(worker, tool)
+
+
+def _chosen_model(
+    asked: RuntimeOptions, session_state: SessionState, worker: Worker, resumed: Resumed | None, notices: list[str]
+) -> str:
+    """Empty where there is none and it can do without."""
+    settings = session_state.program.run
+    flag = asked.model if isinstance(asked.model, str) else ""
+    chosen = choose_model(
+        flag=flag or (resumed.model if resumed else ""),
+        environ=os.environ,
+        worker=worker,
+        program_model=settings.model,
+        builtin=worker.path is None,
+        settings=settings.models,
+    )
+    problem = (
+        missing_key(chosen.model, settings.models, os.environ)
+        if chosen.model
+        else no_model_message(settings.models, os.environ)
+    )
+    if not problem:
+        return chosen.model
+    if asked.needs_model:
+        raise ModelError(problem)
+    notices.append(
+        f"{problem}. Without a model tools that a person may call still work as slash commands; /tools lists them"
+    )
+    return ""
+
+
+AttachmentInput = OfferedFile | Path | str | Mapping[str, Any]
+"""A file that comes with an input; a mapping names one that `receive` has kept."""
+_INPUTS_AHEAD: Final = 4
+"""The files of so many inputs may be sent before the inputs that name them: in several windows somebody still types."""
+EMPTY_INPUT: Final = (
+    "the input is empty: give it as words, with --input or --file, or on standard input, in Python as the text of "
+    "`run(text)` (a worker that needs none says `allow_empty_input: true`)"
+)
+NO_MODEL: Final = "no model: `/model provider:name` names one; meanwhile /tools lists what you can run by hand"
+
+
+async def run_turn(
+    session: StartedSession, signal: InterruptSignal, text: str, attachments: Sequence[AttachmentInput] = ()
+) -> RunResult:
+    require(isinstance(text, str), "the input of a worker", "a text (JSON, where it has an input_schema)", text)
+    run = session.run
+    try:
+        loop = await unless_interrupted(signal, session.workers.wait_for_model(run))
+        kept = _check_input(session, text, attachments)
+    except ConfigError as error:
+        return _refused_result(run, RunStatus.INVALID_CONFIG, str(error))
+    except ModelError as error:
+        return _refused_result(run, RunStatus.MODEL_UNAVAILABLE, error.message)
+    except RunInterrupted as stopped:
+        return RunResult(success=True, status=stopped.status, response=INTERRUPTED_TEXT, worker=run.worker.name)
+    if loop is None:
+        return _refused_result(run, RunStatus.MODEL_UNAVAILABLE, NO_MODEL)
+    message: dict[str, Any] = {"role": "user", "content": text}
+    if kept:
+        message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
+    loop.dialogue.last_text = ""
+    run.scope.emit("message", {"message": message})
+    _emit_update(run, "running", text)
+    result = await loop.answer(text, kept)
+    _emit_update(
+        run, "complete" if result.status is RunStatus.COMPLETED else "error", result.error or result.status.value
+    )
+    if result.error:
+        run.scope.emit("status", {"type": "error", "message": result.error, "code": result.status.value})
+    elif run.user_tools is not None and result.status is RunStatus.COMPLETED:
+        await session_suggestions(session.state).after_turn(run.scope)
+    return result
+
+
+def receive_attachment(session: StartedSession, name: str, data: bytes) -> ReceivedFile:
+    """Raises AttachmentRefused if this worker takes no such file."""
+    policy = session.run.worker.attachment_policy
+    check_attachments((OfferedFile.of_bytes(name, data),), policy)
+    return session.workers.attachments.receive(name, data, _INPUTS_AHEAD * policy.max_total_bytes)
+
+
+def _check_input(session: StartedSession, text: str, attachments: Sequence[AttachmentInput]) -> tuple[Attachment, ...]:
+    """Before any request: ConfigError for an input or a file that this worker does not take."""
+    worker, loop, store = session.run.worker, session.run.loop, session.workers.attachments
+    if not text.strip() and not worker.allow_empty_input:
+        raise ConfigError(EMPTY_INPUT)
+    if worker.input_schema is not None and (problem := input_problem(text, worker.input_schema)):
+        raise ConfigError(problem)
+    check_count(len(attachments), worker.attachment_policy)
+    given = tuple(_as_offered_file(session, each) for each in attachments)
+    check_attachments(given, worker.attachment_policy)
+    if loop is None:
+        return ()
+    return tuple(store.keep(each, loop.dialogue.model) for each in given)
+
+
+def _as_offered_file(session: StartedSession, each: AttachmentInput) -> OfferedFile:
+    if isinstance(each, Mapping):
+        return session.workers.attachments.offered(each)
+    return each if isinstance(each, OfferedFile) else OfferedFile.of_file(Path(each))
+
+
+def _refused_result(run: WorkerRun, status: RunStatus, problem: str) -> RunResult:
+    run.scope.emit("status", {"type": "error", "message": problem, "code": status.value})
+    return RunResult(success=False, status=status, error=problem, worker=run.worker.name)
+
+
+def _emit_update(run: WorkerRun, status: str, task: str) -> None:
+    run.scope.emit(
+        "workerUpdate",
+        {
+            "workerId": run.scope.id,
+            "name": run.worker.name,
+            "task": task.strip().splitlines()[0][:200] if task.strip() else "",
+            "status": status,
+            "depth": run.scope.depth,
+            "model": run.model_name,
+        },
+    )
+
+
+def announce(started: StartedSession, mode: str) -> None:
+    run = started.run
+    zones = [{"name": zone.name, "mode": zone.mode.value} for zone in run.scope.sandbox.zones.values()]
+    run.scope.emit(
+        "sessionStarted",
+        {
+            "worker": run.worker.name,
+            "model": run.model_name,
+            "mode": mode,
+            "approvalMode": started.state.controller.mode.value,
+            "zones": zones,
+            "resumed": started.resumed is not None,
+        },
+    )
+    for notice in started.notices:
+        run.scope.emit("status", {"type": "warning", "message": notice})
+    if started.resumed is not None and (said := recap(started.resumed.history)):
+        run.scope.emit("status", {"type": "info", "message": said})
+    run.scope.emit("manualToolsAvailable", manual_tools_event(run.scope.catalog))

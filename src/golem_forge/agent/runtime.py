@@ -1,0 +1,479 @@
+"""WorkerRuntime: a root worker, ready to run. What `forge run` and embedders use.
+
+    runtime = WorkerRuntime(worker="main.worker", model="anthropic:claude-sonnet-4-5", approval_callback=ask)
+    await runtime.initialize()
+    result = await runtime.run("What is in this directory?")
+
+The bus is there from the start, so that UIs attach before anything is read: the one that `ui_adapter` holds, the one
+that is given, or one of its own. `initialize` reads the program, asks for trust where a person can be asked, and puts
+the worker in its place; from then until `aclose` the actions on the bus (`command`, `manualToolInvoke`, `interrupt`,
+answers) act. It refuses with ConfigError (a configuration that cannot be used), NotTrusted, ModelError and
+StartInterrupted; after it nothing a model or a tool does raises.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from golem_forge.agent.attachments import ReceivedFile
+from golem_forge.agent.budget import Meter
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.files.worker_file import checked_worker
+from golem_forge.agent.history import History
+from golem_forge.agent.model.interface import Model
+from golem_forge.agent.resume import Resumed
+from golem_forge.agent.root_worker import (
+    AttachmentInput,
+    RuntimeOptions,
+    StartedSession,
+    StartInterrupted,
+    announce,
+    receive_attachment,
+    run_turn,
+    start_session,
+)
+from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
+from golem_forge.agent.session_plan import home_of
+from golem_forge.agent.session_state import SessionState, new_session_bus
+from golem_forge.agent.slash.handler import SlashCommands
+from golem_forge.agent.slash.invocation import OpenPage
+from golem_forge.agent.slash.manual import conceal_secrets
+from golem_forge.agent.worker_manager import WorkerRun
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.program import Program
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.options import require, takes_options
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+from golem_forge.events.journal import Journal
+from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
+from golem_forge.orchestrator.orchestrator import Orchestrator
+from golem_forge.policy.approval_queue import ApprovalCallback
+from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.tools.factory import as_tools
+from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from golem_forge.agent.budget import Budget
+    from golem_forge.agent.mcp_servers import SessionServers
+    from golem_forge.sandbox.walls.walls import Walls
+    from golem_forge.usertools.catalog_sync import UserTools
+
+OnEvent = Callable[[Event], object]
+NO_QUESTIONS: Final = (
+    "approval_mode={mode!r} needs somebody to ask, and {name} writes plain lines and asks nothing (there is no "
+    "terminal): what asks is denied. Give approval_callback=…, or another approval_mode"
+)
+
+
+class WorkerRuntime:
+    @takes_options("WorkerRuntime", at=1)
+    def __init__(
+        self,
+        worker: Worker | Path | str | Mapping[str, Any] | None = None,
+        *,
+        directory: Path | str | None = None,
+        model: str | Model | None = None,
+        approval_mode: ApprovalMode | str | None = None,
+        approval_callback: ApprovalCallback | None = None,
+        ui_adapter: Any = None,
+        bus: EventBus | None = None,
+        interrupt_signal: InterruptSignal | None = None,
+        depth: int = 0,
+        on_event: OnEvent | None = None,
+        home: Path | str | None = None,
+        overrides: Sequence[str] = (),
+        resume: str = "",
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        journal: bool = True,
+        needs_model: bool = True,
+        default_mode: Literal["single", "chat"] = "single",
+    ) -> None:
+        """`worker`: a Worker or a mapping of its keys, a file, a name of the program's, or None: the program's entry,
+        else the built-in one. As the only argument, without its name, a mapping is one of all options. Raises
+        ConfigError for a Worker with values that no worker file could have.
+
+        `ui_adapter`: a UI to start before and to stop after the worker: `initialize()`, `shutdown()` and the `bus` that
+        it was made for, which becomes the session's; or a function that takes the bus and gives such a UI.
+        `bus`: a bus that others hold already. Not together with a UI that has another one.
+        `depth`: of this worker among others; below 0 (the root) it answers once, and delegation counts from there.
+        `model`: a name, or a Model made in Python, which sub-workers without one of their own use too.
+        `default_mode`: what holds where the worker file names none.
+        `needs_model=False`: without a key the runtime still starts, and tools can be called by hand.
+        """
+        if isinstance(worker, (Worker, Mapping)):
+            worker = checked_worker(worker)
+        _check_options(worker, model, approval_callback, bus, interrupt_signal, on_event)
+        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
+            raise ValueError(f"WorkerRuntime: depth is 0 (the root) or a number above it, not {depth!r}")
+        self.home = home_of(home)
+        self.signal = InterruptSignal() if interrupt_signal is None else interrupt_signal
+        self._session_bus = new_session_bus(self.home, _bus_of(ui_adapter, bus))
+        self.bus: EventBus = self._session_bus.bus
+        self.ui: RuntimeUI = create_runtime_ui(self.bus)
+        self._adapter = ui_adapter
+        self._depth = depth
+        self._default_mode = default_mode
+        self._asked = RuntimeOptions(
+            home=self.home,
+            signal=self.signal,
+            worker=worker,
+            directory=directory,
+            model=model,
+            approval=approval_mode,
+            callback=approval_callback,
+            overrides=overrides,
+            resume=resume,
+            tools=as_tools(tools),
+            journal=journal,
+            needs_model=needs_model,
+            depth=depth,
+        )
+        self._started: StartedSession | None = None
+        self._commands: SlashCommands | None = None
+        self._on_event = on_event
+        self._forget: list[Callable[[], None]] = []
+        self.open_page: OpenPage | None = None
+        """What `/web` does; set by whoever can serve a page."""
+        self._show_events()
+
+    def _show_events(self) -> None:
+        if self._on_event is not None and not self._forget:
+            self._forget.append(self.bus.on("*", self._on_event))
+
+    # ---- life
+
+    async def initialize(self) -> None:
+        """RuntimeError where the bus carries another session that runs."""
+        if self._started is not None:
+            return
+        self.bus.serve(self._session_id(), self._session_bus.redactor.value)
+        self._show_events()
+        try:
+            asked, warning = await self._open_adapter()
+            self._started = await unless_interrupted(self.signal, start_session(asked, self._session_bus, self.ui))
+        except BaseException as error:
+            self.bus.release()
+            if isinstance(error, RunInterrupted):
+                raise StartInterrupted(error.reason) from None
+            raise
+        if warning:
+            self._started.notices.append(warning)
+        self.bus.conceal = partial(conceal_secrets, self)
+        announce(self._started, self.mode)
+        self._commands = SlashCommands(self, leave=partial(self.interrupt, "exit"))
+        self._forget.append(self.bus.on("interrupt", self._on_interrupt))
+
+    def _session_id(self) -> str:
+        """The one that the bus was made with, for its first session; for each other a new one."""
+        return self.bus.session_id if self.bus.session_id and not self.bus.served else new_id()
+
+    async def _open_adapter(self) -> tuple[RuntimeOptions, str]:
+        """How it starts with this UI, and what its author should know."""
+        asked, adapter = self._asked, self._adapter
+        if adapter is None:
+            return asked, ""
+        if _makes_ui(adapter):
+            adapter = self._adapter = adapter(self.bus)
+            _bus_of(adapter, self.bus)
+        await _done(adapter.initialize())
+        if asked.callback is not None:
+            return (replace(asked, callback=None), "") if _share_keyboard(adapter, asked.callback) else (asked, "")
+        if self.ui.attached:
+            return asked, ""
+        name = getattr(adapter, "stated_name", type(adapter).__name__)
+        if getattr(adapter, "answers", True):
+            return replace(asked, expects_ui=True), self.ui.warn_not_attached(f"the UI {name}")
+        if asked.approval not in (ApprovalMode.INTERACTIVE, ApprovalMode.STRICT):
+            return asked, ""
+        warning = NO_QUESTIONS.format(mode=str(asked.approval), name=name)
+        warnings.warn(warning, RuntimeWarning, stacklevel=3)
+        return asked, warning
+
+    async def run(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
+        """One input, one answer, and the end of this run of the session."""
+        result = await self.turn(text, attachments)
+        self.end(result)
+        return result
+
+    async def turn(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
+        """One input, one answer; the session goes on."""
+        return await run_turn(self._ready, self.signal, text, attachments)
+
+    def receive(self, name: str, data: bytes) -> ReceivedFile:
+        """Keeps a file for an input to come that names it. AttachmentRefused if this worker takes no such file."""
+        return receive_attachment(self._ready, name, data)
+
+    def end(self, result: RunResult | None = None) -> None:
+        """The one `sessionEnd` of this run of the session."""
+        status = result.status if result is not None else RunStatus.COMPLETED
+        stopped = status in (RunStatus.INTERRUPTED, RunStatus.TERMINATED)
+        reason = "interrupted" if stopped else "completed" if status is RunStatus.COMPLETED else "error"
+        self.ui.end_session(reason, (result.error if result else "") or None)
+
+    async def aclose(self) -> None:
+        if self._started is not None:
+            if self._commands is not None:
+                await self._commands.aclose()
+            started, self._started = self._started, None
+            self.bus.conceal = None
+            await started.workers.stop(started.run)
+            await started.state.aclose()
+            self.bus.release()
+        if self._adapter is not None and not _makes_ui(self._adapter):
+            await _done(self._adapter.shutdown())
+        while self._forget:
+            self._forget.pop()()
+
+    async def __aenter__(self) -> WorkerRuntime:
+        await self.initialize()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ---- what it is
+
+    def get_tools(self) -> list[Tool]:
+        return list(self.path.catalog)
+
+    def get_depth(self) -> int:
+        return self._depth
+
+    def is_root(self) -> bool:
+        return self._depth == 0
+
+    @property
+    def mode(self) -> str:
+        return "single" if self._depth else self.worker.mode or self._default_mode
+
+    @property
+    def tree(self) -> SessionState:
+        return self._ready.state
+
+    @property
+    def notices(self) -> list[str]:
+        """What the person should know at the start."""
+        return self._ready.notices
+
+    @property
+    def resumed(self) -> Resumed | None:
+        return self._ready.resumed
+
+    @property
+    def id(self) -> str:
+        """Of the root worker's run."""
+        return self._active.scope.id
+
+    @property
+    def session_id(self) -> str:
+        return self.tree.id
+
+    @property
+    def program(self) -> Program:
+        return self.tree.program
+
+    @property
+    def rules(self) -> RuleBook:
+        return self.tree.rules
+
+    @property
+    def controller(self) -> ApprovalController:
+        return self.tree.controller
+
+    @property
+    def journal(self) -> Journal | None:
+        return self.tree.journal
+
+    @property
+    def call_ids(self) -> set[str]:
+        return self.tree.call_ids
+
+    @property
+    def meter(self) -> Meter:
+        """Of the whole session."""
+        return self._ready.workers.meter
+
+    @property
+    def context_used(self) -> int:
+        loop = self._active.loop
+        return loop.dialogue.context_used if loop else 0
+
+    @property
+    def context_limit(self) -> int:
+        loop = self._active.loop
+        return loop.dialogue.context_limit if loop else 0
+
+    @property
+    def path(self) -> Orchestrator:
+        return self._active.scope.orchestrator
+
+    @property
+    def worker(self) -> Worker:
+        return self._active.worker
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Every worker that can run here, the root first."""
+        return self._ready.workers.roster.workers
+
+    @property
+    def history(self) -> History:
+        return self._active.history
+
+    @property
+    def model(self) -> Model | None:
+        loop = self._active.loop
+        return loop.dialogue.model if loop else None
+
+    @property
+    def model_name(self) -> str:
+        return self._active.model_name
+
+    @property
+    def user_tools(self) -> UserTools | None:
+        """What the root worker sees of the person's own tools; None: its file has no such block."""
+        return self._active.user_tools
+
+    @property
+    def servers(self) -> SessionServers | None:
+        """None: the root worker's file names no MCP server."""
+        return self._active.servers
+
+    @property
+    def budget(self) -> Budget:
+        """Of the whole session."""
+        return self._ready.workers.budget
+
+    @property
+    def walls(self) -> Walls:
+        return self._active.scope.walls
+
+    @property
+    def is_ready(self) -> bool:
+        """Between `initialize` and `aclose`."""
+        return self._started is not None
+
+    @property
+    def _ready(self) -> StartedSession:
+        if self._started is None:
+            raise RuntimeError("the runtime is not started: `await runtime.initialize()` first")
+        return self._started
+
+    @property
+    def _active(self) -> WorkerRun:
+        return self._ready.run
+
+    # ---- what commands do
+
+    def switch_model(self, name: str) -> None:
+        """From the next request on. Raises ConfigError or ModelError."""
+        self._ready.workers.switch_model(self._active, name)
+
+    async def refresh(self) -> None:
+        """Tool modules that were edited count from now on, for a person's own call too. Raises ForgeError."""
+        try:
+            await self._ready.workers.refresh(self._active)
+        except RunInterrupted:
+            raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED) from None
+
+    def look_at_tools(self) -> None:
+        """What a person just agreed to, switched off or took back about their tools and servers counts from now on."""
+        self._ready.workers.refresh_local(self._active)
+
+    def switch_approval(self, mode: ApprovalMode, by: str) -> None:
+        """Of this session, from the next call on; told to whoever watches. `by`: who says so. Raises ForgeError."""
+        controller, before = self.controller, self.controller.mode
+        controller.switch(mode)
+        if mode is before:
+            return
+        for run in self._ready.workers.runs.values():
+            run.scope.orchestrator.judge.switch(mode)
+        kind = "warning" if mode is ApprovalMode.APPROVE_ALL else "info"
+        text = f"Approval mode: {mode.value} (was {before.value}), set in {by}."
+        self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE")
+
+    def clear_history(self) -> None:
+        self.history.clear()
+
+    def interrupt(self, reason: str = "interrupted", worker_id: str = "") -> None:
+        """The whole tree, or one branch of it."""
+        if not worker_id or worker_id == self._active.scope.id:
+            self.signal.interrupt(reason)
+        elif (run := self._ready.workers.runs.get(worker_id)) is not None:
+            run.scope.signal.interrupt(reason)
+
+    def _on_interrupt(self, event: Event) -> None:
+        self.interrupt(str(event.wire.get("reason") or "interrupted"), str(event.wire.get("workerId") or ""))
+
+
+def _check_options(worker: Any, model: Any, callback: Any, bus: Any, signal: Any, on_event: Any) -> None:
+    """What could only fail later, in a place that says nothing about it."""
+    who = "a Worker, a mapping of its keys, a file or a name"
+    require(worker is None or isinstance(worker, (Worker, str, Path)), "WorkerRuntime: worker", who, worker)
+    made = model is None or isinstance(model, str) or callable(getattr(model, "stream", None))
+    which = "a name like 'anthropic:claude-sonnet-4-5' or a Model (FunctionScript(function) makes one)"
+    require(made, "WorkerRuntime: model", which, model)
+    answers = "a function that takes the request"
+    require(callback is None or callable(callback), "WorkerRuntime: approval_callback", answers, callback)
+    require(bus is None or isinstance(bus, EventBus), "WorkerRuntime: bus", "made by create_ui_event_bus()", bus)
+    stops = signal is None or isinstance(signal, InterruptSignal)
+    require(stops, "WorkerRuntime: interrupt_signal", "made by create_interrupt_signal()", signal)
+    require(
+        on_event is None or callable(on_event), "WorkerRuntime: on_event", "a function that takes the event", on_event
+    )
+
+
+def _makes_ui(adapter: Any) -> bool:
+    """A class or a function: it takes the bus and gives the UI."""
+    return isinstance(adapter, type) or (callable(adapter) and not hasattr(adapter, "initialize"))
+
+
+def _bus_of(adapter: Any, given: EventBus | None) -> EventBus | None:
+    """The bus that a UI holds, or the one that is given. Raises TypeError and ValueError for what cannot work."""
+    if adapter is None or _makes_ui(adapter):
+        return given
+    for method in ("initialize", "shutdown"):
+        if not callable(getattr(adapter, method, None)):
+            raise TypeError(f"ui_adapter: a {type(adapter).__name__} has no `{method}()`; a UI has both, and `bus`")
+    held = getattr(adapter, "bus", None)
+    if held is None and given is not None:
+        return given
+    if not isinstance(held, EventBus):
+        raise TypeError(
+            f"ui_adapter: a {type(adapter).__name__} has no `bus`: keep the one that it is made for as `self.bus`, or "
+            "give bus=… as well"
+        )
+    if given is not None and given is not held:
+        raise ValueError("bus= is not the bus of ui_adapter: leave bus= out, or make the UI for that bus")
+    return held
+
+
+async def _done(result: Any) -> None:
+    """A UI's method may be a plain function too."""
+    if inspect.isawaitable(result):
+        await result
+
+
+def _share_keyboard(adapter: Any, callback: ApprovalCallback) -> bool:
+    """Whether this callback would read the very terminal that this UI reads: then the UI asks, by its card."""
+    readers = (getattr(adapter, "keyboard", None), getattr(callback, "keyboard", None))
+    try:
+        names = [os.ttyname(reader()) for reader in readers if reader is not None]
+    except (OSError, ValueError, AttributeError):  # no terminal
+        return False
+    return len(names) == len(readers) and names[0] == names[1]

@@ -1,0 +1,384 @@
+"""Sessions without a model: for embedders, `forge call` and `forge mcp serve`.
+
+`open_session` reads the program around a directory (or works without one) and returns a Session whose `call` runs a
+tool as the built-in worker `default`. `entry_session` does the same as the program's entry worker; it opens no model
+and raises NotTrusted where that worker needs code that nobody trusts. Both raise ConfigError.
+
+`ToolRouter` is one list of tools and one way to call them, over a Session, a WorkerRuntime, an Orchestrator or plain
+tools; for plain tools it makes an Orchestrator that denies what would ask, unless it is given an ApprovalController.
+`dispatch` takes the one path like every other call.
+"""
+
+from __future__ import annotations
+
+import builtins
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from golem_forge.agent.files.block_schema import McpBlock
+from golem_forge.agent.session_plan import SessionPlan, plan_call, plan_embedded
+from golem_forge.agent.session_state import (
+    SessionOptions,
+    SessionState,
+    learn_declared,
+    learn_logins,
+    open_session_state,
+)
+from golem_forge.agent.slash.manual import SessionActions
+from golem_forge.agent.user_tools import (
+    emit_changes,
+    initial_notices,
+    record_agent_writes,
+    user_tools_for,
+    with_user_tools_zone,
+)
+from golem_forge.agent.worker_scope import (
+    WorkerScope,
+    attach_servers,
+    check_program_block,
+    load_server_of,
+    open_scope,
+    recover_edits,
+    servers_in_sync,
+    sync_servers,
+)
+from golem_forge.agent.worker_zones import DEFAULT_WORKER
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.program import Program
+from golem_forge.core.calls import Caller, Outcome, ToolCall, to_tool_call
+from golem_forge.core.decisions import Status
+from golem_forge.core.options import require, takes_options
+from golem_forge.core.text import closest_match
+from golem_forge.events.bus import EventBus
+from golem_forge.events.journal import Journal
+from golem_forge.orchestrator.orchestrator import Orchestrator
+from golem_forge.policy.approval_queue import ApprovalCallback
+from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.catalog import Catalog, CatalogError, DefinitionFormat
+from golem_forge.tools.factory import as_tool
+from golem_forge.tools.tool import Mode, SourceKind, Tool, is_manual_tool
+from golem_forge.toolsets.tool_search import TOOL_SEARCH
+from golem_forge.usertools.catalog_sync import UserTools
+
+if TYPE_CHECKING:
+    from golem_forge.agent.mcp_servers import SessionServers
+    from golem_forge.agent.runtime import WorkerRuntime
+    from golem_forge.agent.worker_manager import WorkerManager
+
+
+@dataclass(slots=True)
+class Session:
+    state: SessionState
+    scope: WorkerScope
+    notices: tuple[str, ...] = ()
+    """What the person should know at the start, one text each."""
+    user_tools: UserTools | None = None
+    servers: SessionServers | None = None
+    """The MCP servers; None: none were configured when it was opened."""
+
+    @property
+    def notices_for_one_command(self) -> tuple[str, ...]:
+        """Without which tools wait to be activated: news in a conversation, noise before every single call."""
+        waiting = self.user_tools.announcements if self.user_tools is not None else ()
+        return tuple(notice for notice in self.notices if notice not in waiting)
+
+    async def call(self, name: ToolCall | str, args: Any = None, *, caller: Caller | str | None = None) -> Outcome:
+        """A call of the model, unless `caller` says who else asks. A ToolCall has its arguments and caller itself."""
+        call = to_tool_call(name, args, caller, "session.call")
+        await self.look(call.name)
+        outcome = await self.path.call(call)
+        if caller is None and isinstance(name, str):
+            warn_manual_tool(outcome, self.catalog)
+        return outcome
+
+    async def batch(self, calls: Sequence[ToolCall], **how: Any) -> list[Outcome]:
+        """Several calls of one turn; `mode` and `on_failure` as in Orchestrator.batch."""
+        await self.look(*(call.name for call in calls))
+        return await self.path.batch(calls, **how)
+
+    def refresh(self) -> None:
+        """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself."""
+        self._look_at_folders()
+        sync_servers(self.scope)
+
+    def _look_at_folders(self) -> None:
+        if self.user_tools is not None and (news := self.user_tools.refresh()) is not None:
+            emit_changes(self.scope, news)
+
+    async def look(self, *names: str) -> None:
+        """`refresh`, and a server that was never asked what it offers is asked, where one of its tools is named."""
+        nothing_new = self.servers is not None and await self.servers.refresh()
+        self._look_at_folders()
+        if not nothing_new or not servers_in_sync(self.scope):
+            sync_servers(self.scope)
+        if TOOL_SEARCH in names:
+            self.scope.model_tools.select()
+        for name in names:
+            await load_server_of(self.scope, name)
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """Ends whatever runs or waits, within a second. Calls are refused from then on, until `reset`."""
+        self.state.interrupt(reason)
+
+    def reset(self) -> None:
+        """After `interrupt`: the next call is a normal one."""
+        self.state.signal.reset()
+
+    @property
+    def id(self) -> str:
+        return self.state.id
+
+    @property
+    def program(self) -> Program:
+        return self.state.program
+
+    @property
+    def path(self) -> Orchestrator:
+        return self.scope.orchestrator
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.scope.catalog
+
+    @property
+    def bus(self) -> EventBus:
+        return self.state.bus
+
+    @property
+    def rules(self) -> RuleBook:
+        return self.state.rules
+
+    @property
+    def sandbox(self) -> Sandbox:
+        return self.scope.sandbox
+
+    @property
+    def journal(self) -> Journal | None:
+        return self.state.journal
+
+    async def aclose(self) -> None:
+        """Ends whatever still runs for this session, then closes it."""
+        await self.state.parts.close()
+        self.close()
+
+    def close(self) -> None:
+        """Without waiting; processes that still run are ended when this process ends. Prefer `aclose`."""
+        self.scope.close()
+        self.state.close()
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def warn_manual_tool(outcome: Outcome, catalog: Catalog) -> None:
+    """Warns the program that named nobody as caller, and a tool that only people may call. Not in the Outcome: a model
+    may read that, and for a model there is no such tool."""
+    tool = catalog.get(outcome.call.name) if outcome.status is Status.TOOL_NOT_FOUND else None
+    if tool is not None and is_manual_tool(tool):
+        text = (
+            f"'{tool.name}' is for people only, and this was a call of the model: add caller='human' to call it as one"
+        )
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+@takes_options("open_session", at=0)
+def open_session(
+    directory: Path | str | Mapping[str, Any] = ".",
+    *,
+    tools: Iterable[Tool | Callable[..., Any]] = (),
+    toolsets: Mapping[str, Any] | None = None,
+    approval: ApprovalMode | str | None = None,
+    approval_mode: ApprovalMode | str | None = None,
+    approval_callback: ApprovalCallback | None = None,
+    home: ForgeHome | Path | str | None = None,
+    journal: bool = True,
+) -> Session:
+    """`tools` (or plain functions) come in addition to the native ones; one that cannot be offered is refused.
+    `toolsets` names the native ones, each with its block, as a worker file does; without it all are there.
+    `approval_mode` is another name of `approval`. All of it may be one mapping.
+
+    Without a callback the session never asks: it is `auto_deny`.
+    """
+    assert not isinstance(directory, Mapping)  # `takes_options` has read it
+    if approval is not None and approval_mode not in (None, approval):
+        raise TypeError("open_session: approval and approval_mode are the same option; give one of them")
+    approval = approval_mode if approval is None else approval
+    require(isinstance(directory, (str, Path)), "open_session: directory", "a directory", directory)
+    options = SessionOptions(home=home, approval=approval, approval_callback=approval_callback, journal=journal)
+    session = open_planned_session(plan_embedded(directory, options.request, toolsets), options, tools)
+    session.state.parts.get(SessionActions, lambda: SessionActions(session))
+    return session
+
+
+def open_planned_session(
+    plan: SessionPlan, options: SessionOptions, tools: Iterable[Tool | Callable[..., Any]] = ()
+) -> Session:
+    """Opens a plan of the built-in worker. On a dry tree the person's own tools and MCP servers are left to whoever
+    looks (`explaining.evaluator`)."""
+    session_state, place = open_session_state(plan, options), plan.root
+    try:
+        learn_declared(session_state, (place.native,))
+        learn_logins(session_state.program.mcp.servers.values(), session_state.home, session_state.redactor)
+        notices = list(session_state.notices)
+        own, mcp = place.blocks.user_tools, place.blocks.mcp
+        sandbox = with_user_tools_zone(place.open_zones(notices), own, session_state)
+        scope = open_scope(
+            session_state,
+            place.worker,
+            sandbox,
+            tools=tools,
+            toolsets=place.native,
+            worker_id=DEFAULT_WORKER,
+            on_effects=record_agent_writes(session_state, lambda: DEFAULT_WORKER) if own is not None else None,
+        )
+        notices += scope.add_tools((), place.approval)
+        servers = users = None
+        if mcp is not None and (
+            mcp != McpBlock() or session_state.program.mcp.servers
+        ):  # "all" of none needs nothing loaded
+            servers = attach_servers(scope, mcp)
+        if own is not None and not session_state.dry:
+            users = user_tools_for(scope, own)
+            notices += initial_notices(users)
+        check_program_block(scope, notices if not session_state.dry else [])
+        notices += recover_edits(session_state, sandbox)
+    except BaseException:
+        session_state.discard()
+        raise
+    return Session(session_state, scope, tuple(notices), users, servers)
+
+
+@asynccontextmanager
+async def entry_session(
+    directory: Path | str = ".",
+    *,
+    worker: Path | str | None = None,
+    approval: str | None = None,
+    approval_callback: ApprovalCallback | None = None,
+) -> AsyncIterator[Session]:
+    """Without a callback nobody is asked: it is `auto_deny`. `worker`: another one than the program's entry."""
+    options = SessionOptions(approval=approval, approval_callback=approval_callback)
+    plan = plan_call(directory, options.request, worker)
+    if plan.roster is None:
+        async with open_planned_session(plan, options) as session:
+            yield session
+        return
+    if plan.waits_for_trust:
+        from golem_forge.agent.trust import NotTrusted
+
+        raise NotTrusted(plan.program.root)
+    manager = open_worker_manager(plan, options)
+    try:
+        run = await manager.start(plan.worker)
+    except BaseException:
+        manager.state.discard()
+        raise
+    notices = (*plan.notices, *run.notices)
+    try:
+        yield Session(manager.state, run.scope, notices, run.user_tools, run.servers)
+    finally:
+        await manager.stop(run)
+        await manager.state.aclose()
+
+
+def open_worker_manager(plan: SessionPlan, options: SessionOptions) -> WorkerManager:
+    """Opens a plan of a program's worker, which takes its place next; without a model."""
+    from golem_forge.agent.attachments import AttachmentStore
+    from golem_forge.agent.budget import Budget, Meter
+    from golem_forge.agent.delegation import delegation_tools
+    from golem_forge.agent.worker_manager import WorkerManager
+
+    assert plan.roster is not None
+    session_state = open_session_state(plan, options)
+    return WorkerManager(
+        state=session_state,
+        roster=plan.roster,
+        attachments=AttachmentStore(session_state.home.path, session_state.id),
+        meter=Meter(),
+        budget=Budget(session_state.program.run.budget),
+        delegations=delegation_tools,
+    )
+
+
+class ToolRouter:
+    def __init__(
+        self,
+        tools: Session | WorkerRuntime | Orchestrator | Catalog | Iterable[Tool | Callable[..., Any]],
+        *,
+        approval: ApprovalController | ApprovalMode | str | None = None,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        """`approval` (or a mode that asks nobody) and `sandbox`: for tools alone; a session has its own. Raises
+        TypeError where both are given."""
+        self._session = tools if isinstance(tools, Session) else None
+        path = tools if isinstance(tools, Orchestrator) else getattr(tools, "path", None)
+        if path is not None:
+            if approval is not None or sandbox is not None:
+                raise TypeError("ToolRouter: approval= and sandbox= are for tools alone; a session has its own")
+            self._path: Orchestrator = path
+        else:
+            given: Any = tools
+            asks = approval if isinstance(approval, ApprovalController) else ApprovalController(approval or "auto_deny")
+            self._path = Orchestrator(given, approval=asks, sandbox=sandbox)
+
+    @property
+    def catalog(self) -> Catalog:
+        if self._session is not None:
+            self._session.refresh()
+        return self._path.catalog
+
+    def list(
+        self,
+        source: SourceKind | str | None = None,
+        mode: Mode | str | None = None,
+        category: str | None = None,
+        query: str | None = None,
+    ) -> builtins.list[Tool]:
+        """The tools that fit everything given; `query` is part of a name or description. ValueError: no such source."""
+        if source is not None and source not in tuple(SourceKind):
+            close = closest_match(str(source), [each.value for each in SourceKind])
+            hint = f"; did you mean {close!r}?" if close else f"; there are {', '.join(SourceKind)}"
+            raise ValueError(f"no source {source!r}{hint}")
+        return self.catalog.list(source, mode, category, query)
+
+    def query(self, name: str) -> Tool | None:
+        """The tool of this name, whoever may call it; None: there is none."""
+        catalog = self.catalog
+        return catalog.get(name) or catalog.get(catalog.aliases().get(name, ""))
+
+    def tool_definitions(
+        self, shape: DefinitionFormat | str = DefinitionFormat.MCP, caller: Caller | str = Caller.LLM
+    ) -> builtins.list[dict[str, Any]]:
+        """What this caller is offered: `name`, `description` and schema as MCP, `anthropic` or `openai` spell them."""
+        return builtins.list(self.catalog.definitions(shape, Caller(caller)))
+
+    def register(self, tool: Tool | Callable[..., Any]) -> None:
+        """Adds a tool. Raises CatalogError for a name that is taken or a definition that cannot be offered."""
+        added = as_tool(tool)
+        if (bad := self._path.catalog.add_checked(added)) is not None:
+            raise CatalogError(f"tool {added.name!r} cannot be offered: {bad.reason}")
+
+    async def dispatch(
+        self, name: ToolCall | str, args: dict[str, Any] | None = None, *, caller: Caller | str | None = None
+    ) -> Outcome:
+        """One call, judged, asked and recorded like every other: `dispatch("read_file", {"path": "a.txt"})`."""
+        call = to_tool_call(name, args, caller, "dispatch")
+        if self._session is not None:
+            await self._session.look(call.name)
+        outcome = await self._path.call(call)
+        if caller is None and isinstance(name, str):
+            warn_manual_tool(outcome, self._path.catalog)
+        return outcome

@@ -1,0 +1,219 @@
+"""SessionPlan: what a session in a directory will have, read and checked, before anything is opened.
+
+    directory → program → mode → worker → its blocks (toolsets, modules, packages, own tools, servers) and zones
+
+One description for everybody: `open_session_state`, `open_session`, `entry_session` and `WorkerRuntime` open it;
+`forge rules explain` and `check`, `sandbox explain`, `run --dry-run`, `tools show`, `call --help` and the rules page
+open it for a look (`explaining.evaluator`). Making one starts, asks and writes nothing. Raises ConfigError for a
+configuration that a session would not start with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.agent.files.block_schema import McpBlock, UserToolsBlock, WorkerBlocks
+from golem_forge.agent.files.toolset_blocks import (
+    blocks_from_python,
+    mcp_from_python,
+    user_tools_from_python,
+    worker_blocks,
+)
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.tool_inventory import TOOLSETS
+from golem_forge.agent.trust import trust_store
+from golem_forge.agent.worker_zones import BUILT_IN_WORKER, sandbox_for
+from golem_forge.config.approval_modes import ApprovalMode, Setting
+from golem_forge.config.program import Program, load_program
+from golem_forge.config.run_block import MAIN_WORKER
+from golem_forge.config.trust import TrustStore
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.policy.base import ApprovalBlock
+from golem_forge.sandbox.host import keep_out
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import USER_TOOLS
+from golem_forge.storage.home import ForgeHome, forge_home
+
+if TYPE_CHECKING:
+    from golem_forge.agent.files.roster import Roster
+
+_ASKS: Final = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT})
+_MCP: Final = "mcp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """One worker's place: where its tools come from, and its zones."""
+
+    home: ForgeHome
+    program: Program
+    worker: Worker
+    blocks: WorkerBlocks
+    native: Mapping[str, Any] | None
+    """Native toolset → its keys. None: every native tool as it is, for a call that no worker file speaks about."""
+    approval: Mapping[str, ApprovalBlock] = field(default_factory=dict)
+    """By tool, what blocks that came from Python say; those of a file are held against its tools (`approval_of`)."""
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether code of the program or of a package brings tools."""
+        return bool(self.blocks.code)
+
+    def open_zones(self, notices: list[str], parent: Sandbox | None = None, parent_name: str = "") -> Sandbox:
+        """Its zones, without the one of the person's own tools. `parent`: of the worker that calls this one, called
+        `parent_name`. Raises ConfigError, for a child ForgeError."""
+        return sandbox_for(
+            self.program, self.worker, self.home, notices, parent=parent, parent_name=parent_name or "its caller"
+        )
+
+
+def plan_worker(program: Program, home: ForgeHome, worker: Worker) -> WorkerPlan:
+    blocks = worker_blocks(worker)
+    return WorkerPlan(home=home, program=program, worker=worker, blocks=blocks, native=blocks.native)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    home: ForgeHome
+    trust: TrustStore
+    program: Program
+    mode: Setting[ApprovalMode]
+    root: WorkerPlan
+    roster: Roster | None = None
+    """None: the built-in worker by itself; no worker file was read."""
+    overrides: Sequence[str] = ()
+
+    @property
+    def worker(self) -> Worker:
+        return self.root.worker
+
+    @property
+    def waits_for_trust(self) -> bool:
+        """Whether it needs code that nobody trusts, so that no session starts before somebody does."""
+        return self.roster is not None and self.roster.needs_code and not self.roster.trusted
+
+    @property
+    def notices(self) -> list[str]:
+        """What the person should know of the files: what is not used, and what a worker's file lacks."""
+        if self.roster is None:
+            return [self.program.notice] if self.program.notice else []
+        unused = self.program.notice_with(self.roster.unused)
+        return [*([unused] if unused else []), *self.roster.warnings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """How a session is asked for, beside where. None and empty mean: as the program and the environment say."""
+
+    home: ForgeHome | Path | str | None = None
+    approval: ApprovalMode | str | None = None
+    answers: bool = False
+    """Whether somebody can be asked; else what would ask is denied."""
+    overrides: Sequence[str] = ()
+    """`--set` words, `approval.mode=strict`."""
+
+
+def plan_session(
+    directory: Path | str, wanted: SessionRequest, worker: Worker | Path | str | None = None
+) -> SessionPlan:
+    """As `forge run`: the named worker, else the program's entry, else the built-in one with its own toolsets."""
+    return _with_roster(_plan_built_in(directory, wanted), worker)
+
+
+def plan_call(directory: Path | str, wanted: SessionRequest, worker: Path | str | None = None) -> SessionPlan:
+    """As `forge call`: the named worker, else the program's entry, else the built-in one with every native tool."""
+    plan = _plan_built_in(directory, wanted)
+    return plan if worker is None and not has_entry(plan.program) else _with_roster(plan, worker)
+
+
+def plan_embedded(
+    directory: Path | str, wanted: SessionRequest, toolsets: Mapping[str, Any] | None = None
+) -> SessionPlan:
+    """The built-in worker, with every native tool or the toolsets that Python names."""
+    plan = _plan_built_in(directory, wanted)
+    if toolsets is None:
+        return plan
+    native, own, mcp = _split_toolsets(toolsets)
+    approval = blocks_from_python(native, TOOLSETS)[1]
+    blocks = WorkerBlocks(native=native, user_tools=own, mcp=mcp)
+    return replace(plan, root=replace(plan.root, blocks=blocks, native=native, approval=approval))
+
+
+def replan(plan: SessionPlan, directory: Path | str, wanted: SessionRequest, worker: Any) -> SessionPlan:
+    """After a person trusted the program: the same, from its files as they are now."""
+    return _with_roster(_plan_built_in(directory, replace(wanted, home=plan.home), plan.trust), worker)
+
+
+def _plan_built_in(directory: Path | str, wanted: SessionRequest, trust: TrustStore | None = None) -> SessionPlan:
+    home = home_of(wanted.home)
+    trust = trust or trust_store(home)
+    program = read_program(directory, home, trust, wanted.overrides)
+    everything = WorkerBlocks(user_tools=UserToolsBlock(), mcp=McpBlock())
+    return SessionPlan(
+        home=home,
+        trust=trust,
+        program=program,
+        mode=effective_mode(program, wanted.approval, wanted.answers),
+        root=WorkerPlan(home=home, program=program, worker=BUILT_IN_WORKER, blocks=everything, native=None),
+        overrides=wanted.overrides,
+    )
+
+
+def _with_roster(plan: SessionPlan, worker: Worker | Path | str | None) -> SessionPlan:
+    from golem_forge.agent.files.roster import load_roster  # a call of the built-in worker reads no worker file
+
+    roster = load_roster(plan.program, worker, trusted_with=plan.trust.trusted_with)
+    return replace(plan, root=plan_worker(plan.program, plan.home, roster.root), roster=roster)
+
+
+def _split_toolsets(toolsets: Any) -> tuple[Any, UserToolsBlock | None, McpBlock | None]:
+    """The native blocks, the one of the person's own tools and the one of MCP servers."""
+    if not isinstance(toolsets, Mapping):
+        return toolsets, None, None  # what is wrong with it is said where native blocks are read
+    native = {name: block for name, block in toolsets.items() if name not in (USER_TOOLS, _MCP)}
+    users = user_tools_from_python(toolsets[USER_TOOLS]) if USER_TOOLS in toolsets else None
+    return native, users, mcp_from_python(toolsets[_MCP]) if _MCP in toolsets else None
+
+
+def has_entry(program: Program) -> bool:
+    """Whether calls here are made in the place of a worker of the program; else it is the built-in one."""
+    return "entry" in program.run.origins or (program.root / MAIN_WORKER).exists()
+
+
+def home_of(given: ForgeHome | Path | str | None) -> ForgeHome:
+    return given if isinstance(given, ForgeHome) else ForgeHome(Path(given).absolute()) if given else forge_home()
+
+
+def read_program(directory: Path | str, home: ForgeHome, trust: TrustStore, overrides: Sequence[str] = ()) -> Program:
+    """From here on this process finds no module or program in the program's zones, wherever it was started."""
+    if not os.path.isdir(directory):
+        raise ConfigError(f"no such directory: {escape_control_chars(os.path.abspath(directory))}")
+    if not os.access(directory, os.R_OK | os.X_OK):
+        raise ConfigError(f"{escape_control_chars(os.path.abspath(directory))} cannot be read: permission denied")
+    program = load_program(
+        Path(directory), home, trusted=trust.trusted, trusted_with=trust.trusted_with, overrides=overrides
+    )
+    keep_out([os.fspath(program.root), *(os.fspath(zone.path) for zone in program.zones)])
+    return program
+
+
+def effective_mode(program: Program, asked: ApprovalMode | str | None, answers: bool) -> Setting[ApprovalMode]:
+    """With who said so. Where nobody can answer, what would ask is denied."""
+    configured = program.mode(named_mode(asked) if asked else None)
+    if configured.value in _ASKS and not answers:
+        return Setting(ApprovalMode.AUTO_DENY, f"{configured.value}, but nobody can be asked")
+    return configured
+
+
+def named_mode(given: ApprovalMode | str) -> ApprovalMode:
+    try:
+        return ApprovalMode(given)
+    except ValueError:
+        close = closest_match(str(given), list(ApprovalMode))
+        hint = f"; did you mean '{close}'?" if close else ""
+        raise ConfigError(f"approval must be one of {', '.join(ApprovalMode)}, not {given!r}{hint}") from None

@@ -1,0 +1,291 @@
+"""SessionState: what all workers of one session share. One bus, one journal, one memory of approvals, one gate.
+
+`open_session_state` opens a SessionPlan and its journal; workers get their scopes in it one by one (`worker_scope`).
+Opened `dry` it records nothing and makes nothing on disk. Raises ConfigError for a configuration with any problem.
+
+`learn_declared` teaches the Redactor the secrets that the program and its workers declare: `env` blocks of every
+worker, MCP servers, the keys of models. Nothing is started and nothing is refused: a missing value is reported by the
+code that needs it. Secrets of user tools are learned when their folders are read (`usertools.workshop`).
+Threat: a secret that the user pastes into the first message is in the request, the event and the journal before the
+first process receives it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from golem_forge.agent.model.selection import PROVIDERS, key_variable
+from golem_forge.agent.session_facts import kept_recorder
+from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.mcp_expand import declared_secrets, expand_text
+from golem_forge.config.mcp_spec import AuthKind, ServerSpec
+from golem_forge.config.program import Program
+from golem_forge.config.trust import TrustStore
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.events.bus import EventBus
+from golem_forge.events.journal import Journal
+from golem_forge.events.journal_files import anchor_path
+from golem_forge.events.redaction import Redactor, classify_name
+from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
+from golem_forge.orchestrator.schedule import Gate
+from golem_forge.policy.approval_queue import ApprovalCallback, ui_asker
+from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.walls.environment import EnvBlock, make_env_block, redact_values
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.context import SessionParts
+
+_MIN_SECRET_LENGTH = 8
+"""Shorter values would be found in ordinary words."""
+_NOT_SECRET = frozenset({"PWD", "OLDPWD"})  # named like passwords, and on every machine
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionState:
+    id: str
+    home: ForgeHome
+    program: Program
+    trust: TrustStore
+    bus: EventBus
+    ui: RuntimeUI
+    journal: Journal | None
+    redactor: Redactor
+    rules: RuleBook
+    controller: ApprovalController
+    signal: InterruptSignal
+    gate: Gate = field(default_factory=Gate)
+    parts: SessionParts = field(default_factory=SessionParts)
+    grants: dict[str, set[str]] = field(default_factory=dict)
+    """Worker path → what a person allowed it for the session beyond single calls."""
+    on_kept: Callable[[str, dict[str, Any]], None] = lambda kind, data: None
+    """Told what a person kept for the rest of the session."""
+    call_ids: set[str] = field(default_factory=set)
+    """Of every call a model asked for, or a UI by an id of its own: two of them may give the same one."""
+    notices: list[str] = field(default_factory=list)
+    """What the person should know at the start, one text each."""
+    overrides: Sequence[str] = ()
+    """`--set` words it was started with."""
+    dry: bool = False
+    """For a look: nothing is recorded, made on disk, mended or started before a call needs it."""
+    stand_in: bool = False
+    """For a look at a home without tools: whether an empty directory stands in for `/user_tools`."""
+    depth: int = 0
+    """Of its first worker."""
+    _closed: bool = False
+    _made: Path | None = None
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        self.signal.interrupt(reason)
+
+    def tools_folder(self) -> Path | None:
+        """Where the person's own tools are, made if it is missing. None: there is nothing to look at yet."""
+        if not self.dry:
+            return self.home.ensure("tools")
+        if (folder := self.home.path / "tools").is_dir():
+            return folder
+        if not self.stand_in:
+            return None
+        from tempfile import mkdtemp
+
+        self._made = self._made or Path(mkdtemp(prefix="forge-look-"))
+        instead = self._made.joinpath(*folder.parts[1:])  # policy knows some names of the home's path
+        instead.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return instead
+
+    async def aclose(self) -> None:
+        """Ends whatever still runs for this session, then closes it."""
+        await self.parts.close()
+        self.close()
+
+    def discard(self) -> None:
+        """The session could not start: a journal in which nothing stands yet is taken away again."""
+        book = self.journal
+        empty = book is not None and book.lines <= 1
+        self.bus.stop_recording()
+        self.close()
+        if book is not None and empty:
+            for path in (book.path, anchor_path(book.path)):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self.journal is not None:
+                self.journal.close()
+            if self._made is not None:
+                from shutil import rmtree
+
+                rmtree(self._made, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """How a session is opened, beside where."""
+
+    home: ForgeHome | Path | str | None = None
+    approval: ApprovalMode | str | None = None
+    approval_callback: ApprovalCallback | None = None
+    asks_uis: bool = False
+    """Without a callback: UIs are asked. Otherwise nobody is, and the session is `auto_deny`."""
+    journal: bool = True
+    overrides: Sequence[str] = ()
+    """`--set` words, `approval.mode=strict`."""
+    signal: InterruptSignal | None = None
+    depth: int = 0
+    dry: bool = False
+    stand_in: bool = False
+
+    @property
+    def request(self) -> SessionRequest:
+        """What of it a plan is made from."""
+        answers = self.approval_callback is not None or self.asks_uis
+        return SessionRequest(home=self.home, approval=self.approval, answers=answers, overrides=self.overrides)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBus:
+    """The bus of a session to be, and the redactor that stands before it: UIs attach before anything is read."""
+
+    bus: EventBus
+    redactor: Redactor
+
+
+def new_session_bus(home: ForgeHome, bus: EventBus | None = None) -> SessionBus:
+    """`bus`: one that UIs hold already; the session's secrets stand before it from `serve` on."""
+    redactor = known_secrets(home)
+    return SessionBus(EventBus(new_id(), redact=redactor.value) if bus is None else bus, redactor)
+
+
+def open_session_state(
+    at: SessionPlan | Path | str = ".",
+    options: SessionOptions | None = None,
+    *,
+    session_bus: SessionBus | None = None,
+    reopened: Journal | None = None,
+) -> SessionState:
+    """`at`: a plan, or a directory, which means the built-in worker there. `reopened`: the journal of an earlier
+    session that goes on; its lock is held."""
+    options = options or SessionOptions()
+    plan = at if isinstance(at, SessionPlan) else plan_embedded(at, options.request)
+    home, program, trust = plan.home, plan.program, plan.trust
+    mode, timeout = plan.mode.value, program.approval.timeout
+    rules = RuleBook(
+        home,
+        project_root=program.root,
+        project_trusted=partial(trust.trusted, program.root),
+        project_trusted_with=partial(trust.trusted_with, program.root),
+    )
+    session_bus = session_bus or new_session_bus(home)
+    bus, redactor = session_bus.bus, session_bus.redactor
+    if not options.dry:
+        home.ensure("sessions")
+        home.ensure("output")
+    book = reopened
+    if book is None and options.journal and not options.dry:
+        book = Journal.create(home.path, bus.session_id, redact=redactor.value)
+    if book is not None:
+        bus.session_id = book.session_id
+        bus.record_with(book.record_event, book.flush, seq=book.seq)
+    ui = create_runtime_ui(bus)
+    seconds = timeout.value if timeout else None
+    ask = ui_asker(ui, seconds) if options.asks_uis and options.approval_callback is None else None
+    return SessionState(
+        id=bus.session_id,
+        home=home,
+        program=program,
+        trust=trust,
+        bus=bus,
+        ui=ui,
+        journal=book,
+        redactor=redactor,
+        rules=rules,
+        controller=ApprovalController(mode, options.approval_callback, ask=ask, timeout=seconds),
+        signal=InterruptSignal() if options.signal is None else options.signal,
+        on_kept=kept_recorder(book),
+        notices=[program.notice] if program.notice else [],
+        overrides=plan.overrides,
+        dry=options.dry,
+        stand_in=options.stand_in,
+        depth=options.depth,
+    )
+
+
+def known_secrets(home: ForgeHome) -> Redactor:
+    """Knows the home's path, and the values of variables that are named like credentials."""
+    redactor = Redactor()
+    redactor.add_path(str(home.path), "<forge home>")
+    for name, value in os.environ.items():
+        if len(value) >= _MIN_SECRET_LENGTH and name not in _NOT_SECRET and classify_name(name):
+            redactor.add_secret(name, value)
+    return redactor
+
+
+def learn_declared(session_state: SessionState, toolsets: Iterable[Mapping[str, Any] | None]) -> None:
+    """`toolsets`: of every worker that may run in this session; sub-workers can be named before they start."""
+    redactor = session_state.redactor
+    for blocks in toolsets:
+        for block in _env_blocks(blocks):
+            redact_values(block, os.environ, redactor)
+    learn_servers(session_state.program.mcp.servers.values(), redactor)
+    models = session_state.program.run.models
+    for provider in {*PROVIDERS, *models}:
+        variable = key_variable(provider, models)
+        _learn(redactor, variable, os.environ.get(variable, ""))
+
+
+def learn_servers(servers: Iterable[ServerSpec], redactor: Redactor) -> None:
+    """What their configuration names, whether or not it is complete."""
+    for spec in servers:
+        for value in declared_secrets(spec, person_environ()):
+            _learn(redactor, spec.name, value)
+
+
+def learn_logins(servers: Iterable[ServerSpec], home: ForgeHome, redactor: Redactor) -> None:
+    """The stored tokens of servers with `auth: oauth`. Blocks: a keyring may be asked."""
+    for spec in servers:
+        if spec.auth.kind is not AuthKind.OAUTH:
+            continue
+        from golem_forge.mcp.client.oauth import CredentialStore, resource_of, secrets_of
+
+        try:
+            url = expand_text(spec.url, person_environ(), zone=str)
+        except ForgeError:
+            continue
+        for value in secrets_of(CredentialStore(home).load(resource_of(url)) or {}):
+            _learn(redactor, "OAUTH_TOKEN", value)
+
+
+def has_logins(servers: Iterable[ServerSpec]) -> bool:
+    return any(spec.auth.kind is AuthKind.OAUTH for spec in servers)
+
+
+def _learn(redactor: Redactor, name: str, value: str) -> None:
+    if value and value not in redactor.secrets:
+        redactor.add_secret(name, value)  # one that is too short cannot be kept out of anything
+
+
+def _env_blocks(value: Any) -> Iterator[EnvBlock]:
+    """Every `env` of a worker's blocks, whichever toolset it stands in."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if isinstance(item, EnvBlock):
+                yield item
+            elif key == "env" and isinstance(item, Mapping):
+                try:
+                    yield make_env_block(dict(item))
+                except ConfigError:
+                    continue
+            else:
+                yield from _env_blocks(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _env_blocks(item)

@@ -1,0 +1,503 @@
+"""The built-in slash commands by name, with the line `/help` has for each.
+
+Each command takes an Invocation and returns what is said to the person, or an empty text; it raises CommandError. Tools
+are run through the one path (`invocation.run_tool`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from golem_forge.agent.in_force import (
+    ID_SHOWN,
+    THIS_SESSION,
+    NotRevoked,
+    RuleInForce,
+    approvals_in_force,
+    effective_config,
+    is_untrusted,
+    revoke_in_session,
+    rules_in_force,
+)
+from golem_forge.agent.slash.invocation import (
+    Invocation,
+    RecordedDecision,
+    SlashHost,
+    find_prompt,
+    find_tool,
+    prompts_of,
+    run_tool,
+)
+from golem_forge.agent.slash.manual import ordered_manual_tools
+from golem_forge.agent.slash.parser import CommandError, callable_names, find_name
+from golem_forge.agent.slash.table import columns, local_time
+from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.text import closest_match, escape_control_chars, slash_command
+from golem_forge.mcp.client.model import ServerAccess, ServerStatus
+from golem_forge.policy.rules.usage import RuleUsage, rule_usage
+from golem_forge.tools.forms import derive_fields
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.toolsets.plan import SessionPlans
+
+if TYPE_CHECKING:
+    from golem_forge.mcp.client.pool import Pool
+
+_OTHER: Final = "Other"
+_SHORT: Final = 64
+_SOURCE_HEADINGS: Final = {SourceKind.NATIVE: "Forge's own", SourceKind.MCP: "MCP"}
+
+
+async def tools_command(call: Invocation) -> str:
+    """By category, the person's own first; then what cannot be offered, with the reason."""
+    catalog = call.host.path.catalog
+    groups: dict[str, list[Tool]] = {}
+    for tool in ordered_manual_tools(catalog):
+        groups.setdefault(_heading(tool), []).append(tool)
+    own_last = sorted(groups, key=lambda heading: heading == _OTHER) if groups else []
+    first = [heading for heading in own_last if not _is_builtin_group(groups[heading])]
+    parts = [
+        f"{heading}\n"
+        + columns(((slash_command(tool.name), short_description(tool)) for tool in groups[heading]), indent="  ")
+        for heading in [*first, *(heading for heading in own_last if heading not in first)]
+    ]
+    if kept_out := catalog.quarantined():
+        parts.append("Not offered\n" + columns(((each.name, each.reason) for each in kept_out), indent="  "))
+    return "\n".join(parts) or "There is no tool that a person can run here."
+
+
+async def tool_command(call: Invocation) -> str:
+    if not call.parsed.tokens:
+        raise CommandError("Which tool? /tool NAME [--option value …]; /tools lists them")
+    name, *rest = call.parsed.tokens
+    if await run_tool(call.host, name.text, rest) is None:
+        return "Nothing was run."
+    return ""  # its result was shown as every result is
+
+
+def _heading(tool: Tool) -> str:
+    if tool.source in _SOURCE_HEADINGS:
+        return f"{_SOURCE_HEADINGS[tool.source]}: {tool.category or _OTHER}"
+    # Threat: a category that would put a stranger's tool among Forge's own.
+    taken = any(tool.category.casefold().startswith(word.casefold()) for word in _SOURCE_HEADINGS.values())
+    return _OTHER if taken or not tool.category else tool.category
+
+
+def _is_builtin_group(tools: list[Tool]) -> bool:
+    return tools[0].source in _SOURCE_HEADINGS
+
+
+def short_description(tool: Tool) -> str:
+    """The first sentence of its description, as far as it fits beside a name."""
+    lines = tool.description.strip().splitlines() or [""]
+    sentence = lines[0].split(": ")[0].split(". ")[0].rstrip(".")
+    return sentence if len(sentence) <= _SHORT else f"{sentence[: _SHORT - 1].rstrip()}…"
+
+
+_NO_MODEL: Final = "no model (/tools lists what you can run by hand)"
+
+
+async def model_command(call: Invocation) -> str:
+    host = call.host
+    if not call.args:
+        return f"Model: {host.model_name or _NO_MODEL}"
+    if len(call.args) > 1:
+        raise CommandError("One model: /model PROVIDER:NAME")
+    switched = host.switch_model(call.args[0])
+    if inspect.isawaitable(switched):
+        await switched
+    return f"Model: {host.model_name}, from the next request on."
+
+
+async def clear_command(call: Invocation) -> str:
+    cleared = call.host.clear_history()
+    if inspect.isawaitable(cleared):
+        await cleared
+    return "The history is empty."
+
+
+async def exit_command(call: Invocation) -> str:
+    call.leave()
+    return ""
+
+
+async def web_command(call: Invocation) -> str:
+    if call.host.open_page is None:
+        raise CommandError("This session cannot be shown in a browser from here; `forge run --ui web` starts one")
+    return f"This session is at {await call.host.open_page()}; the printed link opens it once, within 5 minutes."
+
+
+async def status_command(call: Invocation) -> str:
+    host = call.host
+    waiting = host.controller.pending
+    rows = [
+        ("worker", host.worker.name),
+        ("session", host.session_id),
+        ("model", host.model_name or _NO_MODEL),
+        ("context", _format_context(host.context_used, host.context_limit)),
+        ("usage", format_usage(host.meter.sums())),
+        ("approval", f"{host.controller.mode.value}, {waiting} waiting for an answer"),
+    ]
+    if servers := format_server_states(host):
+        rows.append(("servers", servers))
+    return columns(rows)
+
+
+def _format_context(used: int, limit: int) -> str:
+    return f"{used:,} of {limit:,} tokens" if limit else f"{used:,} tokens"
+
+
+def format_usage(sums: dict[str, Any]) -> str:
+    cost = sums.get("cost")
+    price = "cost unknown" if cost is None else f"cost ${cost:.4f}"
+    return f"{sums['input']:,} tokens in ({sums['cached']:,} cached), {sums['output']:,} out, {price}"
+
+
+async def sessions_command(call: Invocation) -> str:
+    """Off the loop: the index may have journals to read."""
+    from golem_forge.agent.recorded_sessions import listed_sessions, session_row, session_state, session_table
+    from golem_forge.tools.threads import run_in_thread
+
+    home, root, here = call.host.home.path, call.host.program.root, call.host.session_id
+
+    def rows() -> list[tuple[str, ...]]:
+        return [
+            session_row(each, "this one" if each.id == here else session_state(home, each), root)
+            for each in listed_sessions(home)
+        ]
+
+    found = await run_in_thread(rows)
+    if not found:
+        return "There was no conversation yet."
+    return columns(session_table(found)) + "\n`forge run --resume ID` goes on with one."
+
+
+async def config_command(call: Invocation) -> str:
+    host = call.host
+    text = columns([("KEY", "VALUE", "FROM"), *effective_config(host)])
+    trusted = "\nThis program is not trusted; what it may not say does not count." if is_untrusted(host) else ""
+    return text + trusted + "".join(f"\n  not used: {each}" for each in host.program.unused)
+
+
+async def rules_command(call: Invocation) -> str:
+    if not call.args:
+        home = call.host.home.path
+        return _format_rules(call.host, await run_in_thread(lambda: rule_usage(home)))
+    verb, *ids = call.args
+    if verb.lower() != "revoke" or not ids:
+        raise CommandError("/rules lists what is allowed; /rules revoke ID takes one back")
+    try:
+        return "\n".join([revoke_in_session(call.host, id_) for id_ in ids])
+    except NotRevoked as error:
+        raise CommandError(error.message) from None
+
+
+def revocable_ids(host: SlashHost) -> list[str]:
+    """The ids that `/rules revoke` takes, as `/rules` shows them."""
+    return [
+        *(each.id for each in approvals_in_force(host)),
+        *(each.id for each in rules_in_force(host.rules, {}) if each.revocable),
+    ]
+
+
+def _format_rules(host: SlashHost, used: Mapping[str, RuleUsage]) -> str:
+    rows = [*_approval_rows(host), *map(_rule_row, rules_in_force(host.rules, used))]
+    if not rows:
+        return "Nothing is remembered and there is no rule."
+    text = columns([("ID", "VERDICT", "WHAT", "KEPT IN", "LAST USED", ""), *rows])
+    return "\n".join([text, *host.rules.notices, "/rules revoke ID takes back what was remembered."])
+
+
+def _approval_rows(host: SlashHost) -> Iterator[tuple[str, ...]]:
+    """Calls approved for the session word for word, and grants."""
+    for each in approvals_in_force(host):
+        what = f"{each.what} (worker {each.worker})" if each.worker else f"this exact call: {each.what}"
+        yield each.id, "preApproved", what, THIS_SESSION, "", ""
+
+
+def _rule_row(rule: RuleInForce) -> tuple[str, ...]:
+    return (
+        rule.id,
+        rule.verdict,
+        rule.what + (f" ({rule.scope})" if rule.scope else ""),
+        rule.kept_in,
+        local_time(rule.last_used) if rule.last_used else "never",
+        f"inactive: {rule.inactive}" if rule.inactive else "",
+    )
+
+
+async def why_command(call: Invocation) -> str:
+    if len(call.args) > 1:
+        raise CommandError("One call: /why CALL, or /why for the last one")
+    if not call.args:
+        last = call.decisions.last()
+        return _format_decision(last) if last else "No call was made in this session yet."
+    found = call.decisions.find(call.args[0])
+    if not found:
+        raise CommandError(f"No call '{call.args[0]}' among the last ones of this session; `forge log calls` has all")
+    if len(found) > 1:
+        raise CommandError(f"'{call.args[0]}' is the beginning of {len(found)} calls; give more of it")
+    return _format_decision(found[0])
+
+
+def _format_decision(decided: RecordedDecision) -> str:
+    head = f"{decided.tool} ({decided.call_id}): {decided.status}"
+    if decided.error:
+        head += f", {decided.error.splitlines()[0][:300]}"
+    if decided.decision is None:
+        return f"{head}\nIt ended before anything was decided about it."
+    return f"{head}\n" + columns(_decision_rows(decided.decision), indent="  ")
+
+
+def _decision_rows(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "verdict", str(decision["verdict"])
+    if by := decision["decidedBy"]:
+        yield "decided by", _format_source(by)
+    for source in decision["sources"]:
+        yield "said", f"{source['verdict']} by {_format_source(source)}"
+    yield "risk", ", ".join([decision["risk"], *decision["riskReasons"]])
+    answered = decision["answeredBy"]
+    if answered not in ("", "nobody"):
+        yield "answered by", answered + (", from memory" if decision["cached"] else "")
+    if decision["edited"]:
+        yield "edited", "the arguments were changed before it ran"
+    if decision["remembered"]:
+        yield "remembered", decision["remembered"]
+    if decision["message"]:
+        yield "message", decision["message"]
+    if decision["fingerprint"]:
+        yield "fingerprint", f"{decision['fingerprint'][:ID_SHOWN]}, arguments {decision['argsKey']}"
+
+
+def _format_source(source: Mapping[str, Any]) -> str:
+    """As the card said it: `rules 1a2b: reason (~/.forge/rules.yaml:3)`."""
+    label = f"{source['source']} {source['id']}".strip()
+    place = (
+        f" ({source['file']}:{source['line']})" if source["line"] else f" ({source['file']})" if source["file"] else ""
+    )
+    return f"{label}: {source['reason']}{place}" if source["reason"] else f"{label}{place}"
+
+
+TRACE_LEVELS: Final = ("quiet", "summary", "normal", "debug")
+_STEP_MARKS: Final = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+_RANGE: Final = re.compile(r"(?P<first>[1-9][0-9]{0,9})(?:-(?P<last>[1-9][0-9]{0,9}))?")
+_MOST_LINES: Final = 2000
+
+
+async def plan_command(call: Invocation) -> str:
+    path = call.host.path
+    steps = path.parts.get(SessionPlans).get(path.worker)
+    if not steps:
+        return "There is no plan."
+    return "\n".join(f"{_STEP_MARKS[step['status']]} {step['step']}" for step in steps)
+
+
+async def output_command(call: Invocation) -> str:
+    """By `read_output`, as every reader of outputs: down the one path."""
+    if not 1 <= len(call.args) <= 2:
+        raise CommandError("/output HANDLE [FIRST-LAST], for example /output out_0123456789ab 100-180")
+    args: dict[str, object] = {"handle": call.args[0]}
+    if len(call.args) == 2:
+        args |= _line_range(call.args[1])
+    outcome = await call.host.path.call(ToolCall("read_output", args, Caller.HUMAN))
+    if not outcome.ok:
+        raise CommandError(outcome.error)
+    return ""  # its result was shown as every result is
+
+
+def _line_range(typed: str) -> dict[str, object]:
+    match = _RANGE.fullmatch(typed)
+    if match is None:
+        raise CommandError(f"'{typed}' is no range of lines; write 100 or 100-180")
+    first = int(match["first"])
+    if match["last"] is None:
+        return {"offset": first}
+    count = int(match["last"]) - first + 1
+    if not 1 <= count <= _MOST_LINES:
+        raise CommandError(f"'{typed}': a range has 1 to {_MOST_LINES} lines")
+    return {"offset": first, "limit": count}
+
+
+async def trace_command(call: Invocation) -> str:
+    """How much is drawn is each UI's own business: it hears the same command and changes its level by it."""
+    if len(call.args) != 1:
+        raise CommandError(f"/trace LEVEL, one of {', '.join(TRACE_LEVELS)}")
+    level = call.args[0].lower()
+    if level not in TRACE_LEVELS:
+        close = closest_match(level, TRACE_LEVELS)
+        hint = f" (did you mean '{close}'?)" if close else ""
+        raise CommandError(f"'{call.args[0]}' is no level{hint}: {', '.join(TRACE_LEVELS)}")
+    return f"Trace level: {level}"
+
+
+_RATE_USAGE: Final = "/rate NAME good|bad [note], for example /rate git-summarize good saves me a look"
+_RATINGS: Final = {"good": True, "bad": False}
+
+
+async def rate_command(call: Invocation) -> str:
+    """Of any tool folder, also one that this worker does not see or that is off just now."""
+    if len(call.args) < 2:
+        raise CommandError(f"Which tool, and how is it? {_RATE_USAGE}")
+    name, said, *note = call.args
+    if said.lower() not in _RATINGS:
+        raise CommandError(f"'{escape_control_chars(said[:40])}' is neither good nor bad: {_RATE_USAGE}")
+    from golem_forge.usertools.registry import Registry
+    from golem_forge.usertools.store import ToolStore
+
+    registry = Registry(call.host.home)
+    if registry.lookup(name) is None:
+        registry.refresh()
+        close = closest_match(name, registry.entries)
+        hint = f" (did you mean '{close}'?)" if close else ""
+        raise CommandError(f"There is no tool '{escape_control_chars(name[:100])}' of yours{hint}")
+    book = ToolStore(call.host.home)
+    try:
+        book.rate(name, _RATINGS[said.lower()], " ".join(note))
+        kept = book.ratings(name)
+    finally:
+        book.close()
+    if not kept.good + kept.bad:
+        raise CommandError("The rating could not be kept: the record of user tools cannot be written")
+    return f"{name}: {kept.good} good, {kept.bad} bad"
+
+
+_NO_SERVERS: Final = "No MCP server is configured for this worker."
+_MCP_USAGE: Final = "/mcp shows the servers, /mcp reconnect NAME connects one anew"
+
+
+async def mcp_command(call: Invocation) -> str:
+    match call.args:
+        case []:
+            return _format_servers(call.host)
+        case ["reconnect", name]:
+            return await _reconnect(call.host, name)
+        case ["reconnect"]:
+            raise CommandError("Which server? /mcp reconnect NAME")
+    raise CommandError(_MCP_USAGE)
+
+
+def format_server_states(host: SlashHost) -> str:
+    """For `/status`: `2 ready, 1 failed`; empty: there are none."""
+    pool, names = _servers(host)
+    states = [pool.status(name).state.value for name in names] if pool is not None else []
+    return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+
+
+def _servers(host: SlashHost) -> tuple[Pool | None, tuple[str, ...]]:
+    place = host.path.parts.get(ServerAccess)
+    return place.pool, place.servers_of(host.path.worker)
+
+
+def _format_servers(host: SlashHost) -> str:
+    pool, names = _servers(host)
+    if pool is None or not names:
+        return _NO_SERVERS
+    statuses = [pool.status(name) for name in names]
+    text = columns(_server_row(status) for status in statuses)
+    for status in statuses:
+        if status.stderr:
+            lines = "\n".join(f"  {escape_control_chars(line)}" for line in status.stderr)
+            text += f"\nLast words of {status.server}:\n{lines}"
+    if prompts := prompts_of(host):
+        rows = [(f"/{name}", command.description.partition("\n")[0]) for name, command in sorted(prompts.items())]
+        text += "\nPrompts\n" + columns(rows, indent="  ")
+    return text
+
+
+def _server_row(status: ServerStatus) -> tuple[str, ...]:
+    tools = "" if status.tools is None else f"{status.tools} tool{'' if status.tools == 1 else 's'}"
+    again = f"again at {_clock(status.retry_at)}" if status.retry_at is not None else ""
+    return status.server, status.state.value, tools, status.protocol, ", ".join(filter(None, (status.error, again)))
+
+
+def _clock(at: float) -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
+
+
+async def _reconnect(host: SlashHost, name: str) -> str:
+    pool, names = _servers(host)
+    if pool is None or name not in names:
+        close = closest_match(name, names)
+        hint = f" (did you mean '{close}'?)" if close else ""
+        raise CommandError(f"MCP server not found: {escape_control_chars(name[:100])}{hint}")
+    await pool.reconnect(name)
+    with contextlib.suppress(ForgeError):  # its state says why
+        await pool.wait_connected(name)
+    return columns([_server_row(pool.status(name))])
+
+
+class BuiltInCommand(NamedTuple):
+    usage: str
+    does: str
+    run: Callable[[Invocation], Awaitable[str]]
+    """Gives what is said to the person; empty: nothing. Raises CommandError."""
+
+
+async def help_command(call: Invocation) -> str:
+    if not call.args:
+        rows = [(each.usage, each.does) for each in BUILT_IN_COMMANDS.values()]
+        return columns([*rows, ("/NAME …", "the same as /tool NAME …")]) + "\n/help NAME says more, of tools too."
+    name = call.args[0].removeprefix("/")
+    if (built_in := BUILT_IN_COMMANDS.get(name.lower())) is not None:
+        text = f"{built_in.usage}\n{built_in.does}"
+        if find_name(name, callable_names(call.host.path.catalog)):
+            text += f"\nA tool has this name too: /tool {name} runs it."
+        return text
+    if (prompt := find_prompt(call.host, name)) is not None:
+        return _help_text(f"/{prompt.name}", prompt.description or f"a prompt of {prompt.server}", prompt.fields)
+    return _tool_help(find_tool(call.host.path.catalog, name))
+
+
+def _tool_help(tool: Tool) -> str:
+    return _help_text(slash_command(tool.name), tool.description.strip(), derive_fields(tool.input_schema))
+
+
+def _help_text(typed: str, words: str, fields: list[dict[str, Any]]) -> str:
+    rows = [
+        (
+            f"--{field['name']}",
+            field["type"] if field["type"] != "select" else "|".join(each["label"] for each in field["options"]),
+            "required" if field["required"] else _default_text(field),
+            field["description"],
+        )
+        for field in fields
+    ]
+    options = "\n" + columns(rows, indent="  ") if rows else "\nIt takes no options."
+    return f"{typed}: {words}{options}\n-i opens a form."
+
+
+def _default_text(field: dict[str, object]) -> str:
+    default = field.get("default")
+    if default is None or default == "":
+        return ""
+    return f"default {default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)}"
+
+
+BUILT_IN_COMMANDS: Final = {
+    "help": BuiltInCommand("/help [NAME]", "these commands, or one command or tool", help_command),
+    "tools": BuiltInCommand("/tools", "the tools you can run", tools_command),
+    "tool": BuiltInCommand("/tool NAME …", "run a tool; -i opens a form", tool_command),
+    "t": BuiltInCommand("/t NAME …", "the same, shorter", tool_command),
+    "model": BuiltInCommand("/model [NAME]", "show or switch the model", model_command),
+    "clear": BuiltInCommand("/clear", "empty the history", clear_command),
+    "status": BuiltInCommand("/status", "worker, model, context, cost, what waits", status_command),
+    "config": BuiltInCommand("/config", "the configuration in force and where it comes from", config_command),
+    "rules": BuiltInCommand("/rules [revoke ID]", "what is remembered and the rules; take one back", rules_command),
+    "why": BuiltInCommand("/why [CALL]", "what was decided about the last call, or another", why_command),
+    "sessions": BuiltInCommand("/sessions", "recorded sessions", sessions_command),
+    "plan": BuiltInCommand("/plan", "the plan of the work", plan_command),
+    "output": BuiltInCommand("/output HANDLE [FIRST-LAST]", "an output that was too long to show", output_command),
+    "rate": BuiltInCommand("/rate NAME good|bad [note]", "say how good one of your own tools is", rate_command),
+    "trace": BuiltInCommand("/trace [LEVEL]", "quiet, summary, normal or debug", trace_command),
+    "mcp": BuiltInCommand("/mcp [reconnect NAME]", "servers and their state", mcp_command),
+    "web": BuiltInCommand("/web", "this session in a browser, beside here", web_command),
+    "exit": BuiltInCommand("/exit", "end the session", exit_command),
+}

@@ -1,0 +1,334 @@
+"""What a slash command is given and how it runs a tool or a prompt for a person.
+
+SlashHost is what commands need of a running worker (WorkerRuntime is one); Invocation is one command. RecentDecisions
+keeps the Decisions of the session's last calls as UIs were shown them, for `/why`.
+
+`run_tool` binds what was typed by the tool's schema, asks for the rest with a form, and makes the call down the one
+path as caller `human`; its result is shown like every result. `run_prompt` binds the arguments of an MCP server's
+prompt (`/<server>__<prompt>`) the same way and puts the text into the input line; nothing is sent to a model. Both
+raise CommandError for what was typed wrong, with the place in the line; `run_tool` also for a call that was not allowed
+to run, `run_prompt` ForgeError with the server's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.slash.parser import CommandError, ParsedCommand, callable_names, find_name
+from golem_forge.config.program import Program
+from golem_forge.core.calls import Caller, Outcome, ToolCall
+from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+from golem_forge.events.journal import Journal
+from golem_forge.events.open_questions import NOBODY
+from golem_forge.events.runtime_ui import RuntimeUI
+from golem_forge.mcp.client.model import ServerAccess
+from golem_forge.mcp.client.prompts import PromptCommand, prompt_commands, prompt_text
+from golem_forge.orchestrator.orchestrator import Orchestrator
+from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.catalog import Catalog, ToolNotFound
+from golem_forge.tools.cli_args import BindingError, BoundOptions, OptionToken, bind_partial
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.forms import derive_fields, errors_by_field, form_arguments, prefill_fields, restore_secrets
+from golem_forge.tools.tool import SourceKind, Tool, may_call
+from golem_forge.tools.validation import InputInvalid
+
+OpenPage = Callable[[], Awaitable[str]]
+"""Serves this session as a page from now on, shows the person a link that lets them in, and gives the address alone.
+The link goes past the bus: whatever is on it is recorded. Raises ForgeError."""
+
+
+class UsageSums(Protocol):
+    """What requests took so far (`agent.budget.Meter`)."""
+
+    def sums(self) -> dict[str, Any]: ...
+
+
+class SlashHost(Protocol):
+    """Read-only on purpose: commands change things by the methods below."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def home(self) -> ForgeHome: ...
+    @property
+    def program(self) -> Program: ...
+    @property
+    def worker(self) -> Worker: ...
+    @property
+    def path(self) -> Orchestrator: ...
+    @property
+    def bus(self) -> EventBus: ...
+    @property
+    def ui(self) -> RuntimeUI: ...
+    @property
+    def rules(self) -> RuleBook: ...
+    @property
+    def controller(self) -> ApprovalController: ...
+    @property
+    def journal(self) -> Journal | None: ...
+    @property
+    def call_ids(self) -> set[str]:
+        """Of calls whose id somebody else chose, those on record before a resume included: each is one call's."""
+
+    @property
+    def meter(self) -> UsageSums: ...
+    @property
+    def model_name(self) -> str: ...
+    @property
+    def context_used(self) -> int: ...
+    @property
+    def context_limit(self) -> int: ...
+
+    async def refresh(self) -> None:
+        """Code that was edited counts from now on. Raises ForgeError."""
+
+    @property
+    def open_page(self) -> OpenPage | None:
+        """Shows this session in a browser, for whoever runs in a process that can; None: it cannot."""
+
+    def switch_model(self, name: str) -> Any: ...
+    def clear_history(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One command on its way."""
+
+    host: SlashHost
+    parsed: ParsedCommand
+    decisions: RecentDecisions
+    leave: Callable[[], None]
+
+    @property
+    def args(self) -> list[str]:
+        return self.parsed.args
+
+
+_MAX_FORMS: Final = 20
+
+
+async def run_tool(host: SlashHost, name: str, tokens: Sequence[OptionToken]) -> Outcome | None:
+    """None: the person closed the form."""
+    tool = find_tool(host.path.catalog, name)
+    try:
+        bound = bind_partial(tool.input_schema, tokens)
+    except BindingError as error:
+        raise CommandError(str(error)) from None
+    args: dict[str, Any] | None = bound.args
+    if bound.interactive or bound.missing:
+        args = await _ask_arguments(host, tool, bound)
+    if args is None:
+        return None
+    outcome = await host.path.call(ToolCall(tool.name, args, Caller.HUMAN))
+    if not outcome.executed and outcome.error:  # no UI knows whose call it was that never started
+        raise CommandError(outcome.error)
+    return outcome
+
+
+def find_tool(catalog: Catalog, typed: str) -> Tool:
+    """By its name or an alias, in any case; one that only models may call is refused with that reason."""
+    name = find_name(typed, callable_names([*catalog, *catalog.hidden_tools()]))
+    if name is None and (refusal := only_for_models(catalog, typed)):
+        raise CommandError(refusal)
+    try:
+        return catalog.resolve(name or typed, Caller.HUMAN)
+    except ToolNotFound as error:
+        raise CommandError(error.message) from None
+
+
+def only_for_models(catalog: Catalog, typed: str) -> str:
+    """Why a person cannot call the tool of this name; empty: there is no such tool, or they can."""
+    name = find_name(typed, catalog.names())
+    tool = catalog.get(name) if name is not None else None
+    if tool is None or may_call(Caller.HUMAN, tool.mode):
+        return ""
+    remedy = "" if tool.source is SourceKind.NATIVE else '; @tool(mode="both") lets people call it too'
+    return f"'{tool.name}' is a tool for models only{remedy}"
+
+
+async def _ask_arguments(host: SlashHost, tool: Tool, bound: BoundOptions) -> dict[str, Any] | None:
+    """The form, again and again until what it gives is valid."""
+    lacking = f"Missing required: {', '.join(bound.missing)}" if bound.missing else ""
+    if not host.ui.attached:
+        raise CommandError(lacking or "No form can be shown here: give the values as options instead of -i")
+    plain = derive_fields(tool.input_schema)
+    given: dict[str, Any] = dict(bound.args)
+    errors: Mapping[str, str] = {}
+    for _ in range(_MAX_FORMS):
+        fields = _with_errors(prefill_fields(plain, given), errors)
+        answer = await host.ui.request_form(
+            {
+                "source": "command",
+                "title": tool.label or tool.name,
+                "message": "; ".join(words for name, words in errors.items() if not name) or _first_line(tool),
+                "fields": fields,
+                "workerPath": [{"id": host.id, "name": host.worker.name, "depth": 0, "task": ""}],
+            },
+            worker_id=host.id,
+        )
+        if answer["action"] != "accept":
+            if answer.get("by") == NOBODY:
+                raise CommandError(lacking or f"The form was closed. {answer.get('reason', '')}".strip())
+            return None
+        given = form_arguments(fields, restore_secrets(plain, answer.get("values") or {}, given))
+        errors = _argument_problems(tool, given)
+        if not errors:
+            return given
+    raise CommandError(f"The form was sent {_MAX_FORMS} times without valid values; nothing was run")
+
+
+def _argument_problems(tool: Tool, args: dict[str, Any]) -> dict[str, str]:
+    """By the field they belong to; under the empty name what belongs to none."""
+    try:
+        tool.validate(args)
+    except InputInvalid as error:
+        return errors_by_field(error.fields) or {"": error.message}
+    except ForgeError as error:
+        return {"": error.message}
+    except Exception as error:  # a validator of the tool's own; the path will say what to make of it
+        return {"": f"could not be checked ({error_name(error)})"}
+    return {}
+
+
+def _with_errors(fields: list[dict[str, Any]], errors: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{**field, "error": errors[field["name"]]} if field["name"] in errors else field for field in fields]
+
+
+def _first_line(tool: Tool) -> str:
+    lines = tool.description.strip().splitlines()
+    return lines[0][:200] if lines else ""
+
+
+PREFILL: Final = "prefill"
+"""The code of a status whose message belongs into the input line; a UI without one shows it."""
+
+
+def prompts_of(host: SlashHost) -> dict[str, PromptCommand]:
+    place = host.path.parts.get(ServerAccess)
+    return prompt_commands(place.pool, place.servers_of(host.path.worker)) if place.pool is not None else {}
+
+
+def find_prompt(host: SlashHost, typed: str) -> PromptCommand | None:
+    if "__" not in typed:
+        return None
+    commands = prompts_of(host)
+    name = find_name(typed, list(commands))
+    return commands[name] if name is not None else None
+
+
+async def run_prompt(host: SlashHost, command: PromptCommand, tokens: Sequence[OptionToken]) -> str:
+    """What is said to the person; empty: the text is in their line."""
+    try:
+        bound = bind_partial(dict(command.schema), tokens)
+    except BindingError as error:
+        raise CommandError(str(error)) from None
+    args: Mapping[str, Any] | None = bound.args
+    if bound.interactive or bound.missing:
+        args = await _ask_prompt_arguments(host, command, bound)
+    if args is None:
+        return "Nothing was asked for."
+    pool = host.path.parts.get(ServerAccess).pool
+    assert pool is not None  # the command is one of its servers'
+    texts = {name: str(value) for name, value in args.items() if value is not None}
+    result = await pool.get_prompt(command.server, command.prompt, texts, _prompt_context(host))
+    host.bus.emit("status", {"type": "info", "message": prompt_text(command, result), "code": PREFILL}, host.id)
+    return ""
+
+
+def _prompt_context(host: SlashHost) -> ToolContext:
+    path = host.path
+    return ToolContext(
+        session_id=host.session_id,
+        worker=path.worker,
+        caller=Caller.HUMAN,
+        cancel=path.signal,
+        parts=path.parts,
+        redactor=path.redactor,
+        home=host.home.path,
+    )
+
+
+async def _ask_prompt_arguments(host: SlashHost, command: PromptCommand, bound: BoundOptions) -> dict[str, Any] | None:
+    """None: the person closed the form."""
+    lacking = f"Missing required: {', '.join(bound.missing)}" if bound.missing else ""
+    if not host.ui.attached:
+        raise CommandError(lacking or "No form can be shown here: give the values as options instead of -i")
+    given: dict[str, Any] = dict(bound.args)
+    for _ in range(_MAX_FORMS):
+        fields = prefill_fields(command.fields, given)
+        form = {
+            "source": command.server,
+            "title": command.name,
+            "message": command.description,
+            "fields": fields,
+            "workerPath": [{"id": host.id, "name": host.worker.name, "depth": 0, "task": ""}],
+        }
+        answer = await host.ui.request_form(form, worker_id=host.id)
+        if answer["action"] != "accept":
+            if answer.get("by") == NOBODY:
+                raise CommandError(lacking or f"The form was closed. {answer.get('reason', '')}".strip())
+            return None
+        given = form_arguments(fields, answer.get("values") or {})
+        if all(name in given for name in command.schema.get("required", ())):
+            return given
+    raise CommandError(f"The form was sent {_MAX_FORMS} times without what is required; nothing was asked for")
+
+
+_MAX_DECISIONS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedDecision:
+    call_id: str
+    tool: str
+    status: str
+    error: str
+    decision: Mapping[str, Any] | None
+
+
+class RecentDecisions:
+    """Listens to a bus until `close`."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._by_id: dict[str, RecordedDecision] = {}
+        self._forget = bus.on("toolResult", self._keep)
+
+    def take_over(self, earlier: RecentDecisions) -> None:
+        self._by_id.update(earlier._by_id)
+
+    def _keep(self, event: Event) -> None:
+        wire = event.wire
+        call_id = str(wire["toolCallId"])
+        self._by_id.pop(call_id, None)
+        self._by_id[call_id] = RecordedDecision(
+            call_id=call_id,
+            tool=str(wire["toolName"]),
+            status=str(wire["status"]),
+            error=str(wire.get("error") or ""),
+            decision=wire["decision"],
+        )
+        if len(self._by_id) > _MAX_DECISIONS:
+            del self._by_id[next(iter(self._by_id))]
+
+    def last(self) -> RecordedDecision | None:
+        return next(reversed(self._by_id.values()), None)
+
+    def find(self, typed: str) -> list[RecordedDecision]:
+        """Those whose id begins like this, or of the tool with this name, newest first; an exact id is alone."""
+        if typed in self._by_id:
+            return [self._by_id[typed]]
+        newest_first = list(reversed(self._by_id.values()))
+        by_id = [each for each in newest_first if each.call_id.startswith(typed)]
+        return by_id or [each for each in newest_first if each.tool == typed][:1]
+
+    def close(self) -> None:
+        self._forget()

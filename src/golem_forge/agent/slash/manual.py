@@ -1,0 +1,179 @@
+"""The tools a person may run, in the order UIs list them, and how their secrets stay out of the journal.
+
+The user's own tools come first, native and MCP ones last. `SessionActions` runs them for a session without a worker
+(`open_session`); a runtime has `SlashCommands`.
+
+`conceal_secrets` takes an action before the bus's readers see it and replaces what stands in a secret field of its tool
+(`manualToolInvoke`, an edited `approvalResponse`) with a placeholder; a command that contains such a value is recorded
+without its words. So what a person types for a tool reaches no journal, other UI or log. The redactor removes values
+of fields that are named like a credential by their names, but cannot find them in a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from golem_forge.agent.slash.parser import TOOL_RUNNERS, CommandError, callable_names, find_name, is_command, tokenize
+from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.ids import is_id
+from golem_forge.events.envelope import Event
+from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
+from golem_forge.orchestrator.orchestrator import Orchestrator
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.cli_args import BindingError, OptionToken, bind_partial
+from golem_forge.tools.forms import derive_fields, mask_secrets
+from golem_forge.tools.tool import SourceKind, Tool
+
+if TYPE_CHECKING:
+    from golem_forge.agent.session import Session
+    from golem_forge.events.runtime_ui import RuntimeUI
+
+NO_COMMANDS: Final = (
+    "This session has no worker, so it takes no slash commands; `manualToolInvoke` with toolName and args runs a tool."
+)
+
+_PLACES: Final = {SourceKind.CUSTOM: 0, SourceKind.NATIVE: 1, SourceKind.MCP: 2}
+
+
+def ordered_manual_tools(catalog: Catalog) -> list[Tool]:
+    return sorted(catalog.offered(Caller.HUMAN), key=lambda tool: _PLACES[tool.source])
+
+
+def manual_tools_event(catalog: Catalog) -> dict[str, Any]:
+    """The data of `manualToolsAvailable`; `source` lets a UI fold away what is not the person's own."""
+    return {"tools": [described_tool(tool) for tool in ordered_manual_tools(catalog)]}
+
+
+def described_tool(tool: Tool) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": tool.name,
+        "label": tool.label or tool.name,
+        "description": tool.description,
+        "fields": derive_fields(tool.input_schema),
+        "source": tool.source.value,
+    }
+    if tool.category:
+        described["category"] = tool.category
+    return described
+
+
+class SessionActions:
+    """Hears `manualToolInvoke` and `interrupt` on a session's bus, and says that it knows no `command`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        bus = session.bus
+        bus.conceal = partial(conceal_secrets, self)
+        bus.commands = self
+        self._forget = [bus.on("interrupt", self._interrupt)]
+        self._paused = [bus.on("manualToolInvoke", self._invoke), bus.on("command", self._refuse)]
+
+    def pause(self) -> None:
+        while self._paused:
+            self._paused.pop()()
+
+    def resume(self) -> None:
+        """Commands had a host, which is gone: they are refused no more, by nobody."""
+        if not self._closed:
+            self._paused = [self._session.bus.on("manualToolInvoke", self._invoke)]
+
+    @property
+    def path(self) -> Orchestrator:
+        return self._session.path
+
+    @property
+    def ui(self) -> RuntimeUI:
+        return self._session.state.ui
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self.pause()
+        for forget in self._forget:
+            forget()
+        for task in set(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def _interrupt(self, event: Event) -> None:
+        self._session.interrupt(str(event.wire.get("reason") or "interrupted"))
+
+    def _refuse(self, event: Event) -> None:
+        self._session.bus.emit("status", {"type": "error", "message": NO_COMMANDS, "code": "command"})
+
+    def _invoke(self, event: Event) -> None:
+        wire, known = event.wire, self._session.state.call_ids
+        call = ToolCall(str(wire["toolName"]), wire["args"], Caller.HUMAN)
+        if is_id(wished := wire.get("requestId")):
+            if wished in known:  # sent twice, run once
+                return
+            known.add(wished)
+            call.id = wished
+        task = asyncio.get_running_loop().create_task(self._run(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, call: ToolCall) -> None:
+        await self._session.look(call.name)
+        await self.path.call(call)
+
+
+_NOT_RECORDED: Final = "[not recorded: a secret was typed]"
+
+
+class ActionHost(Protocol):
+    """Whose tools and questions the actions are about."""
+
+    @property
+    def path(self) -> Orchestrator: ...
+    @property
+    def ui(self) -> RuntimeUI: ...
+
+
+def conceal_secrets(host: ActionHost, type: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    if type == "manualToolInvoke":
+        tool = _find_tool(host, str(data.get("toolName")))
+        return data if tool is None else {**data, "args": tool.without_secrets(data.get("args"))}
+    if type == "approvalResponse" and isinstance(args := data.get("args"), Mapping):
+        question = host.ui.open_question(str(data.get("requestId")))
+        fields = (question.wire.get("fields") or ()) if question is not None else ()
+        return {**data, "args": mask_secrets(fields, args)}
+    if type == "command" and isinstance(text := data.get("text"), str):
+        return {**data, "text": _concealed_command(host, text)}
+    return data
+
+
+def _concealed_command(host: ActionHost, text: str) -> str:
+    if not is_command(text):
+        return text
+    try:
+        name, *words = tokenize(text, 1)
+    except CommandError:  # a quote that is not closed: what it holds stands in the line all the same
+        name, *words = (OptionToken(word) for word in text[1:].split())
+    runner = name.text
+    if runner.lower() in TOOL_RUNNERS and words:
+        name, *words = words
+    tool = _find_tool(host, name.text)
+    return f"/{runner} {_NOT_RECORDED}" if tool is not None and _gives_secret(tool, words) else text
+
+
+def _gives_secret(tool: Tool, words: Sequence[OptionToken]) -> bool:
+    names = tool.input_schema.get("properties") or {}
+    if not tool.secret_fields and all(classify_name(name) == NO_CREDENTIAL for name in names):
+        return False
+    try:
+        given = bind_partial(tool.input_schema, words).args
+    except BindingError:  # mistyped: the value stands somewhere in it
+        return True
+    return any(classify_name(name) != NO_CREDENTIAL for name in given) or tool.without_secrets(given) != given
+
+
+def _find_tool(host: ActionHost, typed: str) -> Tool | None:
+    catalog = host.path.catalog
+    name = find_name(typed, callable_names([*catalog, *catalog.hidden_tools()])) or typed
+    return catalog.get(catalog.aliases().get(name, name))

@@ -1,0 +1,202 @@
+"""A typed line as a command: `parse_command`, `is_command`, `classify_command`.
+
+Words: `'…'` is literal, `"…"` knows `\\"` and `\\\\`, elsewhere a backslash takes the next character as it is. Raises
+CommandError for a quote that is not closed and a backslash with nothing behind it.
+
+Parsing knows no tool, so `options` is only the look of the line (`--key value`, `--flag`, `--no-flag`, `-abc`); the
+code that runs a tool binds `tokens` by the tool's schema instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from golem_forge.core.calls import Caller
+from golem_forge.core.text import SLASH_COMMANDS
+from golem_forge.tools.cli_args import INTERACTIVE_FLAG, OptionToken
+from golem_forge.tools.tool import Tool, may_call
+
+BUILT_IN_NAMES: Final = SLASH_COMMANDS
+TOOL_RUNNERS: Final = frozenset({"tool", "t"})
+_NEGATIVE: Final = re.compile(r"-(?:[0-9]|\.[0-9])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedCommand:
+    name: str
+    """As it was typed; names ignore case."""
+    args: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    """Text, True or False; a list of them for an option given more than once."""
+    raw: str
+    tokens: tuple[OptionToken, ...] = ()
+    """Every word behind the name, with its place in the line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classified:
+    type: Literal["builtin", "tool", "unknown"]
+    name: str
+    """The canonical name; as typed if it is unknown."""
+    parsed: ParsedCommand
+
+    @property
+    def tool_name(self) -> str | None:
+        """The tool's name; None: it is no tool."""
+        return self.name if self.type == "tool" else None
+
+
+def is_command(line: str) -> bool:
+    """`/` and a name. A name has no second `/`: `/workspace/notes.txt` is a path in a sentence."""
+    if not line.startswith("/"):
+        return False
+    word = line[1:].split(maxsplit=1)[:1] if line[1:2].strip() else []
+    return bool(word) and "/" not in word[0]
+
+
+def parse_command(line: str) -> ParsedCommand | None:
+    """None for what is no command: text, `/`, a path."""
+    if not is_command(line):
+        return None
+    name, *rest = tokenize(line, 1)
+    args, options = _split_options(rest)
+    return ParsedCommand(name=name.text, args=args, options=options, raw=line, tokens=tuple(rest))
+
+
+def classify_command(parsed: ParsedCommand, tools: Iterable[Tool | str]) -> Classified:
+    """Built-ins win; `/tool NAME` and `/t NAME` reach a tool whatever it is called. `tools`: what a person may run."""
+    known = callable_names(tools)
+    typed = parsed.name.lower()
+    if typed in TOOL_RUNNERS and parsed.tokens:
+        wanted = parsed.tokens[0].text
+        found = find_name(wanted, known)
+        return Classified(type="tool" if found else "unknown", name=found or wanted, parsed=parsed)
+    if typed in BUILT_IN_NAMES:
+        return Classified(type="builtin", name=typed, parsed=parsed)
+    found = find_name(parsed.name, known)
+    return Classified(type="tool" if found else "unknown", name=found or parsed.name, parsed=parsed)
+
+
+def callable_names(tools: Iterable[Tool | str]) -> list[str]:
+    """Without those that only a model may call: for a person they do not exist."""
+    return [
+        tool if isinstance(tool, str) else tool.name
+        for tool in tools
+        if isinstance(tool, str) or may_call(Caller.HUMAN, tool.mode)
+    ]
+
+
+def find_name(typed: str, known: Sequence[str]) -> str | None:
+    """The name as it is spelled, whatever case was typed; the very same spelling wins."""
+    if typed in known:
+        return typed
+    wanted = typed.lower()
+    return next((name for name in known if name.lower() == wanted), None)
+
+
+def _split_options(tokens: Sequence[OptionToken]) -> tuple[list[str], dict[str, Any]]:
+    words = [token.text for token in tokens]
+    args: list[str] = []
+    options: dict[str, Any] = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "--":
+            args += words[at:]
+            break
+        if word == INTERACTIVE_FLAG:
+            _add(options, word[1:], True)
+        elif _is_option(word):
+            name, equals, text = word.lstrip("-").partition("=")
+            many = not word.startswith("--") and len(name) > 1
+            if many:
+                for letter in name:
+                    _add(options, letter, text if equals and letter == name[-1] else True)
+            elif equals:
+                _add(options, name, text)
+            elif at < len(words) and not _is_option(words[at]) and words[at] != "--":
+                _add(options, name, words[at])
+                at += 1
+            elif word.startswith("--no-"):
+                _add(options, name[3:], False)
+            else:
+                _add(options, name, True)
+        else:
+            args.append(word)
+    return args, options
+
+
+def _is_option(word: str) -> bool:
+    return len(word) > 1 and word.startswith("-") and not _NEGATIVE.match(word)
+
+
+def _add(options: dict[str, Any], name: str, value: Any) -> None:
+    if name not in options:
+        options[name] = value
+    elif isinstance(options[name], list):
+        options[name].append(value)
+    else:
+        options[name] = [options[name], value]
+
+
+class CommandError(ValueError):
+    """What is wrong with a typed command, in words for the person who typed it."""
+
+
+def tokenize(line: str, start: int = 0) -> list[OptionToken]:
+    """The words from `start` on; positions count from the beginning of the line."""
+    tokens: list[OptionToken] = []
+    at = start
+    while at < len(line):
+        if line[at].isspace():
+            at += 1
+            continue
+        text, end = _word(line, at)
+        tokens.append(OptionToken(text, at))
+        at = end
+    return tokens
+
+
+def _word(line: str, at: int) -> tuple[str, int]:
+    """One word and the place behind it; quoted and bare parts that touch are one word."""
+    parts: list[str] = []
+    while at < len(line) and not line[at].isspace():
+        character = line[at]
+        if character == "'":
+            text, at = _single(line, at)
+        elif character == '"':
+            text, at = _double(line, at)
+        elif character == "\\":
+            if at + 1 == len(line):
+                raise CommandError("Trailing backslash at end of input")
+            text, at = line[at + 1], at + 2
+        else:
+            text, at = character, at + 1
+        parts.append(text)
+    return "".join(parts), at
+
+
+def _single(line: str, at: int) -> tuple[str, int]:
+    end = line.find("'", at + 1)
+    if end < 0:
+        raise CommandError(f"Unclosed single quote at position {at}")
+    return line[at + 1 : end], end + 1
+
+
+def _double(line: str, at: int) -> tuple[str, int]:
+    parts: list[str] = []
+    place = at + 1
+    while place < len(line):
+        character = line[place]
+        if character == '"':
+            return "".join(parts), place + 1
+        if character == "\\" and line[place + 1 : place + 2] in ('"', "\\"):
+            place += 1
+            character = line[place]
+        parts.append(character)
+        place += 1
+    raise CommandError(f"Unclosed double quote at position {at}")

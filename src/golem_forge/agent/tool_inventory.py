@@ -1,0 +1,138 @@
+"""The tools that are there without a session: native ones by name, the catalog to start from, the user's workshop.
+
+`toolsets` and `mcp` know nothing of each other; their toolsets meet here. The order is that of the documented table.
+`build_catalog` returns the native tools under their names and aliases, then whatever else was given.
+
+`open_program_workshop` returns a Workshop of user tools that may build, test and trust; `open_listing_workshop` one
+that starts nothing. Neither prompts. The caller shows the trust card and passes the user's decision in.
+
+Imports stay light: listing tools must not load what running them needs (no asyncio, no pydantic, nothing of
+`usertools` before it is used).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge import toolsets
+from golem_forge.mcp.client.resources import McpResourcesToolset
+from golem_forge.sandbox.host import person_environ
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.factory import Toolset, ToolsetContext, as_tools
+from golem_forge.tools.tool import Tool
+from golem_forge.tools.validation import ToolDefinitionError
+from golem_forge.toolsets import ALIASES
+
+if TYPE_CHECKING:
+    from golem_forge.storage.home import ForgeHome
+    from golem_forge.usertools.workshop import Workshop
+
+_RESOURCES: Final = McpResourcesToolset()
+_FOLLOWS: Final = "search"
+"""The toolset that it follows, in the table and in the bundle."""
+
+
+def _toolsets() -> Iterator[Toolset]:
+    for name, toolset in toolsets.TOOLSETS.items():
+        yield (
+            toolset.with_member(_RESOURCES, after=_FOLLOWS) if isinstance(toolset, toolsets.CodingToolset) else toolset
+        )
+        if name == _FOLLOWS:
+            yield _RESOURCES
+
+
+def _tools() -> Iterator[Tool]:
+    last = toolsets.TOOLSETS[_FOLLOWS].get_tools(ToolsetContext())[-1].name
+    for tool in toolsets.TOOL_LIST:
+        yield tool
+        if tool.name == last:
+            yield from _RESOURCES.get_tools()
+
+
+TOOLSETS: Final[Mapping[str, Toolset]] = MappingProxyType({toolset.name: toolset for toolset in _toolsets()})
+
+TOOL_LIST: Final[tuple[Tool, ...]] = tuple(_tools())
+"""Every native Tool, working in the sandbox of each call's context; `read_output` is in every catalog."""
+
+TOOLKIT: Final[Mapping[str, Tool]] = MappingProxyType({tool.name: tool for tool in TOOL_LIST})
+
+
+def build_catalog(
+    tools: Iterable[Tool | Callable[..., Any]] = (), toolsets: Mapping[str, Any] | None = None
+) -> Catalog:
+    """`toolsets`: the worker's blocks by name; None: every native tool as it is (the built-in worker). Raises
+    ToolDefinitionError for one of `tools` that cannot be offered."""
+    catalog = Catalog(TOOL_LIST if toolsets is None else _tools_of(toolsets))
+    for alias, name in ALIASES.items():
+        if name in catalog:
+            catalog.add_alias(alias, name)
+    for tool in as_tools(tools):
+        if (bad := catalog.add_checked(tool)) is not None:
+            raise ToolDefinitionError(f"tool {bad.name!r} cannot be offered: {bad.reason.partition(': ')[2]}")
+    return catalog
+
+
+def _tools_of(blocks: Mapping[str, Any]) -> list[Tool]:
+    from golem_forge.agent.files.toolset_blocks import ALWAYS_THERE, tools_from_blocks
+
+    tools = tools_from_blocks(blocks, TOOLSETS)
+    always = TOOLKIT[ALWAYS_THERE]
+    return tools if any(tool.name == always.name for tool in tools) else [*tools, always]
+
+
+def open_program_workshop(home: ForgeHome, directory: Path | str) -> Workshop:
+    """Walls as the program around this directory (or the person's config) sets them. Raises ConfigError."""
+    from golem_forge.agent.session_plan import read_program
+    from golem_forge.agent.session_state import known_secrets
+    from golem_forge.agent.trust import trust_store
+    from golem_forge.agent.worker_zones import DEFAULT_WORKER
+    from golem_forge.policy.path_access import host_rule_for
+    from golem_forge.policy.rules.book import RuleBook
+    from golem_forge.usertools.workshop import open_workshop
+
+    trust = trust_store(home)
+    program = read_program(directory, home, trust)
+    rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
+    workshop = open_workshop(
+        home,
+        native=_native_descriptions(),
+        redactor=known_secrets(home),
+        environ=person_environ(),
+        settings=program.walls,
+        zones=[os.path.realpath(path) for path in (program.root, *(zone.path for zone in program.zones))],
+        host_rule=host_rule_for(rules, str(program.root), DEFAULT_WORKER),
+    )
+    workshop.registry.refresh()
+    return workshop
+
+
+def open_listing_workshop(home: ForgeHome) -> Workshop:
+    """For what starts nothing: what the program around here says does not matter to it."""
+    from golem_forge.usertools.workshop import open_workshop
+
+    return open_workshop(home, native=_native_descriptions(), environ=person_environ())
+
+
+def _native_descriptions() -> Mapping[str, str]:
+
+    return {tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST}
+
+
+def has_tool_folder(home: ForgeHome, name: str) -> bool:
+    from golem_forge.usertools.diagnostics import name_problem
+
+    return not name_problem(name) and (home.path / "tools" / name).is_dir()
+
+
+def has_tool_folders(home: ForgeHome) -> bool:
+    try:
+        with os.scandir(home.path / "tools") as found:
+            return any(not each.name.startswith(".") for each in found)
+    except FileNotFoundError:
+        return False
+    except OSError:  # it cannot be read, which is diagnosed
+        return True

@@ -1,0 +1,359 @@
+"""User tools in a session: one Workshop for all workers, what each worker may see of it, and suggestions.
+
+What `usertools` may not import is passed to it here: the native tools by name, the way a `background` tool continues
+after its call (the sessions of `exec_command`), and where changes are reported.
+
+`ToolSuggestions` reads the journals of the last weeks in a thread when the session starts, and the session's own after
+each turn of the root worker. A repeated sequence is shown (`toolSuggested`) and told to the model of a worker that can
+make tools, once per session; never one for which a tool was made or that the user dismissed. It cannot fail or delay a
+turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.agent.files.block_schema import UserToolsBlock
+from golem_forge.agent.history import History
+from golem_forge.agent.messages import UserMessage
+from golem_forge.agent.session_state import SessionState
+from golem_forge.agent.tool_inventory import TOOL_LIST
+from golem_forge.agent.worker_zones import DEFAULT_WORKER
+from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ForgeError
+from golem_forge.policy.base import ApprovalBlock
+from golem_forge.policy.path_access import host_rule_for
+from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import USER_TOOLS
+from golem_forge.tools.threads import TooManyThreads, run_in_thread
+from golem_forge.usertools.catalog_sync import ToolSelection, UserToolChanges, UserTools
+from golem_forge.usertools.create import CREATE_TOOL_NAME as CREATE
+from golem_forge.usertools.workshop import Workshop, open_workshop
+
+if TYPE_CHECKING:
+    from golem_forge.agent.worker_scope import WorkerScope
+    from golem_forge.core.calls import ToolCompletion
+    from golem_forge.events.envelope import Event
+    from golem_forge.orchestrator.orchestrator import OnEffects
+    from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.tools.context import ToolContext
+    from golem_forge.usertools.call_sequences import JournalTail, SessionCalls, TurnReader
+    from golem_forge.usertools.suggestions import Suggestion
+
+_ZONE: Final = f"/{USER_TOOLS}/"
+_FIRST_WAIT_MS: Final = 10_000
+_FIRST_TOKENS: Final = 10_000
+
+
+def session_workshop(session_state: SessionState) -> Workshop:
+    """The session's one."""
+    return session_state.parts.get(Workshop, lambda: _open_session_workshop(session_state))
+
+
+def _open_session_workshop(session_state: SessionState) -> Workshop:
+    return open_workshop(
+        session_state.home,
+        native={tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST},
+        session_id=session_state.id,
+        redactor=session_state.redactor,
+        environ=person_environ(),
+        settings=session_state.program.walls,
+        run_on=run_in_background,
+        zones=[
+            os.path.realpath(path)
+            for path in (session_state.program.root, *(zone.path for zone in session_state.program.zones))
+        ],
+        host_rule=host_rule_for(session_state.rules, str(session_state.program.root), DEFAULT_WORKER),
+    )
+
+
+def with_user_tools_zone(sandbox: Sandbox, block: UserToolsBlock | None, session_state: SessionState) -> Sandbox:
+    """The sandbox of a worker that may make tools. Raises ConfigError."""
+    if block is None or not block.create:
+        return sandbox
+    folder = session_state.tools_folder()
+    return sandbox if folder is None else sandbox.with_user_tools(folder)
+
+
+def user_tools_for(scope: WorkerScope, block: UserToolsBlock) -> UserTools:
+    workshop = session_workshop(scope.state)
+    built_in: dict[str, ApprovalBlock] = {}
+    """What the worker's blocks say of built-in tools whose names ours have."""
+
+    def placed(names: tuple[str, ...]) -> None:
+        said = scope.orchestrator.judge.blocks.blocks
+        for name in filter(workshop.shadows, names):
+            built_in.setdefault(name, said.get(name) or ApprovalBlock())
+        if block.approval.default or block.approval.tools or built_in:
+            scope.add_tools((), {name: _shadow_approval(built_in.get(name), block.approval, name) for name in names})
+
+    def returned(name: str) -> None:
+        if (before := built_in.pop(name, None)) is not None:
+            scope.add_tools((), {name: before})
+
+    offer = ToolSelection(tools=block.tools, create=block.create)
+    tools = UserTools(workshop, offer, scope.catalog, on_placed=placed, on_returned=returned)
+    scope.model_tools.user_tools = tools
+    return tools
+
+
+def _shadow_approval(built_in: ApprovalBlock | None, approval: ApprovalBlock, name: str) -> ApprovalBlock:
+    """What is said of a tool that stands in for a built-in one: nothing that loosens that one, and what blocks it."""
+    said = (built_in.tools.get(name) or built_in.default) if built_in is not None else None
+    if said is None or said.value is not Verdict.BLOCKED:
+        return approval
+    return replace(approval, tools={**approval.tools, name: said})
+
+
+def initial_notices(tools: UserTools) -> list[str]:
+    """The first look, for the person at the start."""
+    news = tools.refresh()
+    return [] if news is None else [*news.warnings, *news.announcements]
+
+
+def emit_changes(scope: WorkerScope, news: UserToolChanges) -> None:
+    """What changed, to whoever watches this session."""
+    if news.added or news.changed or news.removed or news.diagnostics:
+        scope.emit(
+            "catalogChanged",
+            {
+                "added": list(news.added),
+                "changed": list(news.changed),
+                "removed": list(news.removed),
+                "diagnostics": list(news.diagnostics),
+            },
+        )
+    for text in news.warnings:
+        scope.emit("status", {"type": "warning", "message": text})
+    for text in news.announcements:
+        scope.emit("status", {"type": "info", "message": text})
+
+
+def record_agent_writes(session_state: SessionState, worker: Callable[[], str]) -> OnEffects:
+    """Whatever an agent wrote into a tool's folder counts as an agent's work, whoever made the tool."""
+
+    def note(call: ToolCall, effects: tuple[Effect, ...]) -> None:
+        if call.caller is Caller.HUMAN:
+            return
+        for effect in effects:
+            if effect.verb in (Verb.WRITE, Verb.DELETE) and effect.target.startswith(_ZONE):
+                name = effect.target.removeprefix(_ZONE).partition("/")[0]
+                session_workshop(session_state).store.record_agent_edit(name, session_state.id, worker())
+
+    return note
+
+
+async def run_in_background(
+    start: Callable[[], Awaitable[WalledChild]], ctx: ToolContext, seconds: float
+) -> ToolCompletion:
+    """A tool that goes on after its call is a session, read and ended with `write_stdin`."""
+    from golem_forge.toolsets.exec.result import first_wait
+    from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
+
+    kind = CommandSpec(owner=ctx.owner, tty=False, timeout_s=seconds)
+    args = {"yield_time_ms": _FIRST_WAIT_MS, "max_output_tokens": _FIRST_TOKENS}
+    return await first_wait(ctx.parts.get(ExecSessions), start, kind, args, ctx)
+
+
+MAX_SUGGESTED: Final = 5
+"""In one session: more would be noise."""
+_WAIT_S: Final = 0.25
+"""So long at most something waits for a look that is not finished; it is used when it is."""
+_log = logging.getLogger(__name__)
+
+
+class ToolSuggestions:
+    """The session's part; opened by `session_suggestions`."""
+
+    def __init__(self, session_state: SessionState) -> None:
+        self._session_state = session_state
+        self._workshop = session_workshop(session_state)
+        self._redactor = session_state.redactor
+        """As it was when the look began: the session's learns on while a thread uses this one."""
+        self._past: tuple[SessionCalls, ...] | None = None
+        self._own = _SessionTurns(session_state)
+        self._found: tuple[Suggestion, ...] = ()
+        self._looking: asyncio.Future[tuple[Suggestion, ...]] | None = None
+        self._waited = False
+        """The first request may wait for the first look; no other does."""
+        self._shown: set[str] = set()
+        self._told: set[str] = set()
+        self._rating_offered: set[str] = set()
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._forget: Callable[[], None] = session_state.bus.on("toolResult", self._on_result)
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self._forget()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    # ---- sequences
+
+    def begin(self, scope: WorkerScope) -> None:
+        """A worker took its place. A session without a journal knows only what others left."""
+        if CREATE in scope.catalog and self._looking is None and self._past is None:
+            self._start_look()
+
+    async def before_request(self, scope: WorkerScope, history: History) -> None:
+        """Between two requests of this worker's model: a note may be added to its history here and nowhere else."""
+        if CREATE not in scope.catalog:
+            return
+        if not self._waited:
+            self._waited = True
+            await self._settle()
+        self._collect()
+        for suggestion in self._applicable(scope):
+            if suggestion.key in self._told:
+                continue
+            self._show(scope, suggestion)
+            self._told.add(suggestion.key)
+            from golem_forge.usertools.suggestions import line_for_model
+
+            try:
+                history.add(UserMessage(text=line_for_model(suggestion), kind="note"))
+            except ForgeError as error:  # the journal refuses; the turn will say so where it matters
+                _log.warning("a suggestion was not told: %s", error.message)
+                return
+            self._workshop.suggestions.add(suggestion)
+
+    async def after_turn(self, scope: WorkerScope) -> None:
+        if CREATE not in scope.catalog:
+            return
+        self._collect()
+        if self._looking is None:
+            self._start_look()
+        await self._settle()
+        self._collect()
+        for suggestion in self._applicable(scope):
+            self._show(scope, suggestion)
+
+    def _applicable(self, scope: WorkerScope) -> list[Suggestion]:
+        """Of tools that this worker has, since another's (or another program's) are not its business."""
+        if not self._found:
+            return []
+        there = set(scope.catalog.names())
+        fitting = [each for each in self._found if there.issuperset(each.tools)]
+        new = [each for each in fitting if each.key not in self._shown][: max(0, MAX_SUGGESTED - len(self._shown))]
+        return [each for each in fitting if each.key in self._shown or each in new]
+
+    def _show(self, scope: WorkerScope, suggestion: Suggestion) -> None:
+        if suggestion.key not in self._shown:
+            self._shown.add(suggestion.key)
+            scope.emit("toolSuggested", suggestion.event())
+
+    def _start_look(self) -> None:
+        self._redactor = self._session_state.redactor.copy()
+        with contextlib.suppress(TooManyThreads):
+            self._looking = run_in_thread(self._look)
+
+    async def _settle(self) -> None:
+        if self._looking is not None:
+            await asyncio.wait({self._looking}, timeout=_WAIT_S)
+
+    def _collect(self) -> None:
+        """The result of a look that is finished."""
+        if self._looking is None or not self._looking.done():
+            return
+        look, self._looking = self._looking, None
+        if look.cancelled():
+            return
+        if (error := look.exception()) is not None:
+            _log.warning("no suggestions: %s", type(error).__name__)
+            return
+        self._found = look.result()
+        self._shown |= self._own.suggested_before
+        self._told |= self._own.suggested_before
+
+    def _look(self) -> tuple[Suggestion, ...]:
+        """On a thread, one at a time; with a book of its own, since the session's belongs to the loop."""
+        from golem_forge.usertools.call_sequences import recent_sessions
+        from golem_forge.usertools.store import ToolStore
+        from golem_forge.usertools.suggestions import find_suggestions
+
+        own = self._own.read_on()
+        if self._past is None:
+            self._past = recent_sessions(self._session_state.home, without=self._session_state.id)
+        elif own is None:
+            return self._found
+        book = ToolStore(self._session_state.home)
+        try:
+            return find_suggestions(
+                self._session_state.home,
+                book,
+                (*(own or ()), *self._past),
+                native=self._workshop.native,
+                redact=self._redactor.value,
+            )
+        finally:
+            book.close()
+
+    # ---- ratings
+
+    def _on_result(self, event: Event) -> None:
+        name = str(event.wire.get("toolName", ""))
+        if name in self._workshop.registry.entries and name not in self._rating_offered:
+            # The book hears of this run right after whoever watches: the third one is counted then.
+            self._loop.call_soon(self._offer_rating, name, event.worker_id)
+
+    def _offer_rating(self, name: str, worker_id: str) -> None:
+        if self._closed:  # the run was the session's last; its journal takes nothing any more
+            return
+        if name not in self._rating_offered and self._workshop.store.claim_rating_offer(name):
+            self._rating_offered.add(name)
+            message = f"rate it: /rate {name} good|bad [note]"
+            self._session_state.bus.emit("status", {"type": "info", "message": message}, worker_id)
+
+
+class _SessionTurns:
+    """This session's turns, from its journal as far as it is written. Used on one thread at a time."""
+
+    def __init__(self, session_state: SessionState) -> None:
+        self._id = session_state.id
+        self._path = session_state.journal.path if session_state.journal is not None else None
+        self._tail: JournalTail | None = None
+        self._turns: TurnReader | None = None
+        self._last: object = None
+        self.suggested_before: frozenset[str] = frozenset()
+        """What the session had been told before it was resumed."""
+
+    def read_on(self) -> tuple[SessionCalls, ...] | None:
+        """The session as far as its turns are over; None: as before."""
+        from golem_forge.usertools.call_sequences import SessionCalls
+
+        turns = self._more()
+        segments = turns.answered() if turns is not None else ()
+        last = (len(segments), segments[-1][-1].call) if segments else None
+        if last == self._last:
+            return None
+        self._last = last
+        return (SessionCalls(self._id, segments),)
+
+    def _more(self) -> TurnReader | None:
+        if self._path is None:
+            return None
+        from golem_forge.usertools.call_sequences import JournalTail, TurnReader
+        from golem_forge.usertools.suggestions import event_sequence_key
+
+        first = self._turns is None
+        self._tail, self._turns = self._tail or JournalTail(self._path), self._turns or TurnReader()
+        with contextlib.suppress(OSError):
+            for record in self._tail.records():
+                self._turns.add(record)
+        if first:
+            self.suggested_before = frozenset(event_sequence_key(sequence) for sequence in self._turns.suggested)
+        return self._turns
+
+
+def session_suggestions(session_state: SessionState) -> ToolSuggestions:
+    return session_state.parts.get(ToolSuggestions, lambda: ToolSuggestions(session_state))

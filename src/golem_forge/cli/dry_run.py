@@ -1,0 +1,466 @@
+"""`forge run --dry-run`: what a session would have to work with. No model is asked, no process is started.
+
+`preview` opens the SessionPlan that a run would open and returns it as plain data; `print_dry_run` prints that as text
+or JSON. Modules are not imported: their tools are known by name. Servers are not connected to: their tools come from
+cached lists. Raises ConfigError for whatever a session would refuse to start with; `check_start` is that part alone.
+
+`forecast` says what would happen to a tool's calls before any arguments are known: a verdict, or `by target` and what
+it depends on. Rules that block a whole tool count; rules about arguments and targets cannot. A tool's own predicate is
+named, not called.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from golem_forge.agent.budget import check_priced
+from golem_forge.agent.explain import CODE_NOT_STARTED, DryEvaluator, open_dry_evaluator
+from golem_forge.agent.files.roster import Roster, check_preflight, load_roster
+from golem_forge.agent.files.toolset_blocks import approval_now, native_names
+from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.model.interface import ModelError
+from golem_forge.agent.model.selection import (
+    check_compatible,
+    choose_model,
+    key_variable,
+    missing_key,
+    no_model_message,
+    split_model,
+)
+from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_session, plan_worker, read_program
+from golem_forge.agent.trust import trust_store
+from golem_forge.agent.worker_zones import approval_blocks
+from golem_forge.cli.format import columns, print_json
+from golem_forge.cli.run import RunArgs
+from golem_forge.config.approval_modes import ApprovalMode, Setting
+from golem_forge.config.program import Program, program_root
+from golem_forge.config.run_block import BudgetLimits
+from golem_forge.core.decisions import Verdict, VerdictSource, strictest
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.text import display_path, escape_control_chars
+from golem_forge.events.index import find_session
+from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself
+from golem_forge.policy.evaluate import Judge
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import AccessMode, Zone
+from golem_forge.storage.home import forge_home
+from golem_forge.tools.tool import SourceKind, Tool
+
+_TRUST: Final = {None: "no program: nothing to trust", True: "trusted", False: "not trusted"}
+
+
+def print_dry_run(asked: RunArgs) -> int:
+    facts = preview(asked)
+    if asked.json:
+        print_json(facts)
+    else:
+        print("\n".join(_lines(facts)))
+    return 0
+
+
+def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield "dry run: no model is asked, nothing is started"
+    yield columns(_head(facts))
+    yield "\nzones" if facts["zones"] else "\nzones: none, so no file can be reached"
+    yield from _table(_zone_row(zone) for zone in facts["zones"])
+    yield "\ntools, before their arguments are known"
+    yield from _table([("NAME", "TOOLSET", "VERDICT", "SO A CALL", "WHY"), *map(_tool_row, facts["tools"])])
+    if facts["workers"]:
+        yield "\nworkers it may hand work to"
+        yield from _table([("NAME", "VERDICT", "SO A CALL", "MODEL", "ZONES", ""), *map(_worker_row, facts["workers"])])
+    if facts["rules"]:
+        yield f"\n{facts['rules']} rules may change single verdicts; `forge rules explain` judges one call with them"
+    for notice in facts["notices"]:
+        yield f"\nnote: {escape_control_chars(notice)}"
+
+
+def _head(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    worker, program, model = facts["worker"], facts["program"], facts["model"]
+    yield "worker", f"{worker['name']} ({worker['file'] or 'built in'}), {worker['mode']}"
+    yield "program", f"{program['directory']}, {_TRUST[program['trusted']]}"
+    if program["start"]:
+        yield "", program["start"]
+    if model["name"]:
+        key = f", key in {model['key']}" if model["key"] else ""
+        yield "model", f"{model['name']} (from {model['from']}{key})"
+    if model["problem"]:
+        yield "" if model["name"] else "model", model["problem"]
+    yield "approval", f"{facts['approval']['mode']} (from {facts['approval']['from']})"
+    for whose, limits in facts["budget"].items():
+        if limits:
+            yield f"budget of the {whose}", ", ".join(f"{name} {value:g}" for name, value in limits.items())
+
+
+def _zone_row(zone: Mapping[str, Any]) -> tuple[str, ...]:
+    consent = f"write {zone['write']}, delete {zone['delete']}" if "write" in zone else "read only"
+    default = "; relative paths begin here" if zone["default"] else ""
+    return f"/{zone['name']}", zone["mode"], consent, f"{zone['directory']}{default}"
+
+
+def _tool_row(tool: Mapping[str, Any]) -> tuple[str, ...]:
+    return tool["name"], ", ".join(tool["toolsets"]), tool["verdict"], tool["then"] or "depends", tool["why"]
+
+
+def _worker_row(worker: Mapping[str, Any]) -> tuple[str, ...]:
+    zones = ", ".join(f"/{name}" for name in worker["zones"]) or "none"
+    then = "refused" if worker["refused"] else worker["then"]
+    return worker["name"], worker["verdict"], then, worker["model"] or "none", zones, worker["refused"]
+
+
+def _table(rows: Any) -> Iterator[str]:
+    rows = list(rows)
+    if rows:
+        yield columns(rows, indent="  ")
+
+
+_ALWAYS: Final = "always there"
+"""Where a tool comes from that every worker has."""
+_OWN: Final = "user_tools"
+_MCP: Final = "mcp"
+_MAKERS: Final = ("create_custom_tool", "run_custom_tool")
+
+
+def check_start(asked: RunArgs) -> None:
+    """Raises what a start would refuse for what is written in files and on the command line (ConfigError, ModelError,
+    the errors of resuming)."""
+    home = forge_home()
+    if asked.resume:
+        find_session(home.path, asked.resume, root=program_root(asked.directory))
+        return
+    program = read_program(asked.directory, home, trust_store(home), asked.overrides)
+    roster = load_roster(program, asked.worker)
+    check_preflight(program, roster, home)
+    problem = _model(asked, program, roster.root)["problem"]
+    if problem and asked.input is not None:
+        raise ModelError(problem)
+
+
+def preview(asked: RunArgs) -> dict[str, Any]:
+    wanted = SessionRequest(
+        home=forge_home(), approval=asked.approval, answers=not asked.headless, overrides=asked.overrides
+    )
+    plan = plan_session(asked.directory, wanted, asked.worker)
+    assert plan.roster is not None
+    check_preflight(plan.program, plan.roster, plan.home)
+    model = _model(asked, plan.program, plan.worker)
+    dry = open_dry_evaluator(plan)
+    try:
+        return _facts(asked, plan, plan.roster, model, dry)
+    finally:
+        dry.sources.close()
+
+
+def _facts(
+    asked: RunArgs, plan: SessionPlan, roster: Roster, model: dict[str, Any], dry: DryEvaluator
+) -> dict[str, Any]:
+    program, root = plan.program, plan.worker
+    sandbox = dry.orchestrator.sandbox
+    assert sandbox is not None
+    dry.sources.list_user_tools()
+    notices = [*(each for each in dry.notices if each != CODE_NOT_STARTED), *_servers_not_known(plan)]
+    seen = _Preview(plan=plan, roster=roster, dry=dry, sandbox=sandbox)
+    seen.speak_of_modules()
+    return {
+        "worker": {"name": root.name, "file": root.shown_path, "mode": _run_mode(asked, root)},
+        "program": _program(asked, program, roster),
+        "model": model,
+        "approval": _approval(plan.mode),
+        "budget": {"session": _limits(program.run.budget), "worker": _limits(root.budget)},
+        "zones": [_zone(zone, sandbox) for zone in sandbox.zones.values()],
+        "tools": [*seen.known_tools(notices), *seen.module_tools()],
+        "workers": list(seen.workers(model["name"])),
+        "rules": len(rules.current().rules) if (rules := dry.orchestrator.judge.rules) is not None else 0,
+        "notices": notices,
+    }
+
+
+def _servers_not_known(plan: SessionPlan) -> Iterator[str]:
+    """A notice for each server of the worker whose tools nobody has listed yet."""
+    block = plan.root.blocks.mcp
+    if block is None or not plan.program.mcp.servers:
+        return
+    from golem_forge.agent.mcp_status import ServerInventory
+    from golem_forge.mcp.client.manifest import ManifestCache
+    from golem_forge.mcp.client.trust_store import ServerTrustStore
+
+    place = ServerInventory(
+        home=plan.home, program=plan.program, book=ServerTrustStore(plan.home), cache=ManifestCache(plan.home)
+    )
+    for known in place.all():
+        name, state = known.spec.name, known.state.value
+        if block.sees(name) and known.spec.enabled and known.listing is None:
+            yield f"the tools of the MCP server '{name}' are not known here: {state}; {known.error}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Preview:
+    plan: SessionPlan
+    roster: Roster
+    dry: DryEvaluator
+    sandbox: Sandbox
+
+    @property
+    def _judge(self) -> Judge:
+        return self.dry.orchestrator.judge
+
+    def speak_of_modules(self) -> None:
+        """What the file says about tools that are known by name only."""
+        said, _ = approval_now(
+            self.plan.worker, {block.key: block.tools for block in self.plan.root.blocks.code if block.tools}
+        )
+        blocks = self._judge.blocks
+        self._judge.set_blocks(ApprovalBlocks(program=blocks.program, blocks={**said, **blocks.blocks}))
+
+    def known_tools(self, notices: list[str]) -> Iterator[dict[str, Any]]:
+        tools = {tool.name: tool for tool in self.dry.catalog}
+        unknown: list[str] = []
+        approval_blocks(self.plan.program, tools, unknown)
+        notices += unknown if not self.plan.root.blocks.code else ()  # it may be a tool of a module
+        origins: dict[str, list[str]] = {}
+        for key, names in native_names(self.plan.root.blocks).items():
+            for name in names:
+                origins.setdefault(name, []).append(key)
+        workers = {each.name for each in self.roster.delegates(self.roster.root)}
+        for name, tool in tools.items():
+            if name not in workers:
+                yield _tool_facts(name, _toolsets_of(tool, origins), self._foreseen(tool))
+
+    def module_tools(self) -> Iterator[dict[str, Any]]:
+        for block in self.plan.root.blocks.code:
+            for name in block.tools or ("*",):  # a package that is not asked for names gives all it has
+                yield _tool_facts(name, [block.key], forecast_unloaded(self._judge, name))
+
+    def workers(self, model: str) -> Iterator[dict[str, Any]]:
+        """Those the root worker may hand work to; one that would reach further than it comes with the refusal."""
+        for each in self.roster.delegates(self.roster.root):
+            tool = self.dry.catalog.get(each.name)
+            assert tool is not None
+            foreseen = self._foreseen(tool)
+            zones = [zone.name for zone in each.sandbox.zones] if each.sandbox else []
+            own = {"file": each.shown_path, "model": each.model or model, "zones": zones}
+            yield {**_tool_facts(each.name, ["workers"], foreseen), **own, "refused": self._refusal(each)}
+
+    def _foreseen(self, tool: Tool) -> ToolForecast:
+        return forecast(self._judge, tool, self.roster.root.name, self.sandbox)
+
+    def _refusal(self, worker: Worker) -> str:
+        place = plan_worker(self.plan.program, self.plan.home, worker)
+        try:
+            place.open_zones([], self.sandbox, self.roster.root.name).close()
+        except ForgeError as error:
+            return error.message
+        return ""
+
+
+def _toolsets_of(tool: Tool, origins: Mapping[str, list[str]]) -> list[str]:
+    """The blocks that bring it."""
+    if tool.source is SourceKind.MCP:
+        return [_MCP]
+    own = tool.source is SourceKind.CUSTOM or tool.name in _MAKERS
+    return [_OWN] if own else origins.get(tool.name, [_ALWAYS])
+
+
+def _tool_facts(name: str, toolsets: list[str], foreseen: ToolForecast) -> dict[str, Any]:
+    return {
+        "name": name,
+        "toolsets": toolsets,
+        "verdict": foreseen.verdict,
+        "then": foreseen.then,
+        "why": foreseen.why,
+        "zones": {zone: verdict.value for zone, verdict in foreseen.zones.items()},
+    }
+
+
+def _model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, Any]:
+    settings = program.run
+    chosen = choose_model(
+        flag=asked.model or "",
+        environ=os.environ,
+        worker=worker,
+        program_model=settings.model,
+        builtin=worker.path is None,
+        settings=settings.models,
+    )
+    if not chosen.model:
+        return {"name": "", "from": "", "key": "", "problem": no_model_message(settings.models, os.environ)}
+    check_compatible(worker, chosen.model)
+    check_priced(settings.budget, chosen.model, settings.pricing, where=settings.origins.get("budget", ""))
+    check_priced(worker.budget, chosen.model, settings.pricing, where=worker.at("budget"))
+    return {
+        "name": chosen.model,
+        "from": chosen.said_by,
+        "key": key_variable(split_model(chosen.model)[0], settings.models),
+        "problem": missing_key(chosen.model, settings.models, os.environ),
+    }
+
+
+def _approval(mode: Setting[ApprovalMode]) -> dict[str, Any]:
+    return {"mode": mode.value.value, "from": mode.origin}
+
+
+def _program(asked: RunArgs, program: Program, roster: Roster) -> dict[str, Any]:
+    bare = program.file is None and roster.root.path is None
+    return {
+        "directory": display_path(program.root),
+        "file": None if program.file is None else program.file.name,
+        "trusted": None if bare else roster.trusted,
+        "start": _start_obstacle(asked, roster),
+    }
+
+
+def _start_obstacle(asked: RunArgs, roster: Roster) -> str:
+    """What stands between this program and its start; empty: nothing."""
+    if roster.trusted or not roster.needs_code:
+        return ""
+    if asked.headless:
+        return "it brings its own code: a headless run would end with exit 3 until `forge trust`"
+    return "it brings its own code: the start would ask you to trust it"
+
+
+def _run_mode(asked: RunArgs, worker: Worker) -> str:
+    if asked.headless:
+        return "single"
+    return worker.mode or ("chat" if asked.input is None else "single")
+
+
+def _limits(budget: BudgetLimits) -> Mapping[str, Any]:
+    return {name: value for name, value in asdict(budget).items() if value is not None}
+
+
+def _zone(zone: Zone, sandbox: Sandbox) -> dict[str, Any]:
+    """What may be done in it; of a read-only one there is nothing to say about writing."""
+    consent = {"write": zone.write.value, "delete": zone.delete.value} if zone.mode is AccessMode.RW else {}
+    facts = {"name": zone.name, "mode": zone.mode.value, "directory": display_path(zone.host)}
+    return {**facts, **consent, "default": zone.name == sandbox.default_zone}
+
+
+BY_TARGET: Final = "by target"
+NOT_LOADED: Final = "not loaded in a dry run"
+_DEPENDS_ON: Final = {
+    "exec_command": "by command: proven read-only ones run, others ask",
+    "shell": "by command: as the toolset's rules say",
+    "run_custom_tool": "as the tool that it names; one that is not trusted asks",
+    "write_stdin": "by what is typed: reading and signalling run, a line is judged like a command",
+    **dict.fromkeys(
+        ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"),
+        "by server: what a trusted one has is read unasked, any other asks",
+    ),
+}
+_WHATEVER_ITS_ARGUMENTS: Final = {
+    "webfetch": (Verdict.ASK, "unless a rule allows the host"),
+    "get_memory": (Verdict.PRE_APPROVED, "it only reads memories"),
+    "save_memory": (Verdict.ASK, "unless a rule allows the memory"),
+    "create_custom_tool": (Verdict.ASK, "it shows every file, then asks"),
+}
+_STRICT: Final = "strict mode asks before every effect"
+_READS: Final = "its server is trusted and says that it only reads"
+_BY_PATH: Final = "by path: reads inside the zones run, secrets ask, anything else is refused"
+_THEN: Final = {
+    Verdict.PRE_APPROVED: dict.fromkeys(ApprovalMode, "runs"),
+    Verdict.BLOCKED: dict.fromkeys(ApprovalMode, "refused"),
+    Verdict.ASK: {
+        ApprovalMode.INTERACTIVE: "asks",
+        ApprovalMode.STRICT: "asks",
+        ApprovalMode.APPROVE_ALL: "runs",
+        ApprovalMode.AUTO_DENY: "denied",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolForecast:
+    verdict: str
+    """A Verdict, `by target`, or `not loaded in a dry run`."""
+    why: str
+    zones: Mapping[str, Verdict] = field(default_factory=dict)
+    """Zone → verdict, where it differs between them."""
+    then: str = ""
+    """What the approval mode makes of it: runs, asks, denied, refused; empty where that depends on the call."""
+
+
+def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolForecast:
+    try:
+        judge.redirect_sources(worker, tool, {})
+    except ForgeError as error:
+        return _forecast_verdict(judge, Verdict.BLOCKED, error.message)
+    own = tool.needs_approval
+    named = _stricter_source(judge.blocks, tool)
+    if named is not None:
+        return _forecast_verdict(judge, named.verdict, named.describe())
+    if callable(own):
+        return ToolForecast(verdict=BY_TARGET, why="the tool decides for each call")
+    if tool.remote is not None:
+        return _forecast_server_tool(judge, tool)
+    if own is not None:
+        base = constant_base(tool)
+        return _forecast_verdict(judge, base.verdict, base.reason)
+    if tool.source is not SourceKind.NATIVE:
+        return _forecast_configured(judge, tool.name)
+    if tool.effects == () and tool.name not in _DEPENDS_ON:
+        return _forecast_verdict(judge, Verdict.PRE_APPROVED, "it touches nothing")
+    if judge.mode is ApprovalMode.STRICT:
+        return _forecast_verdict(judge, Verdict.ASK, _STRICT)
+    if tool.name in _WHATEVER_ITS_ARGUMENTS:
+        return _forecast_verdict(judge, *_WHATEVER_ITS_ARGUMENTS[tool.name])
+    if tool.always is None:
+        return ToolForecast(verdict=BY_TARGET, why=_DEPENDS_ON.get(tool.name, _BY_PATH))
+    return _forecast_by_zones(judge, tool, sandbox)
+
+
+def forecast_unloaded(judge: Judge, name: str) -> ToolForecast:
+    """A tool of a module: nobody has read what it says of itself, only what the files say about it."""
+    said = configured_base(name, judge.blocks)
+    why = f"{said.verdict.value} unless it decides for itself ({said.describe()})"
+    return ToolForecast(verdict=NOT_LOADED, why=why, then="refused" if said.verdict is Verdict.BLOCKED else "")
+
+
+def _stricter_source(blocks: ApprovalBlocks, tool: Tool) -> VerdictSource | None:
+    """What files say by name about a tool that otherwise decides for itself."""
+    if not decides_for_itself(tool):
+        return None
+    return next((source for source in blocks.named(tool.name) if source.verdict is Verdict.ASK), None)
+
+
+def _forecast_configured(judge: Judge, name: str) -> ToolForecast:
+    said = configured_base(name, judge.blocks)
+    if said.verdict is Verdict.PRE_APPROVED and judge.mode is ApprovalMode.STRICT:
+        return _forecast_verdict(judge, Verdict.ASK, _STRICT)
+    return _forecast_verdict(judge, said.verdict, said.describe() if said.file else said.reason)
+
+
+def _forecast_server_tool(judge: Judge, tool: Tool) -> ToolForecast:
+    """Some ask whatever the config says of them."""
+    reads = tool.needs_approval is False
+    if reads and judge.mode is ApprovalMode.STRICT:
+        return _forecast_verdict(judge, Verdict.ASK, _STRICT)
+    said = _forecast_verdict(judge, Verdict.PRE_APPROVED, _READS) if reads else _forecast_configured(judge, tool.name)
+    if said.verdict != Verdict.PRE_APPROVED.value:
+        return said
+    if tool.annotations.get("destructiveHint"):
+        return _forecast_verdict(judge, Verdict.ASK, "its server says that it destroys or overwrites")
+    if not tool.definition_approved:
+        return _forecast_verdict(judge, Verdict.ASK, "it is new on its server: the first call asks")
+    return said
+
+
+def _forecast_by_zones(judge: Judge, tool: Tool, sandbox: Sandbox) -> ToolForecast:
+    verb = tool.always
+    assert verb is not None
+    if not sandbox.zones:
+        return _forecast_verdict(judge, Verdict.BLOCKED, "there is no zone to do it in")
+
+    def says(zone: Zone) -> Verdict:
+        return Verdict.BLOCKED if zone.mode is AccessMode.RO else zone.verdict(verb)
+
+    zones = {zone.name: says(zone) for zone in sandbox.zones.values()}
+    spelled = ", ".join(f"/{name} {verdict.value}" for name, verdict in zones.items())
+    if len(set(zones.values())) == 1:
+        return _forecast_verdict(judge, strictest(zones.values()), f"{verb.value} in {spelled}")
+    return ToolForecast(verdict=BY_TARGET, why=f"{verb.value} in {spelled}", zones=zones)
+
+
+def _forecast_verdict(judge: Judge, verdict: Verdict, why: str) -> ToolForecast:
+    return ToolForecast(verdict=verdict.value, why=why, then=_THEN[verdict][judge.mode])

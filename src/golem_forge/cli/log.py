@@ -1,0 +1,416 @@
+"""`forge log`: what was called, decided and done, from the journals of all sessions. Never writes to a journal.
+
+`forge log` lists the latest calls, `show` prints every record of one call, `sessions` lists sessions, and `verify`
+names each journal line that was changed, cut, moved or inserted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from golem_forge.cli.format import (
+    columns,
+    one_line,
+    parser,
+    print_columns,
+    print_error,
+    print_json,
+    print_json_list,
+    shortened,
+)
+from golem_forge.cli.journal import (
+    ID_SHOWN,
+    OPEN_WORDS,
+    STATUS_WORDS,
+    IdNotFound,
+    describe_decision,
+    display_status,
+    home_with_sessions,
+    local_time,
+    session_id,
+    status_word,
+)
+from golem_forge.core.calls import Leftover, leftover_lines
+from golem_forge.core.text import display_path, escape_control_chars
+from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
+from golem_forge.events.journal_files import Anchor, is_locked, journal_path, list_journals, sessions_dir
+from golem_forge.events.journal_reader import JournalProblem, Verification, read, verify
+from golem_forge.events.journal_records import CallRecord
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status STATUS] [--limit N] [--json]
+       forge log show CALL [--json]
+       forge log sessions [--limit N] [--json]
+       forge log verify [SESSION|last|all] [--json]
+
+  (nothing)  the latest calls, newest last: time, id, status, tool, arguments, milliseconds, and who decided why
+  show       every record of one call; CALL is its id or the beginning of it
+  sessions   the sessions there are, newest last
+  verify     whether the journals are what was written: a changed, cut, moved or inserted line is named
+
+  --session  only that session (the beginning of its id is enough); `last` is the one with the latest record
+  --status   success, execution_failed, input_invalid, tool_not_found, approval_denied, policy_denied, sandbox_denied,
+             timeout, interrupted, skipped; or running, may_have_run, never_started
+  --limit    how many at most (20)
+
+A call that was about to run when its session died is shown as `may have run`.
+Exit: 0 done, 1 verify found problems, 2 usage, 4 no such session or call."""
+
+
+def run(words: list[str]) -> int:
+    verb = words[0] if words else ""
+    if {"-h", "--help"} & set(words):
+        print(HELP)
+        return 0
+    if verb == "show":
+        return run_show(words[1:])
+    if verb == "sessions":
+        return run_sessions(words[1:])
+    if verb == "verify":
+        return run_verify(words[1:])
+
+    return run_calls(words)
+
+
+_ARGS_WIDTH: Final = 48
+_DECISION_WIDTH: Final = 90
+_CALL_COLUMNS: Final = ("TIME", "CALL", "STATUS", "TOOL", "ARGUMENTS", "MS", "DECISION")
+
+
+class LoggedCall(NamedTuple):
+    session: str
+    call: CallRecord
+    status: str
+
+
+def run_calls(words: list[str]) -> int:
+    asked = _parse_calls(words)
+    home = home_with_sessions()
+    try:
+        found = _Calls(home, asked) if home is not None else ()
+    except IdNotFound as error:
+        print_error("log", str(error))
+        return 4
+    if asked.json:
+        print_json_list(call_json(each) for each in found)
+    elif any(True for _ in found):
+        print_columns(lambda: itertools.chain([_CALL_COLUMNS], map(_call_row, found)))
+    else:
+        print_error("log", "no such calls." if home else "nothing was called yet.")
+    return 0
+
+
+def _parse_calls(words: list[str]) -> Namespace:
+    reader = parser("log", HELP)
+    reader.add_argument("--session", default="")
+    reader.add_argument("--tool", default="")
+    reader.add_argument("--status", default="", choices=["", *STATUS_WORDS], metavar="STATUS")
+    reader.add_argument("--limit", type=int, default=20)
+    reader.add_argument("--json", action="store_true")
+    return reader.parse_args(words)
+
+
+class _Calls:
+    """The newest that fit, oldest of them first. Each walk over them reads them again: only one is held at a time."""
+
+    def __init__(self, home: Path, asked: Namespace) -> None:
+        """Raises NotFound for a session that is none."""
+        self._home = home
+        self._index = SessionIndex(home)
+        self._asked = asked
+        self._session = session_id(self._index, asked.session) if asked.session else ""
+        self._alive = cache(lambda id_: is_locked(journal_path(home, id_)))
+
+    def __iter__(self) -> Iterator[LoggedCall]:
+        status = self._asked.status
+        looked_up = "" if _may_be_open(status) else status
+        found = self._index.latest_calls(
+            session=self._session,
+            tool=self._asked.tool,
+            status=looked_up,
+            fits=self._has_status if status != looked_up else None,
+            limit=self._asked.limit,
+        )
+        for each in found:
+            if (call := self._index.record_of(each)) is not None:
+                yield LoggedCall(each.session_id, call, status_word(call, alive=self._alive(each.session_id)))
+
+    def _has_status(self, call: CallSummary) -> bool:
+        return bool(status_word(call, alive=self._alive(call.session_id)) == self._asked.status)
+
+
+def _may_be_open(status: str) -> bool:
+    """Words the index does not know, and the one that hides some of them."""
+    return status in OPEN_WORDS or status == "interrupted"
+
+
+def _call_row(each: LoggedCall) -> tuple[str, ...]:
+    call = each.call
+    return (
+        local_time(call.proposed_at),
+        call.id[:ID_SHOWN],
+        display_status(each.status),
+        call.tool or call.requested,
+        shortened(short_args(call.args), _ARGS_WIDTH),
+        f"{call.duration_ms:.1f}" if call.finished_at else "",
+        shortened(one_line(describe_decision(call.decision)) or one_line(call.error), _DECISION_WIDTH),
+    )
+
+
+def short_args(args: Any) -> str:
+    """`path=a.txt content="two words"`: enough to recognise a call; `show` has all of it."""
+    if not isinstance(args, dict):
+        return "" if args is None else one_line(str(args))
+    return one_line(" ".join(_pairs(args)))
+
+
+def _pairs(args: dict[str, Any]) -> Iterator[str]:
+    for name, value in args.items():
+        plain = isinstance(value, str) and value and not any(char.isspace() or char in "\"'" for char in value)
+        yield f"{name}={value if plain else json.dumps(value, ensure_ascii=False)}"
+
+
+def call_json(each: LoggedCall) -> dict[str, Any]:
+    call = each.call
+    return {
+        "id": call.id,
+        "session": each.session,
+        "status": each.status,
+        "tool": call.tool,
+        "requested": call.requested,
+        "args": call.args,
+        "caller": call.caller,
+        "worker": call.worker,
+        "parent": call.parent or None,
+        "decision": call.decision,
+        "error": call.error or None,
+        "durationMs": call.duration_ms,
+        "proposedAt": call.proposed_at,
+        "startedAt": call.started_at or None,
+        "finishedAt": call.finished_at or None,
+        "outputHandle": call.output_handle or None,
+        "protectedCreated": call.more.get("protectedCreated", []),
+        "leftovers": call.more.get("leftovers", []),
+    }
+
+
+_OF_EVERY_RECORD: Final = frozenset({"n", "ts", "type", "call"})
+
+
+def run_show(words: list[str]) -> int:
+    reader = parser("log show", HELP)
+    reader.add_argument("call", metavar="CALL")
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    home = home_with_sessions()
+    try:
+        if home is None:
+            raise IdNotFound("nothing was called yet.")
+        call, session = _find_call(home, asked.call)
+    except IdNotFound as error:
+        print_error("log", str(error))
+        return 4
+    path = journal_path(home, session)
+    logged = LoggedCall(session, call, status_word(call, alive=is_locked(path)))
+    records = [record for record in read(path) if _is_about(record, call.id)]
+    if asked.json:
+        print_json(call_json(logged) | {"records": records})
+    else:
+        _print_call(logged, records)
+    return 0
+
+
+def _find_call(home: Path, typed: str) -> tuple[CallRecord, str]:
+    index = SessionIndex(home)
+    try:
+        found = index.find_call(typed) if typed else None
+    except ValueError as error:
+        raise IdNotFound(f"{error}. Type more of the id.") from None
+    call = index.record_of(found) if found is not None else None
+    if found is None or call is None:
+        raise IdNotFound(f"no call {typed!r}. `forge log` lists the latest.")
+    return call, found.session_id
+
+
+def _is_about(record: dict[str, Any], call_id: str) -> bool:
+    if record.get("call") == call_id:
+        return True
+    data = record.get("data")
+    return record.get("type") == "event" and isinstance(data, dict) and data.get("toolCallId") == call_id
+
+
+def _print_call(logged: LoggedCall, records: list[dict[str, Any]]) -> None:
+    call = logged.call
+    about = [
+        ("call", call.id),
+        ("session", logged.session),
+        ("tool", call.tool + (f" (asked for as {call.requested})" if call.requested not in ("", call.tool) else "")),
+        ("by", f"{call.caller}, worker {call.worker}" + (f", inside call {call.parent}" if call.parent else "")),
+        ("status", display_status(logged.status) + (f" in {call.duration_ms:.1f} ms" if call.finished_at else "")),
+        ("error", call.error),
+        ("output", call.output_handle),
+    ]
+    print(columns([row for row in about if row[1]]))
+    if left := left_lines(call):
+        print("left behind")
+        print(_indented("\n".join(left)))
+    print("arguments")
+    print(_indented(json.dumps(call.args, ensure_ascii=False, indent=2)))
+    if call.decision:
+        _print_decision(call.decision)
+    print("records")
+    print(columns((_record_row(record) for record in records), indent="  "))
+
+
+def left_lines(call: CallRecord) -> list[str]:
+    """What the command left behind, as every door shows it; a journal may hold anything."""
+    created, left = call.more.get("protectedCreated"), call.more.get("leftovers")
+    paths = [str(path) for path in created] if isinstance(created, list) else []
+    found = [Leftover.from_wire(one) for one in left if isinstance(one, dict)] if isinstance(left, list) else []
+    return [line.text for line in leftover_lines(paths, found)]
+
+
+def _print_decision(decision: dict[str, Any]) -> None:
+    print(f"decision    {decision['verdict']}, risk {decision['risk']}, answered by {decision['answeredBy']}")
+    if decision["message"]:
+        print(_indented(decision["message"]))
+    rows = []
+    for source in decision["sources"]:
+        place = f"{source['file']}:{source['line']}" if source["line"] else source["file"]
+        reason = f"{source['reason']} ({place})".strip() if place else source["reason"]
+        mark = "→" if source == decision["decidedBy"] else " "
+        rows.append((mark, source["verdict"], source["source"], source["id"], reason))
+    print(columns(rows, indent="  "))
+
+
+def _record_row(record: dict[str, Any]) -> tuple[str, ...]:
+    kind = str(record.get("type", ""))
+    if kind == "event":
+        return f"line {record['n']}", local_time(record["ts"]), f"event {record.get('event')}", ""
+    said = ", ".join(name for name in record if name not in _OF_EVERY_RECORD)
+    return f"line {record['n']}", local_time(record["ts"]), kind, said
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in escape_control_chars(text).splitlines())
+
+
+_SESSION_COLUMNS: Final = ("SESSION", "STARTED", "LAST RECORD", "CALLS", "STATE")
+
+
+def run_sessions(words: list[str]) -> int:
+    reader = parser("log sessions", HELP)
+    reader.add_argument("--limit", type=int, default=20)
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    home = home_with_sessions()
+    found = SessionIndex(home).sessions(limit=max(asked.limit, 0))[::-1] if home else []
+    states = (
+        {each.id: _session_state(each, alive=is_locked(journal_path(home, each.id))) for each in found} if home else {}
+    )
+    if asked.json:
+        print_json([_session_json(each, states[each.id]) for each in found])
+    elif found:
+        rows = [
+            (each.id[:ID_SHOWN], local_time(each.created), local_time(each.updated), str(each.calls), states[each.id])
+            for each in found
+        ]
+        print(columns([_SESSION_COLUMNS, *rows]))
+    else:
+        print_error("log", "no session was recorded yet.")
+    return 0
+
+
+def _session_state(session: SessionSummary, *, alive: bool) -> str:
+    if alive:
+        return "running"
+    return "closed" if session.closed else "not closed (it crashed, or lines are missing)"
+
+
+def _session_json(session: SessionSummary, state: str) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "created": session.created,
+        "updated": session.updated,
+        "calls": session.calls,
+        "lines": session.lines,
+        "state": state.partition(" (")[0].replace(" ", "_"),
+        "worker": session.worker,
+    }
+
+
+def run_verify(words: list[str]) -> int:
+    reader = parser("log verify", HELP)
+    reader.add_argument("session", nargs="?", default="all")
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    home = home_with_sessions()
+    try:
+        paths = [] if home is None else _journals(home, asked.session)
+    except IdNotFound as error:
+        print_error("log", str(error))
+        return 4
+    if home is None or not paths:
+        print_error("log", "no session was recorded yet.")
+        return 0
+    anchors = SessionIndex(home).anchors()
+    unsound: list[Path] = []
+
+    def results() -> Iterator[tuple[Path, Verification]]:
+        for path in paths:
+            result = _verified(path, anchors.get(path.stem))
+            if not result.ok:
+                unsound.append(path)
+            yield path, result
+
+    if asked.json:
+        print_json_list(_verification_json(*each) for each in results())
+    else:
+        for each in results():
+            _print_verification(*each)
+    return 1 if unsound else 0
+
+
+def _journals(home: Path, typed: str) -> list[Path]:
+    """Oldest first. A journal that is gone while what was kept beside it is there is one of them."""
+    kept = [path.with_suffix(".jsonl") for path in sorted(sessions_dir(home).glob("*.head"))]
+    lost = [path for path in kept if not path.exists()]
+    if typed == "all":
+        return [*lost, *reversed(list_journals(home))]
+    if found := [path for path in lost if path.stem.startswith(typed)]:
+        return found
+    return [journal_path(home, session_id(SessionIndex(home), typed))]
+
+
+def _verified(path: Path, anchor: Anchor | None) -> Verification:
+    if not path.exists():
+        return Verification(
+            ok=False, lines=0, problems=[JournalProblem(1, "the journal is missing (deleted)")], notes=[]
+        )
+    return verify(path, anchor)
+
+
+def _print_verification(path: Path, result: Verification) -> None:
+    for line, what in result.problems:
+        print(f"{display_path(path)}:{line}: {one_line(what)}")
+    notes = "".join(f"; {note}" for note in result.notes)
+    state = "ok" if result.ok else "NOT ok"
+    print(f"{path.stem[:ID_SHOWN]}  {state}, {result.lines} lines{notes}")
+
+
+def _verification_json(path: Path, result: Verification) -> dict[str, Any]:
+    return {
+        "session": path.stem,
+        "file": str(path),
+        "ok": result.ok,
+        "lines": result.lines,
+        "problems": [{"line": line, "what": what} for line, what in result.problems],
+        "notes": result.notes,
+    }

@@ -1,0 +1,330 @@
+"""`forge mcp add NAME (URL | -- COMMAND ARGS…)` and `forge mcp remove NAME`: edit a server's block in forge.yaml.
+
+`add` writes the block, shows the card, asks, connects and prints what the server offers. It refuses a name that is
+taken anywhere and zones that the program does not have; then nothing is written. Arguments raise AddUsageError for what
+a file cannot say: both transports, an option of the other transport, `KEY=VALUE` without `=`. `remove` takes the block
+out and forgets approval, pins and cached manifest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.cli.format import one_line, parser, print_error
+from golem_forge.cli.mcp.test import unseen_file
+from golem_forge.core.text import display_path
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from golem_forge.agent.mcp_status import ServerInventory
+    from golem_forge.config.mcp_spec import ServerSpec
+
+ADD_HELP: Final = """usage: forge mcp add NAME URL [options]
+       forge mcp add NAME [options] -- COMMAND ARGS…
+
+Writes an MCP server into forge.yaml (comments stay), shows what it would get, asks, connects, and shows what it offers.
+
+  --user                 into config.yaml of your own: a server for every program
+  --yes                  agree to start it without being asked
+  --trust trusted        its annotations and instructions count (default: untrusted)
+  --allow GLOB           only these of its tools; --deny GLOB: not these (repeat for more)
+  --required             a session that cannot connect to it does not start
+  --protocol legacy      do not try the newer protocol first
+
+a program, started inside walls:
+  --zone NAME[:ro|rw]    a zone it may see (default ro; repeat for more); ${zone:NAME} in ARGS is where it stands there
+  --cwd ADDRESS          where it starts, as /zone/path (default: its first zone, else a home of its own)
+  --env NAME=VALUE       a fixed variable; --pass-env NAME: copied from the environment of forge (repeat for more)
+  --network HOST[:PORT]  only these hosts (repeat for more); --no-network: none
+
+a URL:
+  --auth oauth           with a login: forge mcp login NAME
+  --bearer-env NAME      with the token in that variable of the environment
+  --header NAME=VALUE    a header of every request (repeat for more); ${NAME} is put in when it is sent
+
+  -p, --program DIR      the program in that directory instead of this one
+
+examples:
+  forge mcp add time --no-network -- uvx mcp-server-time
+  forge mcp add git --zone workspace:rw -- uvx mcp-server-git --repository '${zone:workspace}'
+  forge mcp add docs https://docs.example/mcp --auth oauth
+
+Without a terminal and without --yes it stays `pending`. `forge mcp remove NAME` takes it out again.
+Exit: 0 done, 1 it was written but does not answer, 2 usage or configuration, 3 written, and you did not agree."""
+
+
+def run_add(words: list[str]) -> int:
+
+    cut = words.index("--") if "--" in words else len(words)
+    reader = parser("mcp add", ADD_HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("url", metavar="URL", nargs="?")
+    reader.add_argument("--user", action="store_true")
+    reader.add_argument("--yes", action="store_true")
+    reader.add_argument("-p", "--program", default=".")
+    add_server_options(reader)
+    asked = reader.parse_args(words[:cut])
+    try:
+        block = server_block(asked, asked.url, words[cut + 1 :])
+    except AddUsageError as error:
+        print_error("mcp add", f"{error}; `forge mcp add --help` says more.")
+        return 2
+    from golem_forge.agent.mcp_status import read_inventory
+
+    place = read_inventory(asked.program)
+    if refusal := _refusal(place, asked.name, block, user=asked.user):
+        print_error("mcp add", refusal)
+        return 2
+    place, spec = _write_block(place, asked.name, block, user=asked.user, directory=asked.program)
+    _print_notes(place, spec, block)
+    return _start_server(place, spec, asked.program, yes=asked.yes)
+
+
+def _refusal(place: ServerInventory, name: str, block: Mapping[str, Any], *, user: bool) -> str:
+    """Why nothing is written; empty if it may be."""
+    from golem_forge.agent.worker_zones import is_home_without_program
+
+    if there := place.program.mcp.servers.get(name):
+        return f"a server '{name}' is there already ({there.origin}); take another name, or remove it first."
+    if user:
+        return ""
+    if is_home_without_program(place.program):
+        return "a forge.yaml here would make your whole home a program; use --user, or go to a project's directory."
+    zones = {zone.name: zone.mode for zone in place.program.zones}
+    for zone, mode in block.get("zones", {}).items():
+        if zone not in zones:
+            return f"this program has no zone '{zone}'; its zones: {', '.join(sorted(zones)) or 'none'}."
+        if mode == "rw" and zones[zone] == "ro":
+            return f"zone '{zone}' is read-only; give it as {zone}:ro."
+    return ""
+
+
+def _write_block(
+    place: ServerInventory, name: str, block: Mapping[str, Any], *, user: bool, directory: str
+) -> tuple[ServerInventory, ServerSpec]:
+    """Raises ConfigError, and leaves no trace then."""
+    from golem_forge.agent.mcp_status import read_inventory
+    from golem_forge.config.mcp_edit import add_server, remove_server
+    from golem_forge.config.program import PROGRAM_FILE
+    from golem_forge.core.errors import ConfigError
+
+    if user:
+        place.home.ensure()
+    file = place.home.config if user else place.program.root / PROGRAM_FILE
+    was_there, was_trusted = os.path.lexists(file), place.program.trusted
+    add_server(file, name, block)
+    try:
+        after = read_inventory(directory)
+    except ConfigError:
+        if was_there:
+            remove_server(file, name)
+        else:
+            file.unlink(missing_ok=True)
+        raise
+    print(f"wrote {name} into {display_path(file)}")
+    if was_trusted and not after.program.trusted:
+        print("forge: forge.yaml changed, so the program is not trusted any more: read it, then run `forge trust`.")
+    return after, after.spec(name)
+
+
+def _print_notes(place: ServerInventory, spec: ServerSpec, block: Mapping[str, Any]) -> None:
+    from golem_forge.config.mcp_spec import ServerTrust
+    from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
+
+    for key in ("env", "headers"):
+        for name, value in block.get(key, {}).items():
+            if classify_name(name) != NO_CREDENTIAL and "${" not in value:
+                _print_note(
+                    f"the value of {name} is in the file as you typed it; ${{NAME}} takes it from the environment."
+                )
+    if block.get("trust") == "trusted" and spec.trust is ServerTrust.UNTRUSTED:
+        _print_note("`trust: trusted` counts once the program itself is trusted: read it, then run `forge trust`.")
+    if found := unseen_file(place, spec):
+        word, zone = found
+        _print_note(
+            f"'{one_line(word)}' is in zone '{zone}', which this server does not see; --zone {zone} gives it to it."
+        )
+
+
+def _print_note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _start_server(place: ServerInventory, spec: ServerSpec, directory: str, *, yes: bool) -> int:
+    from golem_forge.cli.mcp.approve import DENIED, Consent, ask_to_start
+    from golem_forge.cli.mcp.test import NotConnected, connect, print_connected, print_not_connected
+
+    if spec.problem:
+        print_error("mcp add", f"'{spec.name}' cannot be used as it is written: {spec.problem}")
+        return 1
+    answer = ask_to_start(place, spec, yes=yes)
+    if answer is not Consent.YES:
+        print(f"{spec.name} is pending: `forge mcp approve {spec.name}` lets it start.")
+        return DENIED if answer is Consent.NO else 0
+    try:
+        found = connect(directory, spec.name)
+    except NotConnected as refused:
+        print_not_connected("mcp add", refused)
+        print_error(
+            "mcp add", f"it stays in {spec.origin}: `forge mcp test {spec.name}` tries again, `remove` takes it out."
+        )
+        return 1
+    print_connected(place, spec, found)
+    _print_who_sees_it(place, spec)
+    return 0
+
+
+def _print_who_sees_it(place: ServerInventory, spec: ServerSpec) -> None:
+    """A worker sees the servers that its block names; one without the block would never find this one."""
+    from golem_forge.agent.files.roster import load_roster
+    from golem_forge.agent.files.toolset_blocks import worker_blocks
+    from golem_forge.core.errors import ConfigError
+
+    try:
+        worker = load_roster(place.program).root
+        seen = worker_blocks(worker).mcp
+    except ConfigError:
+        return  # whoever starts it is told why it cannot be
+    if seen is None or ("*" not in seen.servers and spec.name not in seen.servers):
+        block = f"toolsets: {{mcp: {{servers: [{spec.name}]}}}}"
+        _print_note(f"the worker '{worker.name}' does not see it yet; write into its file: {block}")
+
+
+_STDIO: Final = ("env", "pass_env", "zone", "cwd", "network", "no_network")
+_HTTP: Final = ("header", "auth", "bearer_env")
+
+
+class AddUsageError(Exception):
+    pass
+
+
+def add_server_options(reader: ArgumentParser) -> None:
+    for repeated in ("--env", "--pass-env", "--zone", "--network", "--header", "--allow", "--deny"):
+        reader.add_argument(repeated, action="append", default=[])
+    reader.add_argument("--no-network", action="store_true")
+    reader.add_argument("--cwd")
+    reader.add_argument("--auth", choices=("none", "oauth"))
+    reader.add_argument("--bearer-env")
+    reader.add_argument("--trust", choices=("untrusted", "trusted"))
+    reader.add_argument("--protocol", choices=("auto", "legacy"))
+    reader.add_argument("--required", action="store_true")
+
+
+def server_block(asked: Namespace, url: str | None, command: Sequence[str]) -> dict[str, Any]:
+    """Keys in the order people read them."""
+    if url is not None and command:
+        raise AddUsageError("a server has either a URL or a COMMAND, not both")
+    if url is None and not command:
+        raise AddUsageError("name a URL, or write the command after `--`: forge mcp add NAME -- COMMAND ARGS…")
+    if url is not None and "://" not in url:
+        raise AddUsageError(f"'{url}' is no URL; a command goes after `--`: forge mcp add NAME -- {url} …")
+    kind, others = ("a server with a URL", _STDIO) if url is not None else ("a server that is started", _HTTP)
+    for name in others:
+        if getattr(asked, name):
+            raise AddUsageError(f"--{name.replace('_', '-')} has no effect for {kind}")
+    block = _http_block(asked, url) if url is not None else _stdio_block(asked, command)
+    if asked.trust:
+        block["trust"] = asked.trust
+    if asked.required:
+        block["required"] = True
+    if asked.allow or asked.deny:
+        block["tools"] = {key: getattr(asked, key) for key in ("allow", "deny") if getattr(asked, key)}
+    if asked.protocol:
+        block["protocol"] = asked.protocol
+    return block
+
+
+def _stdio_block(asked: Namespace, command: Sequence[str]) -> dict[str, Any]:
+    if asked.network and asked.no_network:
+        raise AddUsageError("--network and --no-network exclude each other")
+    block: dict[str, Any] = {"command": command[0]}
+    if command[1:]:
+        block["args"] = list(command[1:])
+    if asked.env:
+        block["env"] = _pairs("--env", asked.env, "=")
+    if asked.pass_env:
+        block["pass_env"] = asked.pass_env
+    if asked.cwd:
+        block["cwd"] = asked.cwd
+    if asked.zone:
+        block["zones"] = dict(map(_zone, asked.zone))
+    if asked.network or asked.no_network:
+        block["network"] = asked.network or False
+    return block
+
+
+def _http_block(asked: Namespace, url: str) -> dict[str, Any]:
+    if asked.auth and asked.bearer_env:
+        raise AddUsageError("--auth and --bearer-env exclude each other")
+    block: dict[str, Any] = {"url": url}
+    if asked.header:
+        block["headers"] = _pairs("--header", asked.header, "=:")
+    if asked.bearer_env:
+        block["auth"] = {"bearer_env": asked.bearer_env}
+    elif asked.auth:
+        block["auth"] = asked.auth
+    return block
+
+
+def _pairs(option: str, words: Iterable[str], signs: str) -> dict[str, str]:
+    """`KEY=VALUE`; headers also the way they are on the wire, `KEY: VALUE`."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        place = min((found for sign in signs if (found := word.find(sign)) > 0), default=-1)
+        if place < 0:
+            raise AddUsageError(f"{option} wants NAME=VALUE")  # the word may be a secret: it is not repeated
+        name, value = word[:place].strip(), word[place + 1 :]
+        if name in pairs:
+            raise AddUsageError(f"{option} {name} is there twice")
+        pairs[name] = value.strip() if word[place] == ":" else value
+    return pairs
+
+
+def _zone(word: str) -> tuple[str, str]:
+    name, colon, mode = word.partition(":")
+    if colon and mode not in ("ro", "rw"):
+        raise AddUsageError(f"--zone {word}: write NAME, NAME:ro or NAME:rw")
+    return name, mode or "ro"
+
+
+REMOVE_HELP: Final = """usage: forge mcp remove NAME [--user] [-p DIR]
+
+Takes an MCP server out of forge.yaml (comments stay) and forgets its approval, its pins and what it offered.
+
+  --user             out of config.yaml of your own
+  -p, --program DIR  the program in that directory instead of this one
+
+A server of .mcp.json is another product's too: take it out there, or write `enabled: false` for it in forge.yaml.
+Exit: 0 done, 2 usage or configuration, 4 no such server."""
+
+
+def run_remove(words: list[str]) -> int:
+    reader = parser("mcp remove", REMOVE_HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("--user", action="store_true")
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    from golem_forge.agent.mcp_status import read_inventory
+    from golem_forge.config.mcp_edit import remove_server
+    from golem_forge.config.mcp_json import MCP_JSON
+    from golem_forge.config.program import PROGRAM_FILE
+    from golem_forge.core.errors import ConfigError
+
+    place = read_inventory(asked.program)
+    spec = place.spec(asked.name)
+    file = place.home.config if asked.user else place.program.root / PROGRAM_FILE
+    try:
+        remove_server(file, spec.name)
+    except ConfigError as error:
+        elsewhere = f" It is configured in {spec.origin}." if spec.origin else ""
+        hint = f" Take it out there: {MCP_JSON} belongs to other products too." if spec.origin == MCP_JSON else ""
+        print_error("mcp remove", f"{'; '.join(error.problems)}.{elsewhere}{hint}")
+        return 4
+    place.book.forget(spec.scope, spec.name)
+    place.cache.forget(spec.scope, spec.name)
+    print(f"removed {spec.name} from {display_path(file)}")
+    return 0

@@ -1,0 +1,189 @@
+"""`forge mcp approve NAME [TOOL]`: a person approves a server's config, changed definitions and new tools.
+
+What is approved is exactly what was shown: the config by its digest, a tool by the definition on the screen. A server
+that says something else later is asked about again. `--yes` is the answer given beforehand; where nobody can be asked
+and nothing was answered, the answer is no.
+
+Threat: cards quote a stranger's config and definitions. Nothing in them can steer the terminal, and keys typed before a
+card was drawn do not answer it.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.format import one_line, parser, print_error
+from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.client.model import HeldTool, RemoteTool, ServerToolList
+from golem_forge.mcp.client.tool_list import all_entries, awaiting_approval, definition_to_approve, is_awaiting_approval
+from golem_forge.ui.line_terminal import ask_yes, can_ask
+
+if TYPE_CHECKING:
+    from golem_forge.agent.mcp_status import ServerInventory
+    from golem_forge.config.mcp_spec import ServerSpec
+
+HELP: Final = """usage: forge mcp approve NAME [TOOL] [--yes] [-p DIR]
+
+Shows what a server would run or where it is, and what it would get; after a change also the difference; then asks.
+Then one question for each of its tools whose definition changed (`drift`), with the difference, and for each that is
+new since it was first listed. With TOOL (its own name, or the one callers use) only that tool.
+
+  --yes              agree without being asked
+  -p, --program DIR  the program in that directory instead of this one
+
+A yes holds for this configuration and these definitions; any change asks again.
+Exit: 0 agreed or nothing to agree to, 1 it cannot be approved, 2 usage or configuration, 3 not agreed,
+4 no such server or tool."""
+
+
+def run_approve(words: list[str]) -> int:
+    reader = parser("mcp approve", HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("tool", metavar="TOOL", nargs="?")
+    reader.add_argument("--yes", action="store_true")
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    from golem_forge.agent.mcp_status import read_inventory
+
+    place = read_inventory(asked.program)
+    spec = place.spec(asked.name)
+    if spec.problem:
+        print_error("mcp approve", f"'{spec.name}' cannot be used: {spec.problem}")
+        return 1
+    fresh = not place.book.approved(spec)
+    if fresh and asked.tool is not None:  # a yes to a tool must not be one to a config that nobody looked at
+        print_error("mcp approve", f"'{spec.name}' itself waits for approval; run: forge mcp approve {spec.name}")
+        return DENIED
+    answer = ask_to_start(place, spec, yes=asked.yes)
+    if answer is not Consent.YES:
+        return _print_not_approved(answer, f"{spec.name} is not approved; it is not started.", [spec.name])
+    if fresh:
+        print(f"{spec.name} is approved as it is configured.")
+    if asked.tool is not None:
+        return _one_tool(place, spec, asked.tool, asked.program, yes=asked.yes)
+    return _all_tools(place, spec, fresh=fresh, yes=asked.yes)
+
+
+def _all_tools(place: ServerInventory, spec: ServerSpec, *, fresh: bool, yes: bool) -> int:
+    listing = place.known(spec.name).listing
+    at_stake = awaiting_approval(listing) if listing is not None else []
+    refused: Consent | None = None
+    for each in at_stake:
+        answer = _ask_tool(place, spec, each, yes=yes)
+        refused = answer if answer is not Consent.YES else refused
+    if refused is not None:
+        return _print_not_approved(refused, "some tools are not approved.", [spec.name])
+    if fresh:
+        print(f"Sessions start it when they need it; `forge mcp test {spec.name}` does now.")
+    elif not at_stake:
+        print(f"{spec.name} is approved, and nothing of it waits for approval.")
+    return 0
+
+
+def _one_tool(place: ServerInventory, spec: ServerSpec, wanted: str, directory: str, *, yes: bool) -> int:
+    listing = place.known(spec.name).listing
+    if listing is None:
+        from golem_forge.cli.mcp.test import NotConnected, connect, print_not_connected
+
+        try:
+            listing = connect(directory, spec.name).listing
+        except NotConnected as refused:
+            print_not_connected("mcp approve", refused)
+            return 1
+    found = _find(place, listing, wanted)
+    if found is None:
+        return _print_no_tool(spec, listing, wanted)
+    if isinstance(found, HeldTool) and found.tool is None:
+        print_error("mcp approve", f"'{found.name}' cannot be approved: {found.reason.value}: {found.message}")
+        return 1
+    if not is_awaiting_approval(found):
+        print(one_line(f"{found.name} is approved as it is."))
+        return 0
+    answer = _ask_tool(place, spec, found, yes=yes)
+    if answer is Consent.YES:
+        return 0
+    return _print_not_approved(answer, f"'{found.name}' is not approved.", [spec.name, found.name])
+
+
+def _ask_tool(place: ServerInventory, spec: ServerSpec, one: HeldTool | RemoteTool, *, yes: bool) -> Consent:
+    """Shows the change, or the whole of a new definition, and asks. A yes is in the book afterwards."""
+    name = one_line(one.name)
+    tool, text = definition_to_approve(one)
+    print_card(f"\nThe tool '{name}' of {spec.name} {'changed' if isinstance(one, HeldTool) else 'is new'}:\n{text}")
+    answer = ask_consent(f"Use '{name}' as it is now?", yes=yes)
+    if answer is Consent.YES:
+        place.book.pin(spec.scope, tool)
+        print(f"{name} is approved as it is now.")
+    return answer
+
+
+def _find(place: ServerInventory, listing: ServerToolList, wanted: str) -> HeldTool | RemoteTool | None:
+    """By its own name, else by the one that callers use."""
+    from golem_forge.agent.mcp_status import offered_names
+
+    names = offered_names([each.listing for each in place.all() if each.spec.name != listing.server] + [listing])
+    own = (one for one in all_entries(listing) if wanted in (one.name, one.identity[1]))
+    others = (one for one in all_entries(listing) if names[one.identity] == wanted)
+    return next(own, None) or next(others, None)
+
+
+def _print_no_tool(spec: ServerSpec, listing: ServerToolList, wanted: str) -> int:
+    from golem_forge.core.text import closest_match
+
+    close = closest_match(wanted, [one.name for one in all_entries(listing)])
+    hint = f" (did you mean '{close}'?)" if close else ""
+    print_error("mcp approve", f"{spec.name} has no tool '{wanted}'{hint}. `forge mcp show {spec.name}` lists them.")
+    return 4
+
+
+def _print_not_approved(answer: Consent, text: str, words: list[str]) -> int:
+    import shlex
+
+    if answer is Consent.NOBODY:
+        again = shlex.join(["forge", "mcp", "approve", *words, "--yes"])
+        text = f"nobody can be asked here. Read the text above, then run `{again}`."
+    print_error("mcp approve", text)
+    return DENIED
+
+
+DENIED: Final = 3
+BY_FLAG: Final = "command line (--yes)"
+BY_PERSON: Final = "person"
+
+
+class Consent(Enum):
+    YES = "yes"
+    NO = "no"
+    NOBODY = "nobody"
+    """Nobody could be asked."""
+
+
+def ask_consent(question: str, *, yes: bool) -> Consent:
+    """`yes`: `--yes` was given."""
+    if yes:
+        return Consent.YES
+    if not can_ask():
+        return Consent.NOBODY
+    return Consent.YES if ask_yes(f"{escape_control_chars(question)} [y/N] ") else Consent.NO
+
+
+def print_card(text: str) -> None:
+    """What the question is about: on standard error, so that standard output stays the answer."""
+    print(escape_control_chars(text), file=sys.stderr)
+
+
+def ask_to_start(place: ServerInventory, spec: ServerSpec, *, yes: bool) -> Consent:
+    """Shows the card and asks; a yes is in the book afterwards. Raises BookError where it cannot be kept."""
+    from golem_forge.mcp.client.approval_text import server_card, server_diff
+
+    if place.book.approved(spec):
+        return Consent.YES
+    print_card(server_card(spec))
+    if diff := server_diff(place.book.approved_before(spec), spec):
+        print_card(f"\nchanged since it was approved:\n{diff}")
+    answer = ask_consent(f"Start the MCP server '{spec.name}' from now on?", yes=yes)
+    if answer is Consent.YES:
+        place.book.approve_server(spec, BY_FLAG if yes else BY_PERSON)
+    return answer

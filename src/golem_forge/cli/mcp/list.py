@@ -1,0 +1,205 @@
+"""`forge mcp list` and `forge mcp show NAME`: the configured servers with their state, and one server in full.
+
+Nothing is started and nothing of the SDK is loaded. Values that may be secrets are not shown.
+
+Threat: every name and description is a server's own text; nothing of it can steer a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.format import columns, one_line, parser, print_error, print_json, shortened
+from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.client.tool_source import is_offered
+
+if TYPE_CHECKING:
+    from golem_forge.agent.mcp_status import KnownServer
+    from golem_forge.config.mcp_spec import ServerSpec
+    from golem_forge.mcp.client.model import Identity, RemoteTool, ServerManifest, ServerToolList
+
+LIST_HELP: Final = """usage: forge mcp list [--json] [-p DIR]
+
+Every configured MCP server: its state, how many tools it offers, where it is configured. Servers come from forge.yaml
+and .mcp.json of the program, and from config.yaml of your own.
+
+  --json             for programs: {servers: [{name, state, error, transport, origin, approved, trust, required,
+                     tools, held, protocol}], warnings, problem}; `tools` is null where it was not asked yet
+  -p, --program DIR  the program in that directory instead of this one
+
+States: disabled (switched off), pending (waits for your approval), known (not running; what it offers was kept when it
+was last asked), failed (cannot be used as configured). Nothing is started.
+Exit: 0 done, 2 usage or configuration."""
+
+_ERROR_WIDTH: Final = 200
+
+
+def run_list(words: list[str]) -> int:
+    reader = parser("mcp list", LIST_HELP)
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    from golem_forge.agent.mcp_status import read_inventory, server_summary
+
+    place = read_inventory(asked.program)
+    found = place.all()
+    problem, warnings = place.book.problem, place.program.mcp.warnings
+    if asked.json:
+        print_json(
+            {
+                "servers": [server_summary(each) for each in found],
+                "warnings": list(warnings),
+                "problem": problem or None,
+            }
+        )
+        return 0
+    if found:
+        rows = [(each.spec.name, each.state.value, *_numbers(each), each.spec.origin, _note(each)) for each in found]
+        print(columns([("NAME", "STATE", "TOOLS", "HELD", "FROM", "NOTE"), *rows]))
+    else:
+        print_error("mcp", "no MCP server is configured here. `forge mcp add --help` says how to add one.")
+    for warning in warnings:
+        print(f"warning: {one_line(warning)}", file=sys.stderr)
+    if problem:
+        print_error("mcp", problem)
+    return 0
+
+
+def _numbers(known: KnownServer) -> tuple[str, str]:
+    if known.listing is None or known.offered is None:
+        return "-", "-"
+    return str(known.offered), str(len(known.listing.held))
+
+
+def _note(known: KnownServer) -> str:
+    if not known.error and known.listing is not None and known.listing.held:
+        return f"tools are held back; run: forge mcp show {known.spec.name}"
+    return shortened(known.error, _ERROR_WIDTH)
+
+
+SHOW_HELP: Final = """usage: forge mcp show NAME [--json] [-p DIR]
+
+One MCP server: its configuration, its state, the negotiated protocol version, its tools under the name callers use and
+under its own, whether each is pinned or new; what is held back, with the reason and, for `drift`, what changed.
+
+  --json             for programs: what `list --json` has, and {config, configDiff, server, listedAt, instructions,
+                     tools: [{name, tool, title, description, pin, offered, digest, annotations}],
+                     held: [{name, tool, reason, message, diff}], prompts, resources, diagnostics}
+  -p, --program DIR  the program in that directory instead of this one
+
+Nothing is started: `forge mcp test NAME` asks the server itself. Values of variables and headers are never shown.
+Exit: 0 done, 2 usage or configuration, 4 no such server."""
+
+_INSTRUCTIONS_WIDTH: Final = 2048
+
+
+def run_show(words: list[str]) -> int:
+    reader = parser("mcp show", SHOW_HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    from golem_forge.agent.mcp_status import offered_names, read_inventory, server_details
+
+    place = read_inventory(asked.program)
+    known = place.known(asked.name)
+    names = offered_names(each.listing for each in place.all())
+    if asked.json:
+        print_json(server_details(known, names))
+    else:
+        _print_server(known, names)
+        if place.book.problem:
+            print_error("mcp", place.book.problem)
+    return 0
+
+
+def _print_server(known: KnownServer, names: Mapping[Identity, str]) -> None:
+    from golem_forge.events.serialization import iso_time
+    from golem_forge.mcp.client.approval_text import server_card
+
+    spec, manifest = known.spec, known.manifest
+    print(escape_control_chars(server_card(spec)))
+    print(f"trust: {spec.trust.value}")
+    print(f"approved: {'yes' if known.approved else 'no'}")
+    if known.config_diff:
+        print(f"changed since it was approved:\n{escape_control_chars(known.config_diff)}")
+    print(one_line(f"state: {known.state.value}{f' ({known.error})' if known.error else ''}"))
+    if manifest is None or known.listing is None:
+        return
+    print(f"listed: {iso_time(manifest.fetched_at)}")
+    print(f"server: {introduction(manifest)}")
+    if manifest.instructions:
+        print(one_line(f"instructions: {shortened(manifest.instructions, _INSTRUCTIONS_WIDTH)}"))
+    print_offer(spec, manifest, known.listing, names)
+
+
+_DESCRIPTION_WIDTH: Final = 80
+_MOST_NAMES: Final = 20
+NOT_OFFERED: Final = "not offered"
+
+
+def introduction(manifest: ServerManifest) -> str:
+    """`echo 1, protocol 2025-11-25`, in the server's own words."""
+    own = " ".join(str(manifest.info[key]) for key in ("name", "version") if manifest.info.get(key))
+    return one_line(shortened(", ".join(part for part in (own, f"protocol {manifest.protocol}") if part), 200))
+
+
+def tool_rows(
+    spec: ServerSpec, listing: ServerToolList, names: Mapping[Identity, str]
+) -> list[tuple[str, str, str, str]]:
+    """NAME, RAW, PIN, DESCRIPTION"""
+    return [
+        (
+            names[tool.identity],
+            tool.name,
+            pin_label(spec, tool),
+            shortened(_first_line(tool.description), _DESCRIPTION_WIDTH),
+        )
+        for tool in listing.tools
+    ]
+
+
+def pin_label(spec: ServerSpec, tool: RemoteTool) -> str:
+    """`pinned`, `new`, or that the config keeps it away."""
+    return tool.familiarity.value if is_offered(spec, tool.name) else NOT_OFFERED
+
+
+def print_offer(
+    spec: ServerSpec, manifest: ServerManifest, listing: ServerToolList, names: Mapping[Identity, str]
+) -> None:
+    print_tools(spec, listing, names)
+    for label, words in (("prompts", _prompts(manifest)), ("resources", "yes" if manifest.has_resources else "none")):
+        print(f"{label}: {words}")
+    for text in listing.diagnostics:
+        print(one_line(f"note: {text}"))
+
+
+def print_tools(spec: ServerSpec, listing: ServerToolList, names: Mapping[Identity, str]) -> None:
+    rows = tool_rows(spec, listing, names)
+    print(f"tools: {len(rows) or 'none'}")
+    if rows:
+        print(columns([("NAME", "RAW", "PIN", "DESCRIPTION"), *rows], indent="  "))
+    if listing.held:
+        print(f"held back: {len(listing.held)}")
+        for held in listing.held:
+            print(f"  {one_line(held.name)}  {held.reason.value}: {one_line(held.message)}")
+            for line in held.diff.splitlines():
+                print(f"    {escape_control_chars(line)}")
+
+
+def _prompts(manifest: ServerManifest) -> str:
+    from golem_forge.agent.mcp_status import prompt_names
+
+    names = prompt_names(manifest)
+    if not names:
+        return "none"
+    shown = ", ".join(shortened(name, 60) for name in names[:_MOST_NAMES])
+    more = f" … and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return one_line(f"{len(names)}: {shown}{more}")
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0] if lines else ""

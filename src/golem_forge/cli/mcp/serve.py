@@ -1,0 +1,200 @@
+"""`forge mcp serve`: a worker's tools for any MCP client, every call on the one path; `forge mcp token` for `--http`.
+
+Serves over stdin and stdout by default; stdout then carries protocol only, so messages go to stderr. A token is shown
+once, on standard output alone, so that it can be piped where it belongs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from golem_forge.cli.format import columns, parser, print_error, print_json
+from golem_forge.core.calls import LEFTOVERS
+from golem_forge.core.text import escape_control_chars
+
+if TYPE_CHECKING:
+    from golem_forge.events.envelope import Event
+    from golem_forge.mcp.server.http import HttpOptions
+    from golem_forge.mcp.server.tokens import TokenStore
+
+SERVE_HELP: Final = """usage: forge mcp serve [--worker FILE] [--http [HOST:PORT]] [--allow-host NAME]…
+                       [--allow-origin ORIGIN]… [--approval MODE] [-p DIR]
+
+Serves the tools of the entry worker (else of the built-in one) to MCP clients: its toolsets, zones and rules.
+
+  --worker FILE          as that worker: a file, or a name of the program's
+  --http [HOST:PORT]     over HTTP at /mcp instead of stdin and stdout; alone: 127.0.0.1:8765. Clients need a token:
+                         forge mcp token create NAME
+  --allow-host NAME      a name (or name:port) besides loopback under which it may be reached; repeat for more
+  --allow-origin ORIGIN  a web page's origin that may use it, e.g. https://app.example; repeat for more
+  --approval MODE        interactive, strict, approve_all or auto_deny
+  -p, --program DIR      the program in that directory instead of this one
+
+A call that asks is put before the client's person where the client can ask; else it is denied.
+It ends when stdin ends, or with SIGTERM. `forge mcp install` makes other products start it.
+Exit: 0 ended, 1 failed, 2 usage or configuration, 3 the program is not trusted."""
+
+_DENIED: Final = 3
+
+
+def run_serve(words: list[str]) -> int:
+    from golem_forge.config.approval_modes import ApprovalMode
+
+    reader = parser("mcp serve", SERVE_HELP)
+    reader.add_argument("--worker", metavar="FILE")
+    reader.add_argument("--http", metavar="HOST:PORT", nargs="?", const="")
+    reader.add_argument("--allow-host", action="append", default=[])
+    reader.add_argument("--allow-origin", action="append", default=[])
+    reader.add_argument("--approval", choices=[mode.value for mode in ApprovalMode])
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    from golem_forge.mcp import need_sdk
+
+    need_sdk()
+    options = None
+    if asked.http is not None:
+        from golem_forge.core.errors import ForgeError
+
+        try:
+            options = _http_options(asked.http, asked.allow_host, asked.allow_origin)
+        except ForgeError as refused:
+            print_error("mcp serve", refused.message)
+            return 2
+    elif asked.allow_host or asked.allow_origin:
+        print_error("mcp serve", "--allow-host and --allow-origin are for --http; there is nobody to check over stdin.")
+        return 2
+    code = asyncio.run(_serve(asked.program, asked.worker, asked.approval, options))
+    if code == 0:
+        _exit_now()
+    return code
+
+
+def _exit_now() -> NoReturn:
+    """Everything was ended in order and is on disk. Taking the interpreter apart as well would take longer than all of
+    that, and whoever waits for the end was promised a second."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(0)
+
+
+def _http_options(address: str, hosts: list[str], origins: list[str]) -> HttpOptions:
+    """Raises ForgeError."""
+    from golem_forge.mcp.server.http import HttpOptions, check_bind, parse_address
+
+    default = HttpOptions()
+    bind, port = parse_address(address) if address else (default.bind, default.port)
+    options = HttpOptions(bind=bind, port=port, allow_hosts=tuple(hosts), allow_origins=tuple(origins))
+    check_bind(options)
+    return options
+
+
+async def _serve(program: str, worker: str | None, approval: str | None, options: HttpOptions | None) -> int:
+    from golem_forge.agent.mcp_serve import serve_session
+    from golem_forge.agent.trust import NotTrusted
+
+    try:
+        async with serve_session(program, worker=worker, approval=approval) as host:
+            for notice in host.session.notices_for_one_command:
+                print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
+            host.session.bus.on("status", _print_leftovers)
+            if options is None:
+                from golem_forge.mcp.server.stdio import serve_stdio
+
+                return await serve_stdio(host)
+            from golem_forge.mcp.server.http import serve_http
+            from golem_forge.mcp.server.tokens import TokenStore
+            from golem_forge.storage.home import forge_home
+
+            tokens = TokenStore(forge_home())
+            _warn_without_tokens(tokens)
+            return await serve_http(host, options, tokens)
+    except NotTrusted as refused:
+        print_error("mcp serve", str(refused))
+        return _DENIED
+
+
+def _print_leftovers(event: Event) -> None:
+    """What a command left behind that no call reports on. The client may never show it to its person."""
+    if event.wire.get("code") == LEFTOVERS:
+        with suppress(OSError):
+            print(f"forge: {escape_control_chars(str(event.wire.get('message', '')))}", file=sys.stderr, flush=True)
+
+
+def _warn_without_tokens(tokens: TokenStore) -> None:
+    """Raises ForgeError where the tokens cannot be read: nobody would be let in."""
+    if not tokens.tokens():
+        print_error("mcp serve", "there is no token yet, so nobody is let in: forge mcp token create NAME")
+
+
+TOKEN_HELP: Final = """usage: forge mcp token create NAME
+       forge mcp token list [--json]
+       forge mcp token revoke NAME
+
+Tokens for `forge mcp serve --http`. `create` prints a new one, once: it is kept as a hash. Clients send it in the
+header `Authorization: Bearer …`; their calls are in the journal as `mcp:NAME`. `revoke` ends it at once, also in
+servers that run.
+
+  --json   for programs: {tokens: [{name, created}]}
+
+Exit: 0 done, 1 it failed (a name that is taken), 2 usage, 4 no such token."""
+
+_ACTIONS: Final = ("create", "list", "revoke")
+
+
+def run_token(words: list[str]) -> int:
+    reader = parser("mcp token", TOKEN_HELP)
+    reader.add_argument("action", choices=_ACTIONS)
+    reader.add_argument("name", metavar="NAME", nargs="?")
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    if (asked.name is None) is not (asked.action == "list"):
+        reader.error("list takes no NAME" if asked.name else f"{asked.action} needs a NAME")
+    if asked.json and asked.action != "list":
+        reader.error("--json is for list")
+    from golem_forge.mcp.server.tokens import TokenStore
+    from golem_forge.storage.home import forge_home
+
+    store = TokenStore(forge_home())
+    if asked.action == "create":
+        return _create(store, asked.name)
+    if asked.action == "revoke":
+        return _revoke(store, asked.name)
+    return _list(store, as_json=asked.json)
+
+
+def _create(store: TokenStore, name: str) -> int:
+    secret = store.create(name)
+    print(f"The token of '{name}', shown this once. Clients send it as `Authorization: Bearer …`:", file=sys.stderr)
+    print(secret)
+    return 0
+
+
+def _revoke(store: TokenStore, name: str) -> int:
+    from golem_forge.core.errors import ForgeError
+
+    there = any(token.name == name for token in store.tokens())
+    try:
+        store.revoke(name)
+    except ForgeError as error:
+        if there:
+            raise
+        print_error("mcp token", error.message)
+        return 4
+    print(f"revoked {name}.")
+    return 0
+
+
+def _list(store: TokenStore, *, as_json: bool) -> int:
+    tokens = store.tokens()
+    if as_json:
+        print_json({"tokens": [{"name": token.name, "created": token.created} for token in tokens]})
+    elif tokens:
+        print(columns([("NAME", "CREATED"), *((token.name, token.created) for token in tokens)]))
+    else:
+        print_error("mcp token", "there is no token. `forge mcp token create NAME` makes one.")
+    return 0

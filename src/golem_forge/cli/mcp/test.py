@@ -1,0 +1,238 @@
+"""`forge mcp test NAME` and `forge mcp reconnect NAME`: start an approved server, list what it offers, end it.
+
+`connect` returns what the server offers and how long that took; `NotConnected` carries the text of its state and the
+last lines of its stderr. A server that is not approved is refused. Its tools are pinned and its manifest is cached, as
+in a session. `unseen_file` finds the most likely mistake: the server's own file lies in a zone it was not given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.cli.format import one_line, parser, print_error, print_json
+from golem_forge.core.errors import ForgeError
+from golem_forge.mcp.client.model import ServerState
+
+if TYPE_CHECKING:
+    from golem_forge.agent.mcp_status import ServerInventory
+    from golem_forge.config.mcp_spec import ServerSpec
+    from golem_forge.mcp.client.model import ServerManifest, ServerToolList
+
+TEST_HELP: Final = """usage: forge mcp test NAME [--json] [-p DIR]
+
+Connects to one MCP server (starts it, inside its walls), lists what it offers, says how long that took, and ends it.
+
+  --json             for programs: {server, ok, milliseconds, protocol, info, tools, held, error, stderr}
+  -p, --program DIR  the program in that directory instead of this one
+
+Exit: 0 it answers, 1 it does not: what its state says and the last lines of its stderr, 2 usage or configuration,
+3 it is not approved, 4 no such server."""
+RECONNECT_HELP: Final = """usage: forge mcp reconnect NAME [-p DIR]
+
+Connects to one MCP server anew, whatever was known of it, keeps what it offers now, shows it, and ends the server. In
+a running session `/mcp reconnect NAME` does that for the session's own connection.
+
+  -p, --program DIR  the program in that directory instead of this one
+
+Exit: 0 done, 1 it does not answer, 2 usage or configuration, 3 it is not approved, 4 no such server."""
+
+
+def run_test(words: list[str]) -> int:
+    reader = parser("mcp test", TEST_HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    return _connect("test", asked.program, asked.name, as_json=asked.json)
+
+
+def run_reconnect(words: list[str]) -> int:
+    reader = parser("mcp reconnect", RECONNECT_HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("-p", "--program", default=".")
+    asked = reader.parse_args(words)
+    return _connect("reconnect", asked.program, asked.name, as_json=False)
+
+
+def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
+    from golem_forge.agent.mcp_status import read_inventory
+    from golem_forge.cli.mcp.approve import DENIED
+
+    place = read_inventory(directory)
+    spec = place.spec(name)
+    try:
+        found = connect(directory, name)
+    except NotConnected as refused:
+        if as_json:
+            print_json({"server": name, "ok": False, "error": refused.text, "stderr": list(refused.stderr)})
+        else:
+            print_not_connected(f"mcp {verb}", refused)
+            _print_unseen_file(place, spec)
+        usable = spec.enabled and not spec.problem
+        return DENIED if usable and not place.book.approved(spec) else 1
+    if as_json:
+        print_json(_facts(spec, found))
+    else:
+        print_connected(place, spec, found)
+    return 0
+
+
+def print_connected(place: ServerInventory, spec: ServerSpec, found: ProbeResult) -> None:
+    """How long it took and what it offers."""
+    from golem_forge.agent.mcp_status import offered_names
+    from golem_forge.cli.mcp.list import introduction, print_offer
+
+    others = [each.listing for each in place.all() if each.spec.name != spec.name]
+    print(f"{spec.name}: answers after {found.milliseconds} ms ({introduction(found.manifest)})")
+    print_offer(spec, found.manifest, found.listing, offered_names([*others, found.listing]))
+
+
+def print_not_connected(verb: str, refused: NotConnected) -> None:
+    print_error(verb, refused.text)
+    if refused.stderr:
+        print("the last lines of its stderr:", file=sys.stderr)
+        for line in refused.stderr:
+            print(f"  {one_line(line)}", file=sys.stderr)
+
+
+def _print_unseen_file(place: ServerInventory, spec: ServerSpec) -> None:
+    """The likeliest reason of a program that finds its own file missing."""
+    if place.book.approved(spec) and (found := unseen_file(place, spec)):
+        word, zone = found
+        print(
+            f"note: '{one_line(word)}' is in zone '{zone}', which this server does not see; "
+            f"`zones: {{{zone}: ro}}` under mcp.servers.{spec.name} of forge.yaml gives it to it.",
+            file=sys.stderr,
+        )
+
+
+def _facts(spec: ServerSpec, found: ProbeResult) -> dict[str, Any]:
+    from golem_forge.mcp.client.tool_source import is_offered
+
+    return {
+        "server": spec.name,
+        "ok": True,
+        "milliseconds": found.milliseconds,
+        "protocol": found.manifest.protocol,
+        "info": dict(found.manifest.info),
+        "tools": sum(is_offered(spec, tool.name) for tool in found.listing.tools),
+        "held": len(found.listing.held),
+    }
+
+
+_ATTEMPTS: Final = 2
+
+
+class NotConnected(Exception):
+    def __init__(self, text: str, stderr: tuple[str, ...]) -> None:
+        super().__init__(text)
+        self.text = text
+        self.stderr = stderr
+        """Its last lines, redacted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    milliseconds: int
+    manifest: ServerManifest
+    listing: ServerToolList
+
+
+def connect(directory: Path | str, name: str) -> ProbeResult:
+    """Raises NotConnected, ConfigError."""
+    with _progress_message(f"connecting to '{one_line(name)}' …"):
+        return asyncio.run(_connect_async(directory, name))
+
+
+@contextmanager
+def _progress_message(text: str) -> Iterator[None]:
+    """To a person who waits: a package runner may download the server first. Gone when the wait is over."""
+    shown = sys.stderr is not None and sys.stderr.isatty()
+    if shown:
+        print(text, end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+async def _connect_async(directory: Path | str, name: str) -> ProbeResult:
+    from golem_forge.agent.mcp_servers import session_servers
+    from golem_forge.agent.session_state import SessionOptions, open_session_state
+
+    tree = open_session_state(directory, SessionOptions(journal=False))
+    try:
+        pool = session_servers(tree).pool
+        patience = _AttemptLimit()
+        tree.bus.on("mcpStatus", patience.heard)
+        await asyncio.to_thread(__import__, "golem_forge.mcp.sdk")  # most of a second, and not the server's
+        start = time.monotonic()
+        try:
+            await patience.until(pool.wait_connected(name))
+        except ForgeError as error:
+            raise NotConnected(tree.redactor.text(error.message), pool.status(name).stderr) from None
+        except _GaveUp:
+            status = pool.status(name)
+            raise NotConnected(f"server '{name}' failed: {status.error}", status.stderr) from None
+        took = time.monotonic() - start
+        manifest, listing = pool.manifest(name), pool.listing(name)
+        assert manifest is not None
+        assert listing is not None
+        return ProbeResult(milliseconds=round(took * 1000), manifest=manifest, listing=listing)
+    finally:
+        await tree.aclose()
+
+
+class _GaveUp(Exception):
+    pass
+
+
+class _AttemptLimit:
+    """A session tries five times, with pauses; whoever waits at a shell wants to know what is wrong. The second attempt
+    is made all the same: it is the one that speaks the older protocol only."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._out = asyncio.Event()
+
+    def heard(self, event: Any) -> None:
+        if getattr(event.data, "state", "") == ServerState.BACKOFF:
+            self._failures += 1
+            if self._failures >= _ATTEMPTS:
+                self._out.set()
+
+    async def until(self, settled: Coroutine[Any, Any, None]) -> None:
+        """Raises what `settled` raises, and _GaveUp."""
+        done, waiting = asyncio.ensure_future(settled), asyncio.ensure_future(self._out.wait())
+        try:
+            await asyncio.wait({done, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if not done.done():
+                raise _GaveUp
+            done.result()
+        finally:
+            done.cancel()
+            waiting.cancel()
+
+
+def unseen_file(place: ServerInventory, spec: ServerSpec) -> tuple[str, str] | None:
+    """Of a program without zones: the first argument that names something in a zone, as it looks from here, and that
+    zone."""
+    if spec.is_http or spec.zones:
+        return None
+    for word in spec.args:
+        path = Path(os.path.abspath(word)) if word and "\0" not in word else None
+        if path is None or word.startswith("-") or not os.path.exists(path):
+            continue
+        for zone in place.program.zones:
+            if path.is_relative_to(zone.path):
+                return word, zone.name
+    return None

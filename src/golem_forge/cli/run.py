@@ -1,0 +1,269 @@
+"""`forge run`, and `forge` alone: a worker on the terminal, or one answer on standard output. Reads the arguments.
+
+A first word names a worker if it is a directory, a `.worker` or `.yaml` file or the name of one of the program's
+workers; a word that is almost such a name is an error with the right one; anything else is the beginning of the input.
+Arguments that contradict each other raise RunUsageError.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from golem_forge.cli.format import parser
+from golem_forge.cli.web import add_address_options
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.text import closest_match, escape_control_chars
+
+HELP: Final = """usage: forge [run] [DIR|FILE|NAME] [INPUT…]
+
+Starts the worker of a program: its directory, a .worker or .yaml file, or the name of one of its workers; without any,
+the program around this directory, or the built-in worker where there is none. With INPUT it answers once; on a
+terminal without one it is a conversation.
+
+  -m, --model PROVIDER:NAME   the root worker's model (also FORGE_MODEL)
+  -a, --approval MODE         interactive, strict, approve_all or auto_deny
+  -i, --input TEXT            the input; or -f, --file FILE; or words; or standard input
+  -A, --attach FILE           hand a file over with the input (repeat for more)
+  -p, --program DIR           run the program in that directory instead of this one
+  -t, --trace LEVEL           quiet, summary, normal (default) or debug
+      --ui terminal|web|terminal,web
+                              which UI: this terminal, a page in the browser, or both at once
+      --host ADDR             serve the page at another address than 127.0.0.1; needs --allow-host
+      --allow-host NAME       a name (or name:port) under which the page may be reached (repeat for more)
+      --headless              no questions: what would ask is denied; only the answer on standard output
+      --json                  headless, one event a line on standard output, the result last
+      --resume ID             go on with an earlier session (the beginning of its id, or `last`: the latest of the
+                              program in this directory, else the latest at all); words are its input
+      --set KEY.PATH=VALUE    a value of forge.yaml for this run (repeat for more)
+      --dry-run               show tools, verdicts and zones (--json for programs); ask no model, start no process
+      --max-cost USD          end the run before it costs more
+
+Exit: 0 an answer, 1 the run failed, 2 usage or configuration, 3 program not trusted, 4 a limit was reached,
+5 model not available, 130 interrupted, 143 terminated."""
+
+
+def run(words: list[str]) -> int:
+    if {"-h", "--help"} & set(words):
+        print(HELP)
+        return 0
+
+    try:
+        asked = parse_run_args(words)
+    except RunUsageError as error:
+        from golem_forge.core.text import escape_control_chars
+
+        print(f"forge run: {escape_control_chars(str(error))}. `forge run --help` says more.", file=sys.stderr)
+        return 2
+    if asked.dry_run:
+        from golem_forge.cli.dry_run import print_dry_run
+
+        return print_dry_run(asked)
+    import asyncio
+
+    from golem_forge.cli.run_session import start
+
+    return asyncio.run(start(asked))
+
+
+_TRACES = ("quiet", "summary", "normal", "debug")
+_UIS = ("terminal", "web", "terminal,web", "web,terminal")
+
+
+class RunUsageError(Exception):
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class RunArgs:
+    directory: Path
+    worker: str | None = None
+    """A reference of the program's; None: its entry, or the built-in worker."""
+    input: str | None = None
+    """None: nothing was said."""
+    attach: list[Path] = field(default_factory=list)
+    model: str | None = None
+    approval: str | None = None
+    trace: str | None = None
+    headless: bool = False
+    json: bool = False
+    ui: frozenset[str] = frozenset({"terminal"})
+    host: str | None = None
+    """Where the page is served; None: on this machine only."""
+    allow_host: list[str] = field(default_factory=list)
+    resume: str = ""
+    overrides: list[str] = field(default_factory=list)
+    dry_run: bool = False
+
+    @property
+    def on_page(self) -> bool:
+        return "web" in self.ui
+
+
+def parse_run_args(words: list[str]) -> RunArgs:
+    reader = parser("run", HELP)
+    reader.add_argument("-m", "--model")
+    reader.add_argument("-a", "--approval")
+    reader.add_argument("-i", "--input")
+    reader.add_argument("-f", "--file")
+    reader.add_argument("-A", "--attach", action="append", default=[])
+    reader.add_argument("-p", "--program")
+    reader.add_argument("-t", "--trace", choices=_TRACES)
+    reader.add_argument("--ui", choices=_UIS)
+    add_address_options(reader)
+    reader.add_argument("--headless", action="store_true")
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("--resume", default="")
+    reader.add_argument("--set", action="append", default=[])
+    reader.add_argument("--dry-run", action="store_true")
+    reader.add_argument("--max-cost")
+    reader.add_argument("words", nargs="*")
+    end = words.index("--") if "--" in words else len(words)  # what follows is text, whatever it looks like
+    given = reader.parse_intermixed_args(words[:end])
+    given.words += words[end + 1 :]
+    if given.resume and (given.program or given.dry_run):
+        other = "--program" if given.program else "--dry-run"
+        raise RunUsageError(f"--resume goes on where the session was, with what it had: leave {other} out")
+    directory, worker, rest = (
+        (_current_directory(), None, given.words) if given.resume else _target(given.program, given.words)
+    )
+    asked = RunArgs(
+        directory=directory,
+        worker=worker,
+        attach=[Path(name) for name in given.attach],
+        model=given.model,
+        approval=_mode(given.approval),
+        trace=given.trace,
+        json=given.json,
+        ui=frozenset((given.ui or "terminal").split(",")),
+        host=given.host,
+        allow_host=given.allow_host,
+        resume=given.resume,
+        overrides=[*given.set, *_cost_override(given.max_cost)],
+        dry_run=given.dry_run,
+    )
+    asked.headless = given.headless or (not asked.dry_run and (given.json or not (asked.on_page or _on_terminal())))
+    asked.input = _input(given.input, given.file, rest, asked.dry_run or asked.on_page)
+    _check_ui(asked, given.ui)
+    return asked
+
+
+def _check_ui(asked: RunArgs, named: str | None) -> None:
+    if not asked.on_page:
+        if asked.host is not None or asked.allow_host:
+            raise RunUsageError("--host and --allow-host are for a page: add --ui web")
+        return
+    if asked.headless or asked.dry_run:
+        raise RunUsageError(f"--ui {named} shows a page; --headless, --json and --dry-run show none")
+    if "terminal" in asked.ui and not _on_terminal():
+        raise RunUsageError(f"--ui {named} needs a terminal; --ui web does without")
+
+
+def _on_terminal() -> bool:
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stdout)
+
+
+def _current_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise RunUsageError("the directory you are in no longer exists; change to another one") from None
+
+
+def _target(program: str | None, words: list[str]) -> tuple[Path, str | None, list[str]]:
+    base = Path(program) if program else _current_directory()
+    if not words:
+        return base, None, []
+    first = words[0]
+    if first.endswith((".worker", ".yaml", ".yml")) or os.sep in first:
+        path = base / first
+        if path.is_dir() and not program:
+            return path, None, words[1:]
+        if path.is_file():
+            return (base if program else path.absolute().parent), str(path.absolute()), words[1:]
+        if not any(each.isspace() for each in first):
+            raise RunUsageError(f"no such worker file or directory: {escape_control_chars(first)}")
+    elif (not program and first in (".", "..")) or ((base / first).is_dir() and not program):
+        return base / first, None, words[1:]
+    elif not any(each.isspace() for each in first):
+        names = _worker_names(base)
+        if first in names:
+            return base, first, words[1:]
+        if len(words) == 1 and (close := closest_match(first, names)):
+            raise RunUsageError(
+                f"no worker is called '{escape_control_chars(first)}' (did you mean '{close}'?); -i gives it as input"
+            )
+    return base, None, words
+
+
+def _worker_names(base: Path) -> list[str]:
+    """Of the program around a directory, as far as it can be read; what is wrong with it is said when it is started."""
+    from golem_forge.agent.files.program_files import worker_files, worker_places
+    from golem_forge.agent.session_plan import read_program
+    from golem_forge.agent.trust import trust_store
+    from golem_forge.core.errors import ConfigError
+    from golem_forge.storage.home import forge_home
+
+    home = forge_home()
+    try:
+        program = read_program(base, home, trust_store(home))
+        return [path.stem for path in worker_files(worker_places(program.root, program.run.worker_paths))]
+    except ConfigError:
+        return []
+
+
+def _input(text: str | None, file: str | None, words: list[str], without_stdin: bool) -> str | None:
+    ways = {"--input": text, "--file": file, "words": words or None}
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise RunUsageError(f"the input was given twice: by {' and by '.join(given)}")
+    if text is not None:
+        return _check_utf8(text)
+    if file is not None:
+        try:
+            return Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", "not UTF-8")
+            raise RunUsageError(f"{escape_control_chars(file)} cannot be read as input: {why}") from None
+    if words:
+        return _check_utf8(" ".join(words))
+    if without_stdin or sys.stdin is None or _is_terminal(sys.stdin):
+        return None
+    try:
+        return sys.stdin.buffer.read().decode()  # whatever the locale says: a model reads Unicode
+    except UnicodeDecodeError:
+        raise RunUsageError("standard input is not UTF-8") from None
+
+
+def _check_utf8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RunUsageError("the input is not UTF-8") from None
+    return text
+
+
+def _mode(given: str | None) -> str | None:
+    if given is not None and given not in set(ApprovalMode):
+        raise RunUsageError(f"--approval must be one of {', '.join(ApprovalMode)}, not {escape_control_chars(given)!r}")
+    return given
+
+
+def _cost_override(given: str | None) -> list[str]:
+    if given is None:
+        return []
+    try:
+        usd = float(given)
+    except ValueError:
+        usd = math.nan
+    if not 0 < usd < math.inf:
+        raise RunUsageError(f"--max-cost takes an amount of USD above 0, not {escape_control_chars(given)!r}")
+    return [f"budget.max_cost_usd={usd}"]
+
+
+def _is_terminal(stream: object) -> bool:
+    return bool(stream is not None and getattr(stream, "isatty", bool)())

@@ -1,0 +1,341 @@
+"""`forge run` from start to exit code: the UI that shows the session, signals, one answer or a conversation.
+
+`adapter_for` chooses terminal, page, both or headless. SIGINT interrupts, a second one within two seconds ends the
+process; SIGTERM and a closed terminal end it in order. The completion sources (zone paths, models, sessions, rules,
+servers, prompts) take the runtime and return a function for `create_event_cli_adapter`; if one raises, completion
+offers nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.agent.conversation import TERMINATED, Conversation, end_conversation
+from golem_forge.agent.model.selection import PROVIDERS, models_with_a_key
+from golem_forge.agent.run_result import RunResult
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.slash.commands import revocable_ids
+from golem_forge.agent.slash.handler import SlashCommands
+from golem_forge.agent.slash.invocation import prompts_of
+from golem_forge.agent.trust import NotTrusted
+from golem_forge.cli.run import RunArgs
+from golem_forge.config.program import program_root
+from golem_forge.core.effects import Verb
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.signals import termination_signals
+from golem_forge.core.text import display_path, escape_control_chars
+from golem_forge.events.index import find_session
+from golem_forge.events.runtime_ui import InputUnavailable
+from golem_forge.mcp.client.model import ServerAccess
+from golem_forge.sandbox import files
+from golem_forge.sandbox.target import FileKind
+from golem_forge.storage.home import forge_home
+from golem_forge.ui import session_ui
+from golem_forge.ui.session_ui import CombinedUI, SessionUI, exit_code, exit_code_for, status_for
+
+if TYPE_CHECKING:
+    from golem_forge.ui.web.app import WebAdapter
+
+_SECOND_SIGINT_S: Final = 2.0
+_ID_SHOWN: Final = 12
+
+_REFUSALS: Final = (ConfigError, NotTrusted, ForgeError)
+"""What ends a start before anything ran."""
+
+
+async def start(asked: RunArgs) -> int:
+    try:
+        if asked.resume:
+            _name_resumed(asked)
+        if not asked.headless:
+            from golem_forge.cli.dry_run import check_start
+
+            check_start(asked)  # what is wrong with the files is said before a prompt is drawn
+        return await _run(asked)
+    except _REFUSALS as error:
+        for problem in _problems(error):
+            print(f"forge: {escape_control_chars(problem)}", file=sys.stderr)
+        return exit_code_for(error)
+
+
+def _name_resumed(asked: RunArgs) -> None:
+    """Which session it is, and where: it goes on in its own directory, whatever this one is."""
+    try:
+        found = find_session(forge_home().path, asked.resume, root=program_root(asked.directory))
+    except ForgeError:
+        return  # the start refuses, in the form that was asked for
+    asked.resume = found.id
+    if found.root and asked.trace != "quiet":
+        print(f"resuming {found.id[:_ID_SHOWN]} in {escape_control_chars(display_path(found.root))}", file=sys.stderr)
+
+
+async def _run(asked: RunArgs) -> int:
+    runtime = WorkerRuntime(
+        asked.worker,
+        directory=asked.directory,
+        model=asked.model,
+        approval_mode=asked.approval,
+        overrides=asked.overrides,
+        resume=asked.resume,
+        needs_model=asked.headless or asked.input is not None,
+        default_mode="single" if asked.headless or (asked.input is not None and not asked.on_page) else "chat",
+    )
+    adapter = adapter_for(asked, runtime)
+    signals = _Signals(runtime, adapter)
+    signals.install()
+    try:
+        await adapter.initialize()
+        try:
+            await runtime.initialize()
+        except _REFUSALS as error:
+            if not asked.json:
+                raise
+            return _refused_in_json(runtime, adapter, error)
+        return await _run_to_end(asked, runtime, adapter, signals)
+    finally:
+        await runtime.aclose()
+        await adapter.shutdown()
+
+
+async def _run_to_end(asked: RunArgs, runtime: WorkerRuntime, adapter: SessionUI, signals: _Signals) -> int:
+    if asked.headless or runtime.mode == "single":
+        text = asked.input
+        if text is None and not asked.headless:
+            try:
+                text = await _first_input(runtime, adapter)
+            except InputUnavailable:  # the person left instead
+                end_conversation(runtime, None)
+                return _exit_code_after_leaving(runtime, adapter, None)
+        result = await runtime.run(text or "", asked.attach)
+        adapter.finished(result)
+        signals.nothing_runs()
+        await adapter.stay(result)
+        return exit_code(result)
+    conversation = Conversation(runtime)
+    watcher = asyncio.ensure_future(_leave_when_asked(adapter, conversation))
+    try:
+        last = await conversation.run(asked.input or "", asked.attach)
+    finally:
+        watcher.cancel()
+    end_conversation(runtime, last)
+    return _exit_code_after_leaving(runtime, adapter, last)
+
+
+async def _first_input(runtime: WorkerRuntime, adapter: SessionUI) -> str:
+    """Of a worker that answers once; slash commands work until then."""
+    commands = SlashCommands(runtime, leave=lambda: adapter.request_exit(0))
+    try:
+        return (await runtime.ui.get_user_input("> ", cancel=adapter.exit_requested)).content
+    finally:
+        await commands.aclose()
+
+
+async def _leave_when_asked(adapter: SessionUI, conversation: Conversation) -> None:
+    await adapter.exit_requested.wait()
+    conversation.leave()
+
+
+def _exit_code_after_leaving(runtime: WorkerRuntime, adapter: SessionUI, last: RunResult | None) -> int:
+    """How a conversation ended is how the person left it, not what its last answer was."""
+    if adapter.exit_code or not runtime.signal or last is None:
+        return adapter.exit_code
+    return exit_code(last)
+
+
+class _Signals:
+    """SIGINT interrupts; a second one within two seconds ends the process. SIGTERM ends it in an orderly way, and so
+    does a terminal that is closed, unless somebody (`nohup`) said that it shall not."""
+
+    def __init__(self, runtime: WorkerRuntime, adapter: SessionUI) -> None:
+        self._runtime = runtime
+        self._adapter = adapter
+        self._last = -_SECOND_SIGINT_S
+
+    def install(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in termination_signals():
+            loop.add_signal_handler(number, self._terminate)
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+
+    def nothing_runs(self) -> None:
+        """From now on an interrupt means that the person leaves."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._adapter.request_exit)
+
+    def _interrupt(self) -> None:
+        now = time.monotonic()
+        again, self._last = now - self._last < _SECOND_SIGINT_S, now
+        self._runtime.interrupt()
+        if again:
+            self._adapter.request_exit(session_ui.INTERRUPTED)
+
+    def _terminate(self) -> None:
+        self._runtime.interrupt(TERMINATED)
+        self._adapter.request_exit(session_ui.TERMINATED)
+
+
+def _refused_in_json(runtime: WorkerRuntime, adapter: SessionUI, error: Exception) -> int:
+    """Whoever reads events learns from them, too, that there will be no session."""
+    status, problem = status_for(error), "\n".join(_problems(error))
+    runtime.bus.emit("status", {"type": "error", "message": problem, "code": status.value})
+    adapter.finished(RunResult(success=False, status=status, error=problem))
+    return exit_code_for(error)
+
+
+def _problems(error: Exception) -> Sequence[str]:
+    return error.problems if isinstance(error, ConfigError) else (str(error),)
+
+
+def adapter_for(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
+    """Raises ConfigError where a page cannot be served as asked."""
+    if asked.headless:
+        from golem_forge.ui.headless import HeadlessAdapter
+
+        return HeadlessAdapter(runtime.bus, json=asked.json, trace=asked.trace or "summary")
+    page = _SessionPage(asked, runtime)
+    if asked.ui == {"web"}:
+        from golem_forge.cli.web_server import on_enter
+
+        runtime.open_page = page.another_link
+        adapter = page.adapter()
+        another = " Enter prints another link." if on_enter(adapter.show_link) else ""
+        print(f"Ctrl-C stops what runs; twice within 2 seconds it ends the session.{another}", file=sys.stderr)
+        return adapter
+    uis = CombinedUI(_terminal(asked, runtime), *([page.adapter()] if asked.on_page else []))
+    runtime.open_page = partial(page.opened, uis)
+    return uis
+
+
+def _terminal(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
+    from golem_forge.ui.terminal import create_event_cli_adapter
+
+    return create_event_cli_adapter(
+        runtime.bus,
+        trace_level=asked.trace or "normal",
+        home=runtime.home.path,
+        zone_listing=zone_names(runtime),
+        session_ids=session_ids(runtime),
+        model_names=model_names(runtime),
+        rule_ids=rule_ids(runtime),
+        server_names=server_names(runtime),
+        prompts=prompts(runtime),
+    )
+
+
+class _SessionPage:
+    """The page of a session, served from the start or from the first `/web` on."""
+
+    def __init__(self, asked: RunArgs, runtime: WorkerRuntime) -> None:
+        self._asked = asked
+        self._runtime = runtime
+        self._adapter: WebAdapter | None = None
+
+    def adapter(self) -> WebAdapter:
+        from golem_forge.cli.web import parse_address_options, web_settings
+        from golem_forge.cli.web_server import LoginLink
+        from golem_forge.ui.web.app import WebAdapter
+
+        directory = self._directory()
+        settings = web_settings(directory, self._asked.overrides)
+        try:
+            reach = parse_address_options(self._asked, settings.web_port)
+        except ForgeError as refused:
+            raise ConfigError(refused.message) from None
+        link = LoginLink(self._runtime.home)
+        self._adapter = WebAdapter(
+            self._runtime,
+            reach,
+            directory=directory,
+            show_link=link.show,
+            forget_links=link.forget,
+            notify=settings.web_notify,
+        )
+        return self._adapter
+
+    async def opened(self, uis: CombinedUI) -> str:
+        """What `/web` does: serves the page if nothing does yet, and shows a link."""
+        if self._adapter is not None:
+            return await self.another_link()
+        adapter = self.adapter()
+        try:
+            await uis.join(adapter)
+        except BaseException:
+            self._adapter = None
+            raise
+        return adapter.address
+
+    async def another_link(self) -> str:
+        assert self._adapter is not None
+        self._adapter.show_link()
+        return self._adapter.address
+
+    def _directory(self) -> Path:
+        """A resumed session goes on in its own."""
+        asked = self._asked
+        if asked.resume:
+            root = find_session(self._runtime.home.path, asked.resume, root=asked.directory).root
+            return Path(root) if root else asked.directory
+        return asked.directory
+
+
+_MOST_SESSIONS: Final = 100
+
+
+def zone_names(runtime: WorkerRuntime) -> Callable[[str], list[str]]:
+    """(zone directory, `/` for the zones themselves) → what the root worker could list there."""
+
+    def names(directory: str) -> list[str]:
+        sandbox = runtime.path.sandbox
+        if sandbox is None:
+            return []
+        with closing(sandbox.target(directory, Verb.READ)) as target:
+            found = [entry for entry in files.list_dir(target) if entry.addressable]
+        return [f"{entry.name}/" if entry.kind is FileKind.DIRECTORY else entry.name for entry in found]
+
+    return names
+
+
+def model_names(runtime: WorkerRuntime) -> Callable[[], list[str]]:
+    """Models that somebody named: the one in use, the program's, its workers', priced ones, a default where the key is
+    set; then the providers as beginnings. No provider is asked what it has."""
+
+    def names() -> list[str]:
+        settings = runtime.program.run
+        named = [runtime.model_name, settings.model, *(each.model for each in runtime.workers), *settings.pricing]
+        named += models_with_a_key(settings.models, os.environ)
+        return [*dict.fromkeys(name for name in named if name), *(f"{provider}:" for provider in PROVIDERS)]
+
+    return names
+
+
+def session_ids(runtime: WorkerRuntime) -> Callable[[], list[str]]:
+    """The newest first."""
+
+    def ids() -> list[str]:
+        from golem_forge.events.index import SessionIndex
+
+        return [each.id for each in SessionIndex(runtime.home.path).sessions(limit=_MOST_SESSIONS)]
+
+    return ids
+
+
+def rule_ids(runtime: WorkerRuntime) -> Callable[[], list[str]]:
+    return lambda: revocable_ids(runtime)
+
+
+def server_names(runtime: WorkerRuntime) -> Callable[[], Iterable[str]]:
+    """The MCP servers of the root worker."""
+    return lambda: runtime.path.parts.get(ServerAccess).servers_of(runtime.path.worker)
+
+
+def prompts(runtime: WorkerRuntime) -> Callable[[], list[dict[str, Any]]]:
+    """Prompts of those servers, as commands."""
+    return lambda: [{"name": name, "fields": each.fields} for name, each in prompts_of(runtime).items()]

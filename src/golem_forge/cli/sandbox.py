@@ -1,0 +1,313 @@
+"""`forge sandbox exec -- CMD`: the person's own command inside the walls of the worker that `forge call` uses.
+
+Recorded in the journal like a call, judged by nobody: whoever types it could run it without walls too. No tool, model
+or MCP client can get here. Output is passed through as it comes; on a terminal, keys and window size go in. `explain`
+is in `sandbox_explain`, which starts nothing.
+
+Threat: a child that inherits our stdin can reopen it through /proc/self/fd and write into the person's file, although
+it was opened for reading only. So the child gets the end of a pipe, and a thread copies into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.cli.format import parser, print_error
+from golem_forge.core.calls import leftover_lines
+from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict, VerdictSource
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import Aftermath
+
+HELP: Final = """usage: forge sandbox exec [-p DIR] [--timeout S] -- COMMAND [WORD …]
+       forge sandbox explain [-p DIR] [--json] PATH
+       forge sandbox explain [-p DIR] [--json] -- COMMAND [WORD …]
+
+  exec     runs your command inside the walls that the tools of this directory get: same zones, same masks, no network,
+           empty environment. It is recorded, not judged: you are the one who asks. A single word is a shell script.
+           On a terminal it gets a terminal. The exit code is the command's.
+  explain  says what zones and walls allow for a path, or where the parts of a command would lead. Starts nothing.
+
+Exit of exec: the command's; 125 walls could not be built, 124 timed out. Of explain: 0, 2 usage."""
+
+
+def run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(HELP)
+        return 0
+    verb, rest = words[0], words[1:]
+    if verb == "exec":
+        return run_exec(rest)
+    if verb == "explain":
+        from golem_forge.cli.sandbox_explain import run_explain
+
+        return run_explain(rest)
+    import sys
+
+    from golem_forge.core.text import closest_match, escape_control_chars
+
+    close = closest_match(verb, ("exec", "explain"))
+    hint = f" (did you mean '{close}'?)" if close else ""
+    print(
+        f"forge sandbox: unknown verb '{escape_control_chars(verb)}'{hint}. `forge sandbox --help` says more.",
+        file=sys.stderr,
+    )
+    return 2
+
+
+@dataclass(slots=True, kw_only=True)
+class SandboxArgs:
+    program: str = "."
+    timeout: float | None = None
+    json: bool = False
+    path: str = ""
+    """Only for `explain`: what stands before or without `--`."""
+    command: list[str] = field(default_factory=list)
+
+
+def parse_sandbox_args(verb: str, words: list[str]) -> SandboxArgs | int:
+    """What was asked for; an exit code where that was only help."""
+    before, command = words, list[str]()
+    if "--" in words:
+        at = words.index("--")
+        before, command = words[:at], words[at + 1 :]
+    reader = parser(verb, HELP)
+    reader.add_argument("-p", "--program", default=".")
+    reader.add_argument("--timeout", type=float, default=None)
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("rest", nargs="*")
+    asked = reader.parse_args(before)
+    if asked.rest and verb.endswith("exec"):
+        command = [*asked.rest, *command]
+    path = " ".join(asked.rest) if verb.endswith("explain") else ""
+    return SandboxArgs(program=asked.program, timeout=asked.timeout, json=asked.json, path=path, command=command)
+
+
+_TOOL: Final = "sandbox exec"
+_NO_WALLS: Final = 125
+_TIMED_OUT: Final = 124
+_PIECE: Final = 64 * 1024
+
+
+def run_exec(words: list[str]) -> int:
+    asked = parse_sandbox_args("sandbox exec", words)
+    if isinstance(asked, int):
+        return asked
+    if not asked.command:
+        print_error("sandbox exec", "no command; write it after --, like: forge sandbox exec -- make test")
+        return 2
+    return asyncio.run(_run(asked))
+
+
+async def _run(asked: SandboxArgs) -> int:
+    from golem_forge.agent.session import open_session
+    from golem_forge.config.sandbox_block import ResourceLimits
+    from golem_forge.sandbox.walls.environment import exec_environment
+    from golem_forge.sandbox.walls.model import Job, Streams
+
+    on_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
+    async with open_session(asked.program) as session:
+        for notice in session.notices_for_one_command:
+            print_error("sandbox exec", notice)
+        walls = session.path.walls
+        assert walls is not None
+        level = await walls.level()
+        streams = Streams.TERMINAL if on_terminal else Streams.APART
+        limits = ResourceLimits(timeout_s=asked.timeout)
+        zone = session.sandbox.default_zone
+        workspace = walls.mount_point(zone, level) if zone else ""
+        environment = exec_environment(tty=on_terminal, level=level, hosts=False, workspace=workspace)
+        feed = None if on_terminal else standard_input()
+        stdin = feed.child_end if feed else None
+        job = Job(argv=_argv(asked.command), env=environment, streams=streams, limits=limits, stdin=stdin)
+        with _recorded(session, asked.command) as record:
+            try:
+                walled = await walls.start(walls.keeping_bytecode(job, level))
+                if feed:
+                    feed.start()
+            except ForgeError as error:
+                print_error("sandbox exec", error.message)
+                record.end(Status.EXECUTION_FAILED, error.message)
+                return _NO_WALLS
+            code = await _run_attended(walled.child, on_terminal, asked.timeout)
+            after = walled.aftermath()
+            status = Status.SUCCESS if code == 0 else Status.EXECUTION_FAILED
+            record.end(status, "" if code == 0 else f"exit {code}", after)
+            for line in leftover_lines(after.protected_created, after.leftovers):
+                print_error("sandbox exec", line.text)
+            for denial in after.denials:
+                print_error(
+                    "sandbox exec", f"the walls refused: {denial['access']} {denial['target']} ({denial['why']})"
+                )
+            return code
+
+
+def _argv(command: list[str]) -> tuple[str, ...]:
+    """One word is a script, as it would be for a shell's `-c`; several are a program and its arguments."""
+    return ("bash", "--noprofile", "--norc", "-c", command[0]) if len(command) == 1 else tuple(command)
+
+
+async def _run_attended(child: Any, on_terminal: bool, limit: float | None) -> int:
+    """Passes everything through until the command is over."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, child.signal, signal.SIGINT)
+    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(child.end()))
+    shown = [asyncio.create_task(_copy_output(child.output, sys.stdout.buffer))]
+    if child.errors is not None:
+        shown.append(asyncio.create_task(_copy_output(child.errors, sys.stderr.buffer)))
+    with _raw_terminal(child) if on_terminal else _nothing():
+        ending = await child.wait()
+        await asyncio.gather(*shown)
+    if ending.code == "TIMEOUT":
+        print_error("sandbox exec", f"timed out after {ending.seconds if limit is None else limit:g} s")
+        return _TIMED_OUT
+    if ending.code:
+        print_error("sandbox exec", f"ended by a limit: {ending.code}; see `sandbox.limits` in forge.yaml")
+    return 128 + ending.signal if ending.signal is not None else ending.exit_code or 0
+
+
+async def _copy_output(capture: Any, to: Any) -> None:
+    """As it arrives, to its end, byte for byte."""
+    done = 0
+    while True:
+        grown = await capture.more(done, 0.5)
+        while done < capture.size:
+            piece = capture.read(done, min(done + _PIECE, capture.size))
+            to.write(piece)
+            to.flush()
+            done += len(piece)
+        if not grown and capture.complete:
+            return
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _raw_terminal(child: Any) -> Iterator[None]:
+    """The person's keys go to the command, every one of them; the terminal is put back however it ends."""
+    import termios
+    import tty
+
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    loop = asyncio.get_running_loop()
+    waiting: set[asyncio.Task[None]] = set()
+
+    def resize() -> None:
+        size = os.get_terminal_size(fd)
+        child.resize(size.lines, size.columns)
+
+    def keys() -> None:
+        if data := os.read(fd, 4096):
+            task = loop.create_task(child.write(data))
+            waiting.add(task)
+            task.add_done_callback(waiting.discard)
+
+    tty.setraw(fd)
+    try:
+        resize()
+        loop.add_signal_handler(signal.SIGWINCH, resize)
+        loop.add_reader(fd, keys)
+        yield
+    finally:
+        loop.remove_reader(fd)
+        loop.remove_signal_handler(signal.SIGWINCH)
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+class _Record:
+    """The journal's two lines about it: that it starts, and how it ended."""
+
+    def __init__(self, session: Any, command: list[str]) -> None:
+        self._journal = session.journal
+        self._id = new_id()
+        self._started = time.perf_counter()
+        self._ended = False
+        person = VerdictSource(source="person", verdict=Verdict.PRE_APPROVED, reason="the person's own command")
+        decision = Decision(Verdict.PRE_APPROVED, (person,), person, Risk.HIGH, answered_by=AnsweredBy.PERSON)
+        args = {"command": command}
+        if self._journal is not None:
+            self._journal.begin(self._id, _TOOL, args, decision, "human", session.path.worker, "", _TOOL)
+
+    def end(self, status: Status, error: str = "", after: Aftermath | None = None) -> None:
+        if self._journal is not None and not self._ended:
+            self._ended = True
+            took = (time.perf_counter() - self._started) * 1e3
+            self._journal.finish(self._id, status, took, error, more=_leftover_fields(after))
+
+
+def _leftover_fields(after: Aftermath | None) -> dict[str, Any] | None:
+    """The members of a `toolResult` that tell of it."""
+    if after is None or not (after.denials or after.protected_created or after.leftovers):
+        return None
+    said = {
+        "denials": list(after.denials),
+        "protectedCreated": list(after.protected_created),
+        "leftovers": [one.to_wire() for one in after.leftovers],
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+@contextmanager
+def _recorded(session: Any, command: list[str]) -> Iterator[_Record]:
+    record = _Record(session, command)
+    try:
+        yield record
+    finally:
+        record.end(Status.INTERRUPTED, "interrupted")
+
+
+_STDIN_PIECE: Final = 64 * 1024
+
+
+class StdinPipe:
+    def __init__(self, source: int) -> None:
+        self._source = source
+        self.child_end, self._ours = os.pipe()
+        """`theirs`: what the child reads from; our copy of it closes with `begin`."""
+
+    def start(self) -> None:
+        """The child has its end. The thread ends with our input, with its reader, or with this process."""
+        os.close(self.child_end)
+        threading.Thread(target=self._copy, daemon=True).start()
+
+    def _copy(self) -> None:
+        try:
+            while data := self._read():
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._ours, view) :]
+        except OSError:
+            pass  # nobody reads it any more
+        finally:
+            with contextlib.suppress(OSError):
+                os.close(self._ours)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._source, _STDIN_PIECE)
+        except OSError as error:
+            print_error("sandbox exec", f"standard input cannot be read: {os.strerror(error.errno or 0)}")
+            return b""
+
+
+def standard_input() -> StdinPipe | None:
+    """What was piped or redirected to us is the command's to read; a keyboard, or nothing at all, is not."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    return StdinPipe(sys.stdin.fileno())

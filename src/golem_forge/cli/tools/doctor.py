@@ -1,0 +1,104 @@
+"""`forge tools doctor`: why folders are not active tools, one line each; `--watch` repeats it while they change.
+
+Tools that were never built are built or checked on the way, as far as that needs nothing from outside; none of their
+code runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.format import parser, print_error, print_json
+from golem_forge.cli.tools.workshop import open_workshop
+from golem_forge.core.text import escape_control_chars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from golem_forge.usertools.diagnostics import Diagnostic
+    from golem_forge.usertools.workshop import Workshop
+
+    Say = Callable[[Workshop, tuple[Diagnostic, ...]], None]
+
+HELP: Final = """usage: forge tools doctor [--json] [--watch]
+
+Says of every folder in ~/.forge/tools that is no active tool why it is not, with what to do about it. What was never
+built is built or checked, without running it and without fetching anything.
+
+  --json    [{tool, code, message, line?}, …] under `diagnostics`
+  --watch   again after every change, until it is interrupted
+
+Exit: 0 done, 2 usage or configuration."""
+_VERB: Final = "doctor"
+
+
+def run_doctor(words: list[str]) -> int:
+    reader = parser(f"tools {_VERB}", HELP)
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("--watch", action="store_true")
+    asked = reader.parse_args(words)
+    from golem_forge.usertools.trust import inactive_tools
+
+    workshop = open_workshop()
+    say = _print_found_json if asked.json else _print_found
+    if asked.watch:
+        asyncio.run(_watch(workshop, say))
+    else:
+        asyncio.run(_build_unbuilt(workshop))
+        say(workshop, inactive_tools(workshop))
+    return 0
+
+
+async def _watch(workshop: Workshop, say: Say) -> None:
+    from golem_forge.usertools.registry import watch_registry
+
+    await _build_unbuilt(workshop)
+    _print_and_flush(workshop, say)
+    async for _ in watch_registry(workshop.registry):
+        await _build_unbuilt(workshop)
+        _print_and_flush(workshop, say)
+
+
+def _print_and_flush(workshop: Workshop, say: Say) -> None:
+    """Whoever reads it through a pipe waits for it as well."""
+    from golem_forge.usertools.trust import inactive_tools
+
+    say(workshop, inactive_tools(workshop))
+    sys.stdout.flush()
+
+
+async def _build_unbuilt(workshop: Workshop) -> None:
+    """Whatever can be told without running anything is in the book afterwards."""
+    from golem_forge.core.errors import ForgeError
+    from golem_forge.usertools.trust import BuildFailed, make_ready
+
+    for entry in workshop.registry.entries.values():
+        if workshop.store.build_status(entry.name, entry.digest).built or workshop.store.is_retired(entry.name):
+            continue
+        try:
+            await make_ready(workshop, entry)
+        except BuildFailed:
+            continue  # it is in the book, with the reason
+        except ForgeError as error:
+            print_error(f"tools {_VERB}", f"tools were not built or checked: {error.message}")
+            return
+
+
+def _print_found_json(workshop: Workshop, found: tuple[Diagnostic, ...]) -> None:
+    faulty = {each.tool for each in found}
+    active = [name for name in workshop.registry.entries if name not in faulty]
+    print_json({"active": active, "diagnostics": [each.to_json() for each in found]})
+
+
+def _print_found(workshop: Workshop, found: tuple[Diagnostic, ...]) -> None:
+    faulty = {each.tool for each in found}
+    active = sum(name not in faulty for name in workshop.registry.entries)
+    for each in found:
+        first, *more = each.text.splitlines()
+        print(escape_control_chars(f"{each.tool}: {first}"))
+        for line in more:
+            print(escape_control_chars(f"    {line}"))
+    tools, folders = "tool is" if active == 1 else "tools are", "folder is" if len(found) == 1 else "folders are"
+    print(escape_control_chars(f"{active} {tools} active, {len(found)} {folders} not; {workshop.display_folder('')}"))

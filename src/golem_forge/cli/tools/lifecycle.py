@@ -1,0 +1,279 @@
+"""`forge tools new | build | activate | retire | restore | remove`: the life of a person's own tool.
+
+`new` makes a scaffold, with the rules of `create_custom_tool` but without a card, since nothing of it runs. `build`
+builds or checks; no line of the tool's code runs. `activate` builds, shows the card, asks and tests; a failing step
+ends it. `retire` and `restore` switch a tool off and on; folder and trust stay. `remove` takes the folder away; it is a
+version first, so `forge tools undo` brings it back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.cli.format import parser, print_error
+from golem_forge.cli.tools.workshop import (
+    DENIED,
+    NO_SUCH_TOOL,
+    ConsentFlag,
+    ask_fetch,
+    ask_trust,
+    find_entry,
+    open_workshop,
+    run_with_consent,
+)
+from golem_forge.core.text import escape_control_chars
+from golem_forge.ui.line_terminal import ask_yes, can_ask
+
+if TYPE_CHECKING:
+    from golem_forge.usertools.folder import ToolEntry
+    from golem_forge.usertools.workshop import Workshop
+
+NEW_HELP: Final = """\
+usage: forge tools new NAME [--description TEXT] [--language LANGUAGE] [--usage TEXT] [--source FILE]
+
+Makes ~/.forge/tools/NAME with a tool.yaml and a source to start from. Nothing of it runs before `forge tools activate`.
+
+  --description TEXT   one line: what the tool does
+  --language LANGUAGE  python (default), shell or go; of --source what its ending says
+  --usage TEXT         how to use it, for whoever calls it later
+  --source FILE        take this file as the source instead of the template; `-` reads it from standard input
+
+Exit: 0 made, 2 a name or text that cannot be used, or a name that is taken."""
+_NEW: Final = "new"
+_LANGUAGES: Final = {".py": "python", ".sh": "shell", ".go": "go"}
+_LARGEST_SOURCE: Final = 10 << 20
+
+
+def run_new(words: list[str]) -> int:
+    reader = parser(f"tools {_NEW}", NEW_HELP)
+    reader.add_argument("name", metavar="NAME")
+    reader.add_argument("--description")
+    reader.add_argument("--language", choices=tuple(_LANGUAGES.values()))
+    reader.add_argument("--usage", default="")
+    reader.add_argument("--source", metavar="FILE")
+    asked = reader.parse_args(words)
+    args: dict[str, Any] = {
+        "name": asked.name,
+        # Words that say nothing, so that two tools nobody has described yet are not alike.
+        "description": f"The tool {asked.name}" if asked.description is None else asked.description,
+        "language": asked.language or _language_of(asked.source or ""),
+        "usage": asked.usage,
+    }
+    if asked.source is not None:
+        source = _read_source(asked.source)
+        if source is None:
+            return 2
+        args["source"] = source
+    return _create(args)
+
+
+def _create(args: dict[str, Any]) -> int:
+    from golem_forge.agent.tool_inventory import build_catalog
+    from golem_forge.tools.validation import InputInvalid
+    from golem_forge.usertools.create import CREATE_TOOL_NAME, check_creation, create_tool_folder, creation_notes
+    from golem_forge.usertools.store.records import MANUAL_AUTHOR
+
+    workshop, name = open_workshop(), args["name"]
+    try:
+        creation = check_creation(workshop, build_catalog(), args, MANUAL_AUTHOR)
+        source = create_tool_folder(creation)
+    except InputInvalid as refused:
+        text = refused.message.removeprefix(f"{CREATE_TOOL_NAME}: ")
+        print_error(f"tools {_NEW}", text.replace("/user_tools", workshop.display_folder("")))
+        return 2
+    print(
+        escape_control_chars(
+            f"Created custom tool '{name}' (draft) in {workshop.display_folder(name)}: tool.yaml, {source}."
+        )
+    )
+    print(
+        "Edit the source, declare parameters and at least one test in tool.yaml, then run "
+        f"`forge tools activate {name}`."
+    )
+    if said := creation_notes(creation).strip():
+        print(escape_control_chars(said))
+    return 0
+
+
+def _language_of(source: str) -> str:
+    return next((language for ending, language in _LANGUAGES.items() if source.endswith(ending)), "python")
+
+
+def _read_source(path: str) -> str | None:
+    """None: it was said why it cannot be."""
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_LARGEST_SOURCE + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(_LARGEST_SOURCE + 1)
+        if len(data) > _LARGEST_SOURCE:
+            print_error(f"tools {_NEW}", f"{path} is larger than {_LARGEST_SOURCE >> 20} MiB.")
+        elif not data.strip():
+            print_error(f"tools {_NEW}", f"{path} is empty; leave --source out to start from a template.")
+        else:
+            return data.decode()
+    except UnicodeDecodeError:
+        print_error(f"tools {_NEW}", f"{path} is not UTF-8 text.")
+    except OSError as error:
+        print_error(f"tools {_NEW}", f"{path} cannot be read: {error.strerror}.")
+    return None
+
+
+BUILD_HELP: Final = """usage: forge tools build NAME… [--yes]
+
+Compiles Go, checks the syntax of Python and shell, installs the packages a Python script names. It happens in the
+strictest walls and runs none of the tool's code; packages that must be fetched are asked for, with their hosts.
+
+  --yes     fetch them without being asked, for exactly the tools that are named
+
+Exit: 0 built, 1 it failed, 2 usage, 3 not agreed to fetch, 4 no such tool."""
+_BUILD: Final = "build"
+
+
+def run_build(words: list[str]) -> int:
+    return run_with_consent(_BUILD, BUILD_HELP, words, _build)
+
+
+async def _build(workshop: Workshop, entry: ToolEntry, answer: ConsentFlag) -> int:
+    from golem_forge.usertools.trust import fetch_and_build, make_ready
+
+    ready = await make_ready(workshop, entry)
+    if ready.prepared is None:
+        if not ask_fetch(workshop, _BUILD, ready, answer):
+            return DENIED
+        await fetch_and_build(workshop, ready)
+    print(f"tool '{entry.name}' is built")
+    return 0
+
+
+ACTIVATE_HELP: Final = """usage: forge tools activate NAME… [--yes]
+
+Builds the tool (none of its code runs), shows what it is and may do, with every line of it or what changed since it was
+trusted last, and asks. After a yes its tests run in the strictest walls; when all pass it is offered under its name.
+
+  --yes     the answer to the card of exactly the tools that are named
+
+Exit: 0 active, 1 it could not be built, its tests failed or are missing, 2 usage, 3 not agreed, 4 no such tool."""
+_ACTIVATE: Final = "activate"
+
+
+def run_activate(words: list[str]) -> int:
+    return run_with_consent(_ACTIVATE, ACTIVATE_HELP, words, _activate)
+
+
+async def _activate(workshop: Workshop, entry: ToolEntry, answer: ConsentFlag) -> int:
+    from golem_forge.usertools.trust import activate_tool
+
+    results = await activate_tool(workshop, entry, lambda ready: ask_trust(workshop, _ACTIVATE, ready, answer))
+    if results is None:
+        return DENIED
+    for result in results:
+        print(result.line)
+    print(f"tool '{entry.name}' is active")
+    return 0
+
+
+RETIRE_HELP: Final = """usage: forge tools retire NAME…
+
+Switches tools off: they are not listed and nobody can call them. The folder stays, and so does the trust in it.
+
+Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such tool."""
+RESTORE_HELP: Final = """usage: forge tools restore NAME…
+
+Switches retired tools on again, as they were: one that was active is, without a question.
+
+Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such tool."""
+
+
+def run_retire(words: list[str]) -> int:
+    from golem_forge.usertools.trust import retire_tool
+
+    return _switch_each("retire", RETIRE_HELP, words, retire_tool)
+
+
+def run_restore(words: list[str]) -> int:
+    from golem_forge.usertools.trust import restore_tool
+
+    return _switch_each("restore", RESTORE_HELP, words, restore_tool)
+
+
+def _switch_each(verb: str, text: str, words: list[str], change: Callable[[Workshop, str], str]) -> int:
+    reader = parser(f"tools {verb}", text)
+    reader.add_argument("names", metavar="NAME", nargs="+")
+    names = list(dict.fromkeys(reader.parse_args(words).names))
+    workshop = open_workshop()
+    missing = [name for name in names if not _exists(workshop, verb, name)]
+    if missing:
+        return NO_SUCH_TOOL
+    for name in names:
+        print(change(workshop, name))
+    return 0
+
+
+def _exists(workshop: Workshop, verb: str, name: str) -> bool:
+    """Also a folder that is no usable tool: whoever repairs it later may not want it offered."""
+    return workshop.registry.lookup(name) is not None or find_entry(workshop, verb, name) is not None
+
+
+REMOVE_HELP: Final = """usage: forge tools remove NAME… [--yes]
+
+Takes the folder away after a question. Its versions are kept: `forge tools undo NAME` brings it back.
+
+  --yes     without the question
+
+Exit: 0 removed, 1 it could not be, 2 usage, 3 not agreed, 4 no such tool."""
+_REMOVE: Final = "remove"
+
+
+def run_remove(words: list[str]) -> int:
+    reader = parser(f"tools {_REMOVE}", REMOVE_HELP)
+    reader.add_argument("names", metavar="NAME", nargs="+")
+    reader.add_argument("--yes", action="store_true")
+    asked = reader.parse_args(words)
+    workshop, names = open_workshop(), list(dict.fromkeys(asked.names))
+    missing = [name for name in names if workshop.registry.lookup(name) is None]
+    for name in missing:
+        find_entry(workshop, _REMOVE, name)  # says so, with the nearest name
+    if missing:
+        return NO_SUCH_TOOL
+    worst = 0
+    for name in names:
+        worst = max(worst, _remove(workshop, name) if asked.yes or _ask_remove(workshop, name) else DENIED)
+    return worst
+
+
+def _ask_remove(workshop: Workshop, name: str) -> bool:
+    folder = workshop.display_folder(name)
+    if not can_ask():
+        print_error(
+            f"tools {_REMOVE}", f"nobody can be asked here; `forge tools remove {name} --yes` removes {folder}."
+        )
+        return False
+    if ask_yes(escape_control_chars(f"Remove {folder}? `forge tools undo {name}` brings it back. [y/N] ")):
+        return True
+    print_error(f"tools {_REMOVE}", f"'{name}' was left as it is.")
+    return False
+
+
+def _remove(workshop: Workshop, name: str) -> int:
+    from golem_forge.core.errors import ForgeError
+    from golem_forge.usertools.store.history import remove_tool
+
+    try:
+        done = remove_tool(home=workshop.home, store=workshop.store, name=name)
+    except ForgeError as error:
+        print_error(f"tools {_REMOVE}", error.message)
+        return 1
+    if done.set_aside is not None:
+        print(
+            escape_control_chars(
+                f"tool '{name}' is removed; its files, which could not be a version: "
+                f"{workshop.home.shown(done.set_aside)}"
+            )
+        )
+    else:
+        print(f"tool '{name}' is removed; `forge tools undo {name}` brings it back")
+    return 0

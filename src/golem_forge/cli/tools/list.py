@@ -1,0 +1,306 @@
+"""`forge tools list` and `forge tools search`, and the inventory behind them: every tool a person can call here.
+
+Native tools, the person's own, those of MCP servers as far as known, and what a program brings for its worker: the plan
+that `forge call` opens, opened for a look. `take_inventory` runs, builds and connects nothing. `find_in_session` finds
+one tool as the session of `forge call` has it; an approved server or a trusted program's code is started where nothing
+else has the name. Without a file that names a worker or a server nothing of theirs is loaded; without tool folders
+nothing costly of `usertools` is loaded and nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from golem_forge.agent import tool_inventory as catalogs
+from golem_forge.cli.format import columns, parser, print_error, print_json, shortened
+from golem_forge.config.program import PROGRAM_FILE, program_root
+from golem_forge.config.run_block import MAIN_WORKER
+from golem_forge.storage.home import ForgeHome, forge_home
+from golem_forge.tools.catalog import Catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from golem_forge.agent.explain import DryEvaluator
+    from golem_forge.agent.session_plan import SessionPlan
+    from golem_forge.policy.base import ApprovalBlock
+    from golem_forge.tools.catalog import Quarantined
+    from golem_forge.tools.tool import Tool
+    from golem_forge.usertools.diagnostics import Diagnostic
+    from golem_forge.usertools.workshop import Workshop
+
+LIST_HELP: Final = """usage: forge tools list [--source native|custom|mcp] [--mode llm|manual|both] [--json]
+
+Name, source, mode (who may call it) and first line of every tool; then your tool folders that are skipped, each with
+the reason. Tools of MCP servers are those that the servers had when they were last asked; those of a program's own code
+are told by name, as its worker file has them.
+
+  --json    for programs
+
+Nothing is run and no session is opened.
+Exit: 0 done, 2 usage or configuration, 4 no such tool."""
+SEARCH_HELP: Final = """usage: forge tools search QUERY… [--limit N] [--json]
+
+The tools that fit the words best, best first.
+
+  --json    for programs
+
+Nothing is run and no session is opened.
+Exit: 0 done, 2 usage or configuration, 4 no such tool."""
+
+OF_THE_WORKER: Final = "the worker of this program has a choice of its own: `forge run --dry-run` shows it."
+_SOURCES: Final = ("native", "custom", "mcp")
+_MODES: Final = ("llm", "manual", "both")
+_CUSTOM: Final = "custom"
+_MCP: Final = "mcp"
+_DESCRIPTION_WIDTH: Final = 100
+_REASON_WIDTH: Final = 300
+
+
+def run_list(words: list[str]) -> int:
+    reader = parser("tools list", LIST_HELP)
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("--source", choices=_SOURCES)
+    reader.add_argument("--mode", choices=_MODES)
+    asked = reader.parse_args(words)
+
+    seen = take_inventory()
+    print_unread(seen)
+    tools = seen.catalog.list(source=asked.source, mode=asked.mode)
+    skipped = seen.skipped if asked.source in (None, _CUSTOM) else ()
+    quarantined = [each for each in not_offered(seen) if asked.source in (None, str(each.source))]
+    if asked.json:
+        print_json(
+            {
+                "tools": [tool_facts(seen.catalog, tool) for tool in tools],
+                "skipped": [each.to_json() for each in skipped],
+                "quarantined": [
+                    {"name": each.name, "source": str(each.source), "reason": each.reason} for each in quarantined
+                ],
+                "program": [each._asdict() for each in seen.program_tools],
+            }
+        )
+        return 0
+    if tools:
+        print(_tool_table(tools))
+    elif not skipped and not quarantined:
+        print_error("tools", "no tool fits. `forge tools list` without options lists all of them.")
+    if seen.program_tools and asked.source in (None, _CUSTOM):
+        print("\nof this program's worker (`forge tools show NAME` says more):")
+        print(columns(seen.program_tools, indent="  "))
+    if quarantined:
+        print("\nnot offered:" if any(each.source == _MCP for each in quarantined) else "\nnot offered until repaired:")
+        print(columns(((each.name, str(each.source), each.reason) for each in quarantined), indent="  "))
+    if skipped:
+        print("\nskipped:" if tools or quarantined else "skipped:")
+        rows = ((each.tool, each.code.value, shortened(_first_line(each.message), _REASON_WIDTH)) for each in skipped)
+        print(columns(rows, indent="  "))
+    if seen.has_entry:
+        print(f"note: {OF_THE_WORKER}", file=sys.stderr)
+    return 0
+
+
+def run_search(words: list[str]) -> int:
+    reader = parser("tools search", SEARCH_HELP)
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("query", metavar="QUERY", nargs="+")
+    reader.add_argument("--limit", type=_positive, default=10)
+    asked = reader.parse_args(words)
+
+    seen = take_inventory()
+    print_unread(seen)
+    catalog = seen.catalog
+    found = catalog.find(" ".join(asked.query), limit=asked.limit)
+    if asked.json:
+        print_json({"tools": [tool_facts(catalog, tool) for tool in found.tools], "total": found.total})
+    elif found.tools:
+        print(_tool_table(found.tools))
+        if found.total > len(found.tools):
+            print(f"… and {found.total - len(found.tools)} more; --limit shows them")
+    else:
+        print_error("tools", "nothing fits. Try fewer or other words, or `forge tools list`.")
+    return 0
+
+
+def tool_facts(catalog: Catalog, tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "source": tool.source.value,
+        "mode": tool.mode.value,
+        "label": tool.label,
+        "category": tool.category,
+        "description": tool.description,
+        "aliases": [alias for alias, name in catalog.aliases().items() if name == tool.name],
+    }
+
+
+def print_unread(seen: ToolInventory) -> None:
+    """What is shown is not all there is, and why."""
+    for problem in seen.unread:
+        print_error("tools", f"tools of MCP servers are left out: {problem}")
+
+
+def not_offered(seen: ToolInventory) -> list[Quarantined]:
+    """Tools whose definition is unusable; folders that are skipped say so with their own code."""
+    folders = {each.tool for each in seen.skipped}
+    return [each for each in seen.catalog.quarantined() if each.name not in folders]
+
+
+def _positive(text: str) -> int:
+    from argparse import ArgumentTypeError
+
+    with contextlib.suppress(ValueError):
+        if (number := int(text)) > 0:
+            return number
+    raise ArgumentTypeError(f"invalid _positive value: {text!r}")
+
+
+def _tool_table(tools: Iterable[Tool]) -> str:
+    head = ("NAME", "SOURCE", "MODE", "DESCRIPTION")
+    rows = ((tool.name, tool.source.value, tool.mode.value, _first_line(tool.description)) for tool in tools)
+    return columns([head, *((*row[:3], shortened(row[3], _DESCRIPTION_WIDTH)) for row in rows)])
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0] if lines else ""
+
+
+class ProgramTool(NamedTuple):
+    """A tool that the program's worker has from the program: a worker it hands work to, or code that is not loaded."""
+
+    name: str
+    toolset: str
+    """The block that brings it: `custom`, `external`, `workers`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInventory:
+    catalog: Catalog
+    workshop: Workshop | None = None
+    """None: there are no tool folders."""
+    approval: Mapping[str, ApprovalBlock] = field(default_factory=dict)
+    """What blocks and the configs of MCP servers say about tools, by name."""
+    unread: tuple[str, ...] = ()
+    """Why the program could not be looked at: problems of its files."""
+    has_entry: bool = False
+    """`forge call` here is the worker's of this program: it has some of these tools, and perhaps its own."""
+    program_tools: tuple[ProgramTool, ...] = ()
+    directory: Path | str = "."
+
+    @property
+    def skipped(self) -> tuple[Diagnostic, ...]:
+        """Why folders are not offered, by name."""
+        if self.workshop is None:
+            return ()
+        from golem_forge.usertools.trust import inactive_tools
+
+        return inactive_tools(self.workshop)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTool:
+    """One tool as the session of `forge call` has it; or why it has none."""
+
+    seen: ToolInventory
+    tool: Tool | None
+    why_not: str = ""
+
+
+def take_inventory(directory: Path | str = ".") -> ToolInventory:
+    home = forge_home()
+    if not _has_config_files(home, directory):
+        catalog = catalogs.build_catalog()
+        return ToolInventory(catalog=catalog, workshop=_add_own_tools(catalog, home), directory=directory)
+    from golem_forge.agent.explain import open_dry_evaluator
+    from golem_forge.agent.session_plan import SessionRequest, has_entry, plan_embedded
+    from golem_forge.core.errors import ConfigError
+
+    try:
+        plan = plan_embedded(directory, SessionRequest(home=home, answers=True))
+        entry = has_entry(plan.program)
+        of_program = tuple(_program_tools(directory, home)) if entry else ()
+        dry = open_dry_evaluator(plan)
+    except ConfigError as error:
+        catalog = catalogs.build_catalog()
+        workshop = _add_own_tools(catalog, home)
+        return ToolInventory(catalog=catalog, workshop=workshop, unread=error.problems, directory=directory)
+    try:
+        dry.sources.list_user_tools()
+        return _inventory_of(dry, plan, has_entry=entry, of_program=of_program)
+    finally:
+        dry.sources.close()
+
+
+async def find_in_session(name: str, directory: Path | str = ".") -> FoundTool | None:
+    """None: there is no program here that would say more than `take_inventory`. Raises ConfigError for a configuration,
+    or code, that no session starts with."""
+    home = forge_home()
+    if not _has_config_files(home, directory):
+        return None
+    from golem_forge.agent.explain import CODE_NOT_STARTED, open_evaluator, plan_for_explain
+
+    plan = plan_for_explain(home, directory)
+    async with open_evaluator(plan) as dry:
+        dry.sources.list_user_tools()
+        tool = await dry.find(name)
+        why_not = dry.catalog.why_missing(name) or (CODE_NOT_STARTED if plan.waits_for_trust else "")
+        seen = _inventory_of(dry, plan, has_entry=plan.roster is not None)
+        return FoundTool(seen=seen, tool=tool, why_not="" if tool is not None else why_not)
+
+
+def _inventory_of(
+    dry: DryEvaluator, plan: SessionPlan, *, has_entry: bool, of_program: tuple[ProgramTool, ...] = ()
+) -> ToolInventory:
+    users = dry.sources.user_tools
+    return ToolInventory(
+        catalog=dry.catalog,
+        workshop=users.workshop if users is not None else None,
+        approval=dry.orchestrator.judge.blocks.blocks,
+        has_entry=has_entry,
+        program_tools=of_program,
+        directory=plan.program.root,
+    )
+
+
+def _program_tools(directory: Path | str, home: ForgeHome) -> Iterator[ProgramTool]:
+    """Raises ConfigError."""
+    from golem_forge.agent.explain import plan_for_explain
+
+    plan = plan_for_explain(home, directory)
+    assert plan.roster is not None
+    for block in plan.root.blocks.code:
+        yield from (ProgramTool(name, block.key) for name in block.tools or ("*",))
+    yield from (ProgramTool(each.name, "workers") for each in plan.roster.delegates(plan.worker))
+
+
+def _add_own_tools(catalog: Catalog, home: ForgeHome) -> Workshop | None:
+    """As the built-in worker sees them. None: there are no tool folders."""
+    from golem_forge.agent.tool_inventory import has_tool_folders
+
+    if not has_tool_folders(home):
+        from golem_forge.usertools.create import listed_create_custom_tool
+        from golem_forge.usertools.tool import create_run_custom_tool
+
+        catalog.add(listed_create_custom_tool())
+        catalog.add(create_run_custom_tool(lambda name, seconds: None, tuple))
+        return None
+    from golem_forge.agent.tool_inventory import open_listing_workshop
+    from golem_forge.usertools.catalog_sync import ToolSelection, UserTools
+
+    workshop = open_listing_workshop(home)
+    UserTools(workshop, ToolSelection(create=True), catalog).refresh()
+    return workshop
+
+
+def _has_config_files(home: ForgeHome, directory: Path | str) -> bool:
+    """Whether any of the files is there that name a worker or a server; reading them costs more than all the rest."""
+    root = program_root(Path(directory).absolute())
+    files = (root / PROGRAM_FILE, root / MAIN_WORKER, root / ".mcp.json", home.config)
+    return any(os.path.lexists(file) for file in files)

@@ -1,0 +1,402 @@
+"""`forge tools export | import | browse | update | verify`: tools for others, and tools of others. Nothing of them
+runs.
+
+`export` writes a folder, a reproducible archive or an Agent Skill: files only, no trust, history or statistics.
+`import` makes a draft that nobody trusts; it refuses what is no tool, a reserved or taken name, and a twin of a tool
+that is here. `browse` lists a collection. `update` fetches a newer version, shows the difference and asks; the old
+files stay a version. `verify` compares every imported tool with `tools.lock` and changes nothing.
+
+Threat: everything that is printed was written by a stranger; it is shown so that it cannot steer the terminal, before
+anything is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.format import columns, one_line, parser, print_error, print_json, shortened
+from golem_forge.cli.tools.workshop import (
+    DENIED,
+    FAILED,
+    NO_SUCH_TOOL,
+    load_workshop,
+    print_refusal,
+    print_usage_error,
+    status_line,
+)
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.text import display_path
+from golem_forge.ui.line_terminal import ask_yes, can_ask
+
+if TYPE_CHECKING:
+    from golem_forge.usertools.folder import FolderFiles
+    from golem_forge.usertools.manifest import ToolManifest
+    from golem_forge.usertools.share import LockRecord
+    from golem_forge.usertools.share.importer import ImportedTool, ToolUpdate
+    from golem_forge.usertools.workshop import Workshop
+
+EXPORT_HELP: Final = """usage: forge tools export NAME -o DIR | -o FILE.tar.gz
+       forge tools export NAME --skill -o DIR
+
+Writes a tool of yours for others: its folder as DIR/NAME, or an archive whose bytes are the same whenever the files
+are. The files go as they are now; trust, history and statistics stay here.
+
+  --skill    as an Agent Skill: DIR/<skill>/SKILL.md, and the tool's files in its scripts/;
+             `forge tools import` of it gives the tool back with an equal digest
+
+Exit: 0 done, 1 it could not be written, 2 usage, 4 no such tool."""
+
+_ARCHIVES: Final = (".tar.gz", ".tgz", ".tar", ".zip")
+
+
+def run_export(words: list[str]) -> int:
+    reader = parser("tools export", EXPORT_HELP)
+    reader.add_argument("name")
+    reader.add_argument("-o", "--output", required=True, metavar="OUT")
+    reader.add_argument("--skill", action="store_true")
+    asked = reader.parse_args(words)
+    if not asked.output:
+        return print_usage_error("export", "-o needs a folder or a FILE.tar.gz")
+    out = Path(asked.output).expanduser()
+    if asked.skill and out.name.lower().endswith(_ARCHIVES) and not out.is_dir():
+        return print_usage_error("export", "a skill is a folder; give -o DIR")
+
+    from golem_forge.cli.tools.workshop import find_entry
+    from golem_forge.usertools.share.export import export_skill, export_tool
+
+    workshop = load_workshop()
+    entry = find_entry(workshop, "export", asked.name)
+    if entry is None:
+        return NO_SUCH_TOOL
+    try:
+        files = workshop.registry.files(entry)
+        written = export_skill(entry.manifest, files, out) if asked.skill else export_tool(files, entry.name, out)
+    except (ForgeError, OSError) as error:
+        return print_refusal("export", error)
+    print(f"Exported tool '{entry.name}' {one_line(entry.manifest.version)} to {display_path(written)}")
+    print(f"digest: {entry.digest}")
+    return 0
+
+
+IMPORT_HELP: Final = """usage: forge tools import SRC [NAME] [--as NAME] [--entrypoint FILE]
+
+Takes over a tool from SRC. No file of it is executed, whatever it is called. It starts as a draft that nobody trusts;
+`forge tools activate` shows what it is and asks.
+
+SRC is one of
+  ./folder, FILE.tar.gz, FILE.zip
+  git+https://host/repo@COMMIT#sub/dir
+  github:owner/repo@COMMIT/sub/dir        COMMIT is a full commit id, 40 hex digits: a branch or tag may change
+  a folder with a SKILL.md                an Agent Skill; its script becomes the tool
+
+  NAME                which tool, if SRC is a collection (forge-tools.json); `forge tools browse SRC` lists it
+  --as NAME           import it under another name
+  --entrypoint FILE   which script a skill runs, if it has several
+
+Where it came from is kept in tools.lock; `forge tools verify` says whether it is still what was imported.
+Exit: 0 done, 1 it was refused, 2 usage, 4 no such tool in the collection."""
+
+
+def run_import(words: list[str]) -> int:
+    reader = parser("tools import", IMPORT_HELP)
+    reader.add_argument("source", metavar="SRC")
+    reader.add_argument("name", nargs="?", metavar="NAME")
+    reader.add_argument("--as", dest="rename", metavar="NAME")
+    reader.add_argument("--entrypoint", metavar="FILE")
+    asked = reader.parse_args(words)
+    if problem := _usage_problem(asked.source, asked.name, asked.rename, asked.entrypoint):
+        return print_usage_error("import", problem)
+
+    from golem_forge.usertools.share.importer import import_tool
+
+    workshop = load_workshop()
+    try:
+        imported = import_tool(
+            asked.source,
+            home=workshop.home,
+            rename=asked.rename or "",
+            entrypoint=asked.entrypoint or "",
+            pick=asked.name or "",
+            check=partial(_refuse_twin, workshop),
+            environ=os.environ,
+        )
+    except (ForgeError, OSError) as error:
+        return print_refusal("import", error)
+    _record_import(workshop, imported)
+    _print_imported(workshop, imported)
+    return 0
+
+
+def _usage_problem(source: str, name: str | None, rename: str | None, entrypoint: str | None) -> str:
+    from golem_forge.usertools.diagnostics import is_reserved, name_problem
+    from golem_forge.usertools.share import parse_source
+
+    try:
+        parse_source(source)
+    except ForgeError as error:
+        return error.message
+    if name == "" or entrypoint == "":
+        return "NAME and FILE may not be empty"
+    if name is not None and entrypoint is not None:
+        return "--entrypoint is for a skill, NAME for a collection; give one of them"
+    if rename is not None and (problem := name_problem(rename)):
+        return f"--as: {problem}"
+    if rename is not None and is_reserved(rename):
+        return f"--as: tool name '{rename}' is reserved"
+    return ""
+
+
+def _refuse_twin(workshop: Workshop, name: str, manifest: ToolManifest, files: FolderFiles) -> None:
+    from golem_forge.usertools.trust import identical_tool
+
+    if same := identical_tool(workshop, name, files.files):
+        raise ForgeError(f"identical to custom tool '{same}'; nothing was imported", code="IDENTICAL")
+
+
+def _record_import(workshop: Workshop, imported: ImportedTool) -> None:
+    from golem_forge.usertools.store.records import Author, AuthorKind
+
+    author = Author(AuthorKind.IMPORT, source=imported.source)
+    workshop.store.record_creation(imported.name, author)
+    workshop.store.record_version(imported.name, imported.digest, author)
+    workshop.registry.refresh()
+
+
+def _print_imported(workshop: Workshop, imported: ImportedTool) -> None:
+    from golem_forge.usertools.trust import similar_tools
+
+    name = imported.name
+    entry = workshop.registry.entries.get(name)
+    description = entry.manifest.description if entry else ""
+    print(f"Imported tool '{name}' {one_line(imported.version)} from {display_path(imported.source)}")
+    if description:
+        print(f"description: {one_line(description)}")
+    print(f"digest: {imported.digest}")
+    if similar := similar_tools(workshop, name, description):
+        print(f"Similar tools: {', '.join(similar)}")
+    for warning in imported.warnings:
+        print_error("tools import", f"warning: {warning}")
+    if workshop.shadows(name):
+        print_error(
+            "tools import",
+            f"note: activated, it replaces the built-in tool '{name}'; that is asked for, and until then the built-in "
+            "one answers.",
+        )
+    print("Nothing of it was executed. " + status_line(workshop, name))
+
+
+BROWSE_HELP: Final = """usage: forge tools browse SRC [QUERY…] [--json]
+
+Lists the tools of a collection: a folder or repository with a forge-tools.json. SRC is written as for
+`forge tools import`: ./folder, git+https://host/repo@COMMIT#sub/dir or github:owner/repo@COMMIT/sub/dir.
+
+  QUERY     only tools whose name or description has every one of these words
+
+`forge tools import SRC NAME` takes one. What the list says of a tool is its author's word.
+Exit: 0 done, 1 it cannot be read or is no collection, 2 usage."""
+
+_DESCRIPTION_WIDTH: Final = 100
+
+
+def run_browse(words: list[str]) -> int:
+    reader = parser("tools browse", BROWSE_HELP)
+    reader.add_argument("source", metavar="SRC")
+    reader.add_argument("query", nargs="*", metavar="QUERY")
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+
+    from golem_forge.storage.home import forge_home
+    from golem_forge.usertools.share import parse_source
+    from golem_forge.usertools.share.reader import browse_collection
+
+    try:
+        parse_source(asked.source)
+    except ForgeError as error:
+        return print_usage_error("browse", error.message)
+    try:
+        listing = browse_collection(asked.source, " ".join(asked.query), home=forge_home(), environ=os.environ)
+    except (ForgeError, OSError) as error:
+        return print_refusal("browse", error)
+    if asked.json:
+        print_json({"tools": [row.to_json() for row in listing.rows], "problems": list(listing.problems)})
+        return 0
+    for problem in listing.problems:
+        print_error("tools browse", f"left out: {problem}")
+    if not listing.rows:
+        print_error("tools browse", "no tool in it fits." if asked.query else "it lists no tools.")
+        return 0
+    rows = ((row.name, row.version, shortened(row.description, _DESCRIPTION_WIDTH)) for row in listing.rows)
+    print(columns([("NAME", "VERSION", "DESCRIPTION"), *rows]))
+    print(f"\nforge tools import {one_line(asked.source)} NAME takes one; it starts as a draft that nobody trusts.")
+    return 0
+
+
+UPDATE_HELP: Final = """usage: forge tools update NAME [@COMMIT] [--yes]
+
+Fetches an imported tool again from where it came from: of a git repository the newest commit of its default branch,
+or @COMMIT (a full commit id); of a folder or archive what is there now. Shows what would change, then asks.
+
+  --yes     replace it without being asked
+
+Nothing of it is executed. The tool is a draft then and asks again when it is used; `forge tools undo NAME` goes back.
+Exit: 0 done or nothing new, 1 it failed, 2 usage, 3 not agreed, 4 no such tool."""
+
+
+def run_update(words: list[str]) -> int:
+    reader = parser("tools update", UPDATE_HELP)
+    reader.add_argument("name")
+    reader.add_argument("commit", nargs="?", metavar="@COMMIT")
+    reader.add_argument("--yes", action="store_true")
+    asked = reader.parse_args(words)
+
+    from golem_forge.usertools.share import check_commit, read_lock
+    from golem_forge.usertools.share.importer import prepare_update
+
+    commit = ""
+    if asked.commit is not None:
+        try:
+            commit = check_commit(asked.commit.removeprefix("@"))
+        except ForgeError as error:
+            return print_usage_error("update", error.message)
+    workshop = load_workshop()
+    try:
+        record = read_lock(workshop.home).get(asked.name)
+        if record is None or workshop.registry.lookup(asked.name) is None:
+            return _print_not_updatable(workshop, asked.name, record)
+        update = prepare_update(asked.name, home=workshop.home, commit=commit, environ=os.environ)
+        if update.new.digest == update.old.digest:
+            return _print_up_to_date(workshop, update, record)
+        return _update(workshop, update, record, yes=asked.yes)
+    except (ForgeError, OSError) as error:
+        return print_refusal("update", error)
+
+
+def _print_not_updatable(workshop: Workshop, name: str, record: LockRecord | None) -> int:
+    from golem_forge.cli.tools.workshop import find_entry
+
+    if record is not None:
+        print_error("tools update", f"the folder of '{name}' is gone; `forge tools undo {name}` brings it back.")
+    elif workshop.registry.lookup(name) is not None:
+        print_error("tools update", f"tool '{name}' was not imported; there is nothing to update it from.")
+        return FAILED
+    else:
+        find_entry(workshop, "update", name)  # says so, with the nearest name
+    return NO_SUCH_TOOL
+
+
+def _print_up_to_date(workshop: Workshop, update: ToolUpdate, record: LockRecord) -> int:
+    """The same files at another commit: only the record moves."""
+    from dataclasses import replace
+
+    from golem_forge.usertools import share
+    from golem_forge.usertools.share.importer import lock_record
+
+    new = lock_record(update.imported, record.time)
+    if new != record:
+        from golem_forge.events.serialization import iso_now
+
+        share.add_record(workshop.home, replace(new, time=iso_now()))
+    print(f"tool '{record.name}' is up to date{_commit_note(update)}; no file changed.")
+    return 0
+
+
+def _update(workshop: Workshop, update: ToolUpdate, record: LockRecord, *, yes: bool) -> int:
+    from golem_forge.cli.tools.log import print_difference
+    from golem_forge.usertools.share.importer import apply_update
+
+    name = record.name
+    print(f"tool '{name}' from {display_path(update.imported.source)}")
+    print_difference("update", name, update.old, update.new)
+    if update.old.digest != record.digest:
+        print_error(
+            "tools update", f"'{name}' was edited since it was imported; that is replaced, and stays a version."
+        )
+    if not yes and not _ask_replace(update):
+        return DENIED
+    apply_update(update, home=workshop.home, seen=partial(_store_old_version, workshop))
+    _record_update(workshop, update)
+    print(
+        f"Updated tool '{name}' to {one_line(update.imported.version)}{_commit_note(update)}; nothing of "
+        "it was executed."
+    )
+    print(status_line(workshop, name))
+    return 0
+
+
+def _ask_replace(update: ToolUpdate) -> bool:
+    name, commit = update.imported.name, update.imported.commit
+    if not can_ask():
+        exactly = f"{name} @{commit}" if commit else name  # the default branch may have moved on by then
+        print_error(
+            "tools update",
+            "nobody can be asked here; nothing was changed. Read the difference above, then run "
+            f"`forge tools update {exactly} --yes`.",
+        )
+        return False
+    if ask_yes(f"Replace the files of '{name}' by these? [y/N] "):
+        return True
+    print("Nothing was changed.")
+    return False
+
+
+def _store_old_version(workshop: Workshop, name: str, old: FolderFiles) -> None:
+    """What is replaced is a version first, also where it was edited until it was no tool any more."""
+    from golem_forge.storage.content_store import ContentStore
+
+    ContentStore(workshop.home).put(old.files, executable=old.executable)
+    workshop.store.record_version(name, old.digest)
+
+
+def _record_update(workshop: Workshop, update: ToolUpdate) -> None:
+    from golem_forge.usertools.store.records import Author, AuthorKind
+
+    imported = update.imported
+    workshop.store.record_version(imported.name, imported.digest, Author(AuthorKind.IMPORT, source=imported.source))
+    workshop.registry.refresh()
+
+
+def _commit_note(update: ToolUpdate) -> str:
+    return f" (commit {update.imported.commit})" if update.imported.commit else ""
+
+
+VERIFY_HELP: Final = """usage: forge tools verify [--json]
+
+Says which imported tools are no longer what was imported: edited, missing or unreadable.
+`forge tools diff NAME DIGEST` shows what changed, `forge tools update NAME` takes the source's files again.
+Exit: 0 all are as they were imported, 1 drift, or tools.lock cannot be read, 2 usage."""
+
+
+def run_verify(words: list[str]) -> int:
+    reader = parser("tools verify", VERIFY_HELP)
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+
+    from golem_forge.storage.home import forge_home
+    from golem_forge.usertools.share import read_lock, verify_tools
+
+    home = forge_home()
+    try:
+        names = list(read_lock(home))
+        drifted = verify_tools(home)
+    except (ForgeError, OSError) as error:
+        return print_refusal("verify", error)
+    if asked.json:
+        print_json({"ok": not drifted, "checked": names, "drift": [asdict(each) for each in drifted]})
+    elif drifted:
+        for each in drifted:
+            print(one_line(each.text))
+        print_error(
+            "tools verify",
+            "`forge tools diff NAME DIGEST` shows what changed, "
+            "`forge tools update NAME` takes the source's files again.",
+        )
+    elif names:
+        count = "1 imported tool is" if len(names) == 1 else f"{len(names)} imported tools are"
+        print(f"{count} as tools.lock says.")
+    else:
+        print("No tool was imported.")
+    return FAILED if drifted else 0

@@ -1,0 +1,321 @@
+"""`forge tools stats` and `forge tools suggest`: how a person's own tools are used, and which calls could become a
+tool.
+
+No tool retires by itself. A suggestion is a sequence of calls that agents made again and again.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.format import columns, parser, print_error, print_json
+from golem_forge.cli.tools.workshop import FAILED, NO_SUCH_TOOL, load_workshop, print_refusal, print_usage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from golem_forge.usertools.store.statistics import ToolStats, ToolTotals, ToolUsage
+    from golem_forge.usertools.suggestions import Suggestion
+    from golem_forge.usertools.workshop import Workshop
+
+STATS_HELP: Final = """usage: forge tools stats [NAME…] [--json]
+       forge tools stats --unused AGE [--json]
+
+  (nothing)  all your tools: who made them, how far they came, how much they are reused; then each with its calls
+  NAME       one tool, also one that is gone, with its versions and what people said of it
+  --unused   tools that were not run for so long (90d, 12h, 2w) or never; retired ones are left out
+
+The success rate is over calls that ran. Time saved is an estimate, only for tools made from a suggestion: what the
+calls it replaces took, less what it takes, times its calls.
+Exit: 0 done, 2 usage, 4 no such tool."""
+
+_COLUMNS: Final = ("NAME", "CALLS", "SUCCESS", "MEDIAN", "TOTAL", "LAST USED", "RATED")
+_WIDEST: Final = 100
+_MOST_BARS: Final = 10
+_DIGEST: Final = len("sha256:") + 12
+_NEVER: Final = "never"
+
+
+def run_stats(words: list[str]) -> int:
+    reader = parser("tools stats", STATS_HELP)
+    reader.add_argument("names", metavar="NAME", nargs="*")
+    reader.add_argument("--unused", metavar="AGE")
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    names = list(dict.fromkeys(asked.names))
+    if asked.unused is not None:
+        if names:
+            return print_usage_error("stats", "--unused looks at all tools: name none")
+        return _print_unused(asked.unused, as_json=asked.json)
+    workshop = load_workshop()
+    return _print_some(workshop, names, as_json=asked.json) if names else _print_all(workshop, as_json=asked.json)
+
+
+def _print_unused(age: str, *, as_json: bool) -> int:
+    from golem_forge.core.errors import ForgeError
+    from golem_forge.usertools.store.statistics import parse_age, unused_tools
+
+    try:
+        seconds = parse_age(age)
+    except ForgeError as error:
+        return print_refusal("stats", error)
+    workshop = load_workshop()
+    found = unused_tools(workshop.store, workshop.registry.entries, seconds)
+    if as_json:
+        print_json({"unused": [each.to_json() for each in found]})
+    elif found:
+        print(columns([("NAME", "LAST USED"), *((each.name, _last_used(each.last_used)) for each in found)]))
+        print("\n`forge tools retire NAME` switches one off; nothing retires by itself.")
+    else:
+        print_error("tools stats", f"every tool of yours was run within {age}.")
+    return 0
+
+
+def _print_all(workshop: Workshop, *, as_json: bool) -> int:
+    from golem_forge.usertools.overview import usage_overview
+
+    sums, every = usage_overview(workshop)
+    if as_json:
+        print_json({"totals": sums.to_json(), "tools": [each.to_json() for each in every]})
+        return 0
+    print(columns(_totals(sums)))
+    if every:
+        print("\n" + _table(every))
+        if bars := _chart(every):
+            print("\ncalls\n" + "\n".join(bars))
+    return 0
+
+
+def _print_some(workshop: Workshop, names: list[str], *, as_json: bool) -> int:
+    from golem_forge.core.text import closest_match
+    from golem_forge.usertools.store.statistics import tool_statistics
+
+    known = {*workshop.registry.entries, *(each.name for each in tool_statistics(workshop.store))}
+    for name in names:
+        if name not in known and workshop.registry.lookup(name) is None:
+            close = closest_match(name, known)
+            hint = f" (did you mean '{close}'?)" if close else ""
+            print_error("tools stats", f"no tool '{name}' of yours{hint}, and none was ever called.")
+            return NO_SUCH_TOOL
+    found = tool_statistics(workshop.store, names)
+    if as_json:
+        notes = {each.name: list(workshop.store.ratings(each.name).notes) for each in found}
+        print_json({"tools": [each.to_json() | {"notes": notes[each.name]} for each in found]})
+        return 0
+    print("\n\n".join(_tool_text(workshop, each) for each in found))
+    return 0
+
+
+def _totals(sums: ToolTotals) -> list[tuple[str, str]]:
+    made, refresh = sums.creations, sums.refresh
+    of = ", ".join(
+        f"{count} {word} ({_share(count / made.made)})"
+        for word, count in (("built", made.built), ("tested", made.tested), ("activated", made.activated))
+        if made.made
+    )
+    rows = [
+        ("tools", _counted(sums.tools, sums.by_state)),
+        ("made by", _counts(sums.by_author) or "nobody yet"),
+        ("creations", f"{made.made}" + (f", of which {of}" if of else "")),
+        ("reuse", _reuse(sums.reuse)),
+    ]
+    if sums.saved_ms is not None:
+        rows.append(("time saved", f"{_time(sums.saved_ms)} (an estimate)"))
+    if refresh.p50_ms is not None and refresh.p95_ms is not None:
+        rows.append(("refresh", f"p50 {refresh.p50_ms:.2f} ms, p95 {refresh.p95_ms:.2f} ms of {refresh.count}"))
+    return rows
+
+
+def _reuse(share: float | None) -> str:
+    return "no active tool yet" if share is None else f"{_share(share)} of active tools, in at least 2 sessions"
+
+
+def _table(every: tuple[ToolStats, ...]) -> str:
+    return columns([_COLUMNS, *((each.name, *_usage(each.usage), _rated(each)) for each in every)])
+
+
+def _usage(usage: ToolUsage) -> tuple[str, ...]:
+    rate, median = usage.success_rate, usage.median_ms
+    return (
+        str(usage.calls),
+        "-" if rate is None else _share(rate),
+        "-" if median is None else _time(median),
+        _time(usage.total_ms),
+        _last_used(usage.last_used),
+    )
+
+
+def _tool_text(workshop: Workshop, tool: ToolStats) -> str:
+    usage = tool.usage
+    calls, rate, median, total, last = _usage(usage)
+    rows = [
+        ("calls", calls + (f" ({_counts(usage.statuses)})" if usage.statuses else "")),
+        ("success", rate),
+        ("time", f"median {median}, total {total}"),
+        ("last used", last),
+        ("rated", _rated(tool)),
+    ]
+    if tool.saved_ms is not None:
+        rows.append(("time saved", f"{_time(tool.saved_ms)} (an estimate)"))
+    rows += [("", f"“{note}”") for note in workshop.store.ratings(tool.name).notes]
+    text = f"{tool.name}\n{columns(rows, indent='  ')}"
+    if len(tool.by_digest) > 1:
+        versions = ((digest[:_DIGEST], *_usage(of)) for digest, of in tool.by_digest.items())
+        text += "\n" + columns([("VERSION", *_COLUMNS[1:-1]), *versions], indent="  ")
+    return text
+
+
+def _chart(every: tuple[ToolStats, ...]) -> list[str]:
+    from golem_forge.usertools.store.statistics import BLOCKS, PLAIN_BLOCKS, bar_chart
+
+    rows = [(each.name, float(each.usage.calls)) for each in every if each.usage.calls]
+    busiest = sorted(rows, key=lambda row: -row[1])[:_MOST_BARS]
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+        marks = BLOCKS
+    except (UnicodeEncodeError, LookupError):
+        marks = PLAIN_BLOCKS
+    return bar_chart(busiest, _width(), marks=marks)
+
+
+def _width() -> int:
+    import os
+
+    try:
+        return min(os.get_terminal_size(sys.stdout.fileno()).columns, _WIDEST)
+    except (OSError, ValueError):
+        return 80
+
+
+def _counted(count: int, parts: Mapping[str, int]) -> str:
+    inner = _counts(parts)
+    return f"{count} ({inner})" if inner else str(count)
+
+
+def _counts(parts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in parts.items())
+
+
+def _rated(tool: ToolStats) -> str:
+    return f"{tool.good} good, {tool.bad} bad" if tool.good or tool.bad else "-"
+
+
+def _share(part: float) -> str:
+    return f"{part * 100:.0f} %"
+
+
+def _time(ms: float) -> str:
+    size = abs(ms)
+    if size < 1_000:
+        return f"{ms:.0f} ms"
+    if size < 120_000:
+        return f"{ms / 1_000:.1f} s"
+    return f"{ms / 60_000:.1f} min" if size < 7_200_000 else f"{ms / 3_600_000:.1f} h"
+
+
+def _last_used(ts: str) -> str:
+    if not ts:
+        return _NEVER
+    from golem_forge.cli.journal import local_time
+
+    return local_time(ts)
+
+
+NO_SUCH_SUGGESTION: Final = 4
+SUGGEST_HELP: Final = """usage: forge tools suggest [--json]
+       forge tools suggest --dismiss KEY | --restore KEY
+
+Lists runs of 2 to 6 calls that models made one after another, with the same tools and arguments, at least 3 times in
+at least 2 sessions of the last 30 days. What was the same each time stays, what differed is a parameter. Sessions
+whose worker can make tools offer each of them once to the model; nothing is made without asking you.
+
+  --dismiss  never suggest this sequence again
+  --restore  suggest it again after all
+  --json     for programs; `parameters` is what create_custom_tool takes
+
+Nothing is run. Redacted values never appear.
+Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such suggestion."""
+
+
+def run_suggest(words: list[str]) -> int:
+    reader = parser("tools suggest", SUGGEST_HELP)
+    change = reader.add_mutually_exclusive_group()
+    change.add_argument("--dismiss", metavar="KEY")
+    change.add_argument("--restore", metavar="KEY")
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    if asked.json and (asked.dismiss or asked.restore):
+        return print_usage_error("suggest", "--json goes with the list only")
+    workshop = load_workshop()
+    if asked.restore is not None:
+        return _restore(workshop, asked.restore)
+    found = suggestions(workshop)
+    if asked.dismiss is not None:
+        return _dismiss(workshop, asked.dismiss, found)
+    if asked.json:
+        print_json({"suggestions": [each.to_json() for each in found]})
+    elif found:
+        print("\n\n".join(_suggestion_text(each) for each in found))
+    else:
+        print_error(
+            "tools suggest", "nothing to suggest: no sequence of calls came up often enough in the last 30 days."
+        )
+    return 0
+
+
+def suggestions(workshop: Workshop) -> tuple[Suggestion, ...]:
+    """What is known to be secret now is left out too, though no journal should hold it."""
+    from golem_forge.agent.session_state import known_secrets
+    from golem_forge.usertools.call_sequences import recent_sessions
+    from golem_forge.usertools.suggestions import find_suggestions
+
+    redactor = known_secrets(workshop.home)
+    return find_suggestions(
+        workshop.home, workshop.store, recent_sessions(workshop.home), native=workshop.native, redact=redactor.value
+    )
+
+
+def _suggestion_text(suggestion: Suggestion) -> str:
+    from golem_forge.usertools.suggestions import lines_for_person
+
+    key, name = suggestion.key, suggestion.name
+    do = f"  `forge tools new {name}` begins one; `forge tools suggest --dismiss {key}` forgets it"
+    return "\n".join([*lines_for_person(suggestion), do])
+
+
+def _dismiss(workshop: Workshop, key: str, found: tuple[Suggestion, ...]) -> int:
+    from golem_forge.core.errors import ForgeError
+    from golem_forge.usertools.suggestions import dismiss_sequence, dismissed_keys
+
+    if key not in {each.key for each in found}:
+        if key in dismissed_keys(workshop.home):
+            print(f"{key} was dismissed already")
+            return 0
+        return _print_no_suggestion(key)
+    try:
+        dismiss_sequence(workshop.home, key)
+    except ForgeError as error:
+        print_error("tools suggest", error.message)
+        return FAILED
+    print(f"{key} will not be suggested again; `forge tools suggest --restore {key}` takes that back")
+    return 0
+
+
+def _restore(workshop: Workshop, key: str) -> int:
+    from golem_forge.core.errors import ForgeError
+    from golem_forge.usertools.suggestions import undismiss_sequence
+
+    try:
+        if not undismiss_sequence(workshop.home, key):
+            return _print_no_suggestion(key, "dismissed ")
+    except ForgeError as error:
+        print_error("tools suggest", error.message)
+        return FAILED
+    print(f"{key} may be suggested again")
+    return 0
+
+
+def _print_no_suggestion(key: str, what: str = "") -> int:
+    print_error("tools suggest", f"no {what}suggestion '{key[:100]}'. `forge tools suggest` lists them by their keys.")
+    return NO_SUCH_SUGGESTION

@@ -1,0 +1,172 @@
+"""`forge tools test [NAME…]`: runs a tool's own tests in the strictest walls; `--update` stores what it prints now.
+
+Tests run the tool's code, so content that nobody agreed to is shown first and asked for, as with `activate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.cli.format import parser, print_error, print_json
+from golem_forge.cli.tools.workshop import DENIED, NO_SUCH_TOOL, ConsentFlag, ask_trust, find_entries, open_workshop
+from golem_forge.core.text import escape_control_chars
+
+if TYPE_CHECKING:
+    from golem_forge.usertools.build import PreparedTool
+    from golem_forge.usertools.expectations import CaseResult
+    from golem_forge.usertools.folder import ToolEntry
+    from golem_forge.usertools.workshop import Workshop
+
+HELP: Final = """usage: forge tools test [NAME…] [--update] [--yes] [--json]
+
+Runs the tests in tool.yaml of the named tools, or of all of yours: no network, no files but the test's own, a fresh
+start for each. A tool that is not trusted is shown first and asked for.
+
+  --update  write what a test prints now into tool.yaml as what it expects; the tool is then another version
+  --yes     the answer to the card of exactly the tools that are named
+  --json    for programs
+
+Exit: 0 all passed, 1 a test failed or a tool could not be built, 2 usage, 3 not agreed, 4 no such tool."""
+_VERB: Final = "test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolTestResult:
+    """What became of one tool."""
+
+    name: str
+    digest: str
+    code: int
+    results: tuple[CaseResult, ...] = ()
+    error: str = ""
+    """Why its tests did not run."""
+    updated: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        cases = [
+            {"name": one.name, "ok": one.ok, "duration_ms": one.duration_ms, "problems": list(one.problems)}
+            for one in self.results
+        ]
+        return {
+            "tool": self.name,
+            "digest": self.digest,
+            "ok": self.code == 0,
+            "cases": cases,
+            "error": self.error or None,
+            "updated": list(self.updated),
+        }
+
+
+def run_test(words: list[str]) -> int:
+    reader = parser(f"tools {_VERB}", HELP)
+    reader.add_argument("names", metavar="NAME", nargs="*")
+    for flag in ("--update", "--yes", "--json"):
+        reader.add_argument(flag, action="store_true")
+    asked = reader.parse_args(words)
+    if asked.yes and not asked.names:
+        print_error(f"tools {_VERB}", "--yes answers for the tools that are named; name them.")
+        return 2
+    workshop = open_workshop()
+    entries = find_entries(workshop, _VERB, asked.names) if asked.names else _all_of(workshop)
+    if entries is None:
+        return NO_SUCH_TOOL
+    import asyncio
+
+    told = asyncio.run(
+        _TestRun(workshop, ConsentFlag.of(asked.yes), update=asked.update, quiet=asked.json).all(entries)
+    )
+    passed = sum(one.ok for each in told for one in each.results)
+    failed = sum(not one.ok for each in told for one in each.results)
+    if asked.json:
+        print_json({"tools": [each.to_json() for each in told], "passed": passed, "failed": failed})
+    else:
+        print(f"{passed} passed, {failed} failed; {len(told)} {'tool' if len(told) == 1 else 'tools'}")
+    return max((each.code for each in told), default=0)
+
+
+def _all_of(workshop: Workshop) -> tuple[ToolEntry, ...]:
+    return tuple(entry for entry in workshop.registry.entries.values() if not workshop.store.is_retired(entry.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _TestRun:
+    workshop: Workshop
+    answer: ConsentFlag
+    update: bool
+    quiet: bool
+    """Nothing but the JSON at the end goes to standard output."""
+
+    async def all(self, entries: tuple[ToolEntry, ...]) -> list[ToolTestResult]:
+        from golem_forge.core.errors import ForgeError
+
+        told = []
+        for entry in entries:
+            try:
+                tested = await self._one(entry)
+            except ForgeError as error:
+                tested = ToolTestResult(name=entry.name, digest=entry.digest, code=1, error=error.message)
+            self._say(tested)
+            told.append(tested)
+        return told
+
+    async def _one(self, entry: ToolEntry) -> ToolTestResult:
+        from golem_forge.usertools.trust import check_promotable, fetch_and_build, make_ready
+
+        workshop, name, digest = self.workshop, entry.name, entry.digest
+        check_promotable(workshop, entry)
+        if not entry.manifest.tests:
+            return ToolTestResult(name=name, digest=digest, code=0, remarks=("no tests",))
+        ready = await make_ready(workshop, entry)
+        if not ask_trust(workshop, _VERB, ready, self.answer):
+            return ToolTestResult(name=name, digest=digest, code=DENIED, error="not trusted, so its tests did not run")
+        prepared = await fetch_and_build(workshop, ready)
+        if self.update:
+            return await self._updated(entry, prepared)
+        results = await self._proven(entry, prepared)
+        return ToolTestResult(
+            name=name, digest=digest, code=0 if all(one.ok for one in results) else 1, results=results
+        )
+
+    async def _proven(self, entry: ToolEntry, prepared: PreparedTool) -> tuple[CaseResult, ...]:
+        from golem_forge.usertools.trust import TestsFailed, run_required_tests, walls_report
+
+        try:
+            return await run_required_tests(self.workshop, entry, prepared, report=await walls_report(self.workshop))
+        except TestsFailed as failed:
+            return failed.results
+
+    async def _updated(self, entry: ToolEntry, prepared: PreparedTool) -> ToolTestResult:
+        from golem_forge.usertools.expectations import update_golden
+
+        results = await self._proven(entry, prepared)
+        made = update_golden(self.workshop.home, entry, results)
+        remarks = list(made.refused)
+        if made.updated:
+            remarks.append(f"another version now; `forge tools activate {entry.name}` shows the change and asks")
+        left = [one for one in results if not one.ok and one.name not in made.updated]
+        return ToolTestResult(
+            name=entry.name,
+            digest=entry.digest,
+            code=1 if left else 0,
+            results=results,
+            updated=made.updated,
+            remarks=tuple(remarks),
+        )
+
+    def _say(self, tested: ToolTestResult) -> None:
+        if tested.error and tested.code != DENIED:  # who did not agree knows it already
+            print_error(f"tools {_VERB}", tested.error)
+        if self.quiet:
+            return
+        from golem_forge.usertools.expectations import failed_tests_text
+
+        if any(not one.ok and one.name not in tested.updated for one in tested.results):
+            print(escape_control_chars(failed_tests_text(tested.name, tested.results)))
+        elif tested.results:
+            print(f"{tested.name}:")
+            for one in tested.results:
+                print(escape_control_chars(f"updated {one.name}" if one.name in tested.updated else one.line))
+        for remark in tested.remarks:
+            print(escape_control_chars(f"{tested.name}: {remark}"))

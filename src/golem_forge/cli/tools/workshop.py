@@ -1,0 +1,216 @@
+"""What the verbs about a person's own tools share: the workshop without a session, errors with exit codes, the trust
+card.
+
+`open_workshop` never prompts; verbs that need a yes call `ask_trust`: a person reads what a tool is, then agrees to
+exactly these bytes or not. `--yes` is the answer given beforehand, for the named tools only, and is recorded as such.
+Where nobody can be asked and nothing was answered, nothing runs. `run_with_consent` runs a verb for several tools; one
+wrong name, and nothing is done.
+
+Threat: cards and errors quote a stranger's files. Nothing in them can steer the terminal, and keys typed before the
+card was drawn do not answer it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.cli.format import describe_os_error, parser, print_error
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.ui.line_terminal import ask_yes, can_ask
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from golem_forge.usertools.folder import ToolEntry
+    from golem_forge.usertools.trust import ReadyTool
+    from golem_forge.usertools.workshop import Workshop
+
+NO_SUCH_TOOL: Final = 4
+
+
+def open_workshop(directory: Path | str = ".") -> Workshop:
+    """The person's tools; walls as the program around this directory (or the person's config) sets them."""
+    from golem_forge.agent import tool_inventory
+    from golem_forge.storage.home import forge_home
+
+    return tool_inventory.open_program_workshop(forge_home(), directory)
+
+
+async def for_each(verb: str, entries: Iterable[ToolEntry], do: Callable[[ToolEntry], Awaitable[int]]) -> int:
+    """One after another, whatever becomes of the others; gives the worst exit code."""
+    from golem_forge.core.errors import ForgeError
+
+    worst = 0
+    for entry in entries:
+        try:
+            code = await do(entry)
+        except ForgeError as error:
+            print_error(f"tools {verb}", error.message)
+            code = 1
+        worst = max(worst, code)
+    return worst
+
+
+def find_entry(workshop: Workshop, verb: str, name: str) -> ToolEntry | None:
+    """The tool of this name; None: it was said on standard error why there is none."""
+    from golem_forge.usertools.diagnostics import TOOL_NAME
+    from golem_forge.usertools.folder import ToolEntry
+
+    found = workshop.registry.lookup(name)
+    if isinstance(found, ToolEntry):
+        return found
+    if found is not None:
+        print_error(f"tools {verb}", f"'{name}' is no usable tool: {found.text}")
+        return None
+    if TOOL_NAME.fullmatch(name) and (workshop.home.path / "tools" / name).is_dir():
+        print_error(f"tools {verb}", f"{workshop.display_folder(name)} has no tool.yaml, so it is no tool.")
+        return None
+    close = closest_match(name, workshop.registry.entries)
+    hint = f" (did you mean '{close}'?)" if close else ""
+    print_error(f"tools {verb}", f"no tool '{name}' of yours{hint}. `forge tools list --source custom` shows them.")
+    return None
+
+
+def find_entries(workshop: Workshop, verb: str, names: Sequence[str]) -> tuple[ToolEntry, ...] | None:
+    """All of them, each once; None: one is missing, and that was said. Nothing is done by halves for a misspelling."""
+    found = [find_entry(workshop, verb, name) for name in dict.fromkeys(names)]
+    there = tuple(entry for entry in found if entry is not None)
+    return there if len(there) == len(found) else None
+
+
+FAILED: Final = 1
+USAGE: Final = 2
+DENIED: Final = 3
+_BY_STATUS: Final = {Status.TOOL_NOT_FOUND: NO_SUCH_TOOL, Status.INPUT_INVALID: USAGE}
+
+
+def load_workshop() -> Workshop:
+    """The person's tools as they are now; what the program around here says does not matter to these verbs."""
+    from golem_forge.agent.tool_inventory import open_listing_workshop
+    from golem_forge.storage.home import forge_home
+
+    workshop = open_listing_workshop(forge_home())
+    workshop.registry.refresh()
+    return workshop
+
+
+def print_refusal(verb: str, error: ForgeError | OSError) -> int:
+    if isinstance(error, OSError):
+        print_error(f"tools {verb}", describe_os_error(error))
+        return FAILED
+    from golem_forge.usertools.diagnostics import Unusable
+
+    diagnosis = f"{error.diagnostic_code}: " if isinstance(error, Unusable) else ""
+    print_error(f"tools {verb}", f"{diagnosis}{error.message}")
+    return _BY_STATUS.get(error.status, FAILED)
+
+
+def print_usage_error(verb: str, text: str) -> int:
+    print_error(f"tools {verb}", f"{text.rstrip('.')}. `forge tools {verb} --help` says more.")
+    return USAGE
+
+
+def status_line(workshop: Workshop, name: str) -> str:
+    """Whether the tool as it is now is offered, and what to do if it is not."""
+    from golem_forge.usertools import trust
+
+    return escape_control_chars(trust.status_line(workshop, name))
+
+
+BY_FLAG: Final = "command line (--yes)"
+BY_PERSON: Final = "person"
+
+
+class ConsentFlag(StrEnum):
+    """What the command line says to cards."""
+
+    ASK = "ask"
+    YES = "yes"
+
+    @staticmethod
+    def of(yes: bool) -> ConsentFlag:
+        return ConsentFlag.YES if yes else ConsentFlag.ASK
+
+
+def ask_trust(workshop: Workshop, verb: str, ready: ReadyTool, answer: ConsentFlag) -> bool:
+    """Whether this content may run, and be built from its hosts. A yes is kept. Raises ForgeError if it cannot be."""
+    entry = ready.entry
+    if workshop.trusts(entry):
+        return not ready.hosts or ask_fetch(workshop, verb, ready, answer)
+    from golem_forge.usertools.trust import make_trust_card
+
+    print(escape_control_chars(make_trust_card(workshop, ready).full_text), file=sys.stderr)
+    if answer is ConsentFlag.ASK:
+        if not can_ask():
+            _print_nobody_to_ask(verb, entry.name)
+            return False
+        if not _ask_yes(f"Trust '{entry.name}' with exactly these files? [y/N] "):
+            workshop.store.add_denial(entry.name, entry.digest)
+            print_error(f"tools {verb}", f"'{entry.name}' is not trusted; none of it ran.")
+            return False
+    workshop.trust(entry, who=BY_FLAG if answer is ConsentFlag.YES else BY_PERSON)
+    return True
+
+
+def ask_fetch(workshop: Workshop, verb: str, ready: ReadyTool, answer: ConsentFlag) -> bool:
+    """Its dependencies come from outside; its runs do not reach these hosts."""
+    name = ready.entry.name
+    print(escape_control_chars(f"'{name}' is built with packages from: {', '.join(ready.hosts)}"), file=sys.stderr)
+    if answer is ConsentFlag.YES:
+        return True
+    if not can_ask():
+        _print_nobody_to_ask(verb, name)
+        return False
+    if _ask_yes("Fetch them? [y/N] "):
+        return True
+    print_error(f"tools {verb}", f"'{name}' was not built.")
+    return False
+
+
+def _print_nobody_to_ask(verb: str, name: str) -> None:
+    print_error(
+        f"tools {verb}", f"nobody can be asked here. Read the text above, then run `forge tools {verb} {name} --yes`."
+    )
+
+
+def _ask_yes(question: str) -> bool:
+    with _interruptible():
+        return ask_yes(escape_control_chars(question))
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Threat: a running loop only notes Ctrl-C for its next step, so the question would stand, and a later `y` would
+    count. Here it ends the command."""
+    import signal
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def run_with_consent(
+    verb: str, usage: str, words: list[str], act: Callable[[Workshop, ToolEntry, ConsentFlag], Awaitable[int]]
+) -> int:
+    """The worst exit code of all `act`s."""
+    reader = parser(f"tools {verb}", usage)
+    reader.add_argument("names", metavar="NAME", nargs="+")
+    reader.add_argument("--yes", action="store_true")
+    asked = reader.parse_args(words)
+    workshop = open_workshop()
+    entries = find_entries(workshop, verb, asked.names)
+    if entries is None:
+        return NO_SUCH_TOOL
+    import asyncio
+
+    answer = ConsentFlag.of(asked.yes)
+    return asyncio.run(for_each(verb, entries, lambda entry: act(workshop, entry, answer)))

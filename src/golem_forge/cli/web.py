@@ -1,0 +1,199 @@
+"""`forge web`: sessions on a page in the browser; `forge web link` and `status` ask a server that runs already.
+
+Reads where the page is served from the arguments and the configuration, and refuses before anything listens. A running
+server is found by its socket in FORGE_HOME; only the user who runs it is answered.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.cli.format import columns, parser, print_error, print_json
+from golem_forge.core.errors import ForgeError
+from golem_forge.storage.home import forge_home
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Sequence
+
+    from golem_forge.config.program import UiSettings
+    from golem_forge.ui.web.listen import ListenAddress, RunningServer
+
+HELP: Final = """usage: forge web [DIR] [--port N] [--host ADDR --allow-host NAME] [--no-open]
+       forge web link [--port N]
+       forge web status [--port N] [--json]
+
+Serves a page on this machine: start and resume sessions there, answer what they ask, look at all earlier ones. It
+prints a link that lets you in once, within 5 minutes, and opens it where there is a desktop. DIR (default: here) is
+where new sessions start unless the page says otherwise. `forge run --ui web` shows one session only; `/web` shows the
+one you are in.
+
+      --port N             listen there (default: `ui.web.port`, else any free port)
+      --host ADDR          listen at another address than 127.0.0.1; other machines may then reach it
+      --allow-host NAME    the name (or name:port) it is reached by there; needed with --host, repeat for more
+      --no-open            print the link, open nothing
+
+Enter prints another link. Ctrl-C ends it, and every session it runs.
+
+`forge web link` prints another link of a server that runs already, e.g. as a service or in a container; `forge web
+status` says where and since when it runs, and which sessions. With several, --port chooses. A directory of that name
+is ./link.
+Exit: 0 ended, done or running; 1 it cannot listen there, or nothing runs; 2 usage or configuration."""
+
+
+def run(words: list[str]) -> int:
+    if words and words[0] in ("link", "status"):
+        return (run_link if words[0] == "link" else run_status)(words[1:])
+    from golem_forge.cli.format import parser, print_error
+
+    reader = parser("web", HELP)
+    reader.add_argument("directory", metavar="DIR", nargs="?", default=".")
+    reader.add_argument("--port", type=int)
+    reader.add_argument("--no-open", action="store_true")
+    add_address_options(reader)
+    asked = reader.parse_args(words)
+    import asyncio
+    from pathlib import Path
+
+    from golem_forge.core.errors import ForgeError
+
+    directory = Path(asked.directory).absolute()
+    settings = web_settings(directory)
+    try:
+        reach = parse_address_options(asked, asked.port if asked.port is not None else settings.web_port)
+    except ForgeError as refused:
+        print_error("web", refused.message)
+        return 2
+    from golem_forge.cli.web_server import serve
+
+    return asyncio.run(serve(directory, reach, notify=settings.web_notify, open_browser=not asked.no_open))
+
+
+_HIGHEST_PORT: Final = 65535
+
+
+def add_address_options(reader: ArgumentParser) -> None:
+    reader.add_argument("--host")
+    reader.add_argument("--allow-host", action="append", default=[])
+
+
+def parse_address_options(asked: Any, port: int) -> ListenAddress:
+    """Raises ForgeError for an address that others could reach without a name for it, and where parts are missing."""
+    from golem_forge.ui.web import need_web
+    from golem_forge.ui.web.listen import ListenAddress, check_address
+
+    need_web()
+    if not 0 <= port <= _HIGHEST_PORT:
+        raise ForgeError(f"--port takes 0 to {_HIGHEST_PORT}, not {port}")
+    reach = ListenAddress(host=asked.host or "127.0.0.1", port=port, allow_hosts=tuple(asked.allow_host))
+    check_address(reach)
+    return reach
+
+
+def web_settings(directory: Path, overrides: Sequence[str] = ()) -> UiSettings:
+    """Of the program around a directory. Raises ConfigError."""
+    from golem_forge.agent.session_plan import read_program
+    from golem_forge.agent.trust import trust_store
+    from golem_forge.storage.home import forge_home
+
+    home = forge_home()
+    return read_program(directory, home, trust_store(home), overrides).ui
+
+
+NOT_RUNNING: Final = 1
+_LINK: Final = "web link"
+_IS_LINK: Final = re.compile(r"https?://[\w.:\[\]/-]+#code=[\w-]+", re.ASCII)
+_STATUS: Final = "web status"
+_LINK_HELP: Final = """usage: forge web link [--port N]
+
+Prints a link to the page of a server that runs already. It lets you in once, within 5 minutes.
+
+      --port N   of the server that listens there, if several run
+
+Exit: 0 printed, 1 nothing runs, 2 usage, or several run."""
+_STATUS_HELP: Final = """usage: forge web status [--port N] [--json]
+
+Where pages are served for this FORGE_HOME, since when, by which process, and which sessions they run.
+
+      --port N   only the server that listens there
+      --json     as JSON: {"running", "servers": [{"address", "port", "pid", "since", "starts_sessions", "sessions"}]}
+
+Exit: 0 running, 1 nothing runs, 2 usage."""
+
+
+def run_link(words: list[str]) -> int:
+    from golem_forge.ui.web.listen import LINK, ask_server
+
+    reader = parser(_LINK, _LINK_HELP)
+    reader.add_argument("--port", type=int)
+    asked = reader.parse_args(words)
+    found = _servers(_LINK, asked.port)
+    if not found:
+        return _print_not_running(_LINK, asked.port)
+    server = _choose_server(found)
+    if server is None:
+        ports = ", ".join(f"--port {one.port}" for one in found)
+        print_error(
+            _LINK, f"{len(found)} servers run; choose one with {ports}. `forge web status` says which is which."
+        )
+        return 2
+    answer = ask_server(forge_home(), server, LINK)
+    if answer is None or "link" not in answer:
+        print_error(_LINK, "the server does not answer; try again, or start another with `forge web`.")
+        return NOT_RUNNING
+    link = answer["link"]
+    if not isinstance(link, str) or not _IS_LINK.fullmatch(link):  # it goes to a terminal, and then to a browser
+        print_error(_LINK, "what the server answers is not a link; end it and start another with `forge web`.")
+        return NOT_RUNNING
+    print(link, flush=True)
+    if sys.stderr.isatty():
+        print("It lets you in once, within 5 minutes.", file=sys.stderr)
+    return 0
+
+
+def run_status(words: list[str]) -> int:
+    reader = parser(_STATUS, _STATUS_HELP)
+    reader.add_argument("--port", type=int)
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
+    found = _servers(_STATUS, asked.port)
+    if asked.json:
+        print_json({"running": bool(found), "servers": [dict(one.status) for one in found]})
+    elif found:
+        print(columns([("ADDRESS", "PID", "SINCE", "SESSIONS"), *(_status_row(one.status) for one in found)]))
+    else:
+        return _print_not_running(_STATUS, asked.port)
+    return 0 if found else NOT_RUNNING
+
+
+def _servers(verb: str, port: int | None) -> list[RunningServer]:
+    from golem_forge.ui.web.listen import running_servers
+
+    try:
+        found = running_servers(forge_home())
+    except OSError as error:
+        print_error(verb, f"{error.strerror or error}.")
+        return []
+    return [one for one in found if port is None or one.port == port]
+
+
+def _choose_server(found: Sequence[RunningServer]) -> RunningServer | None:
+    """The only one, or the only `forge web` among pages of single sessions."""
+    if len(found) == 1:
+        return found[0]
+    for_all = [one for one in found if one.status.get("starts_sessions")]
+    return for_all[0] if len(for_all) == 1 else None
+
+
+def _status_row(status: Any) -> tuple[str, str, str, str]:
+    ids = [str(each) for each in status.get("sessions", ())]
+    return str(status.get("address")), str(status.get("pid")), str(status.get("since")), " ".join(ids) or "none"
+
+
+def _print_not_running(verb: str, port: int | None) -> int:
+    at = f" on port {port}" if port is not None else ""
+    print_error(verb, f"no server runs{at} for this FORGE_HOME; `forge web` starts one.")
+    return NOT_RUNNING

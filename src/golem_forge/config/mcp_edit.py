@@ -1,0 +1,155 @@
+"""`forge mcp add` and its opposite: one server's block put into forge.yaml or config.yaml, or taken out again.
+
+Takes the file, a name and the block; the rest of the file keeps its meaning and its comments. Refuses
+(ConfigError), and writes nothing: a name that is taken or is none, a block that would not read, a file that does not
+read as it stands, a file that is a link to somewhere else, one that somebody changed meanwhile. The new text takes the
+old one's place at once, with its mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from golem_forge.config.mcp_blocks import FOREIGN_SERVERS_KEY, MCP_KEYS, mcp_file, normalise_keys
+from golem_forge.config.mcp_merge import ServerCheck
+from golem_forge.config.mcp_spec import NAME_RULE, is_server_name
+from golem_forge.config.schema import ConfigProblems
+from golem_forge.config.yaml_file import (
+    YamlFile,
+    parse_yaml,
+    read_bytes,
+    rewrite_document,
+    to_ruamel,
+    with_entry,
+    without_entry,
+)
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.text import closest_match
+
+
+def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
+    """The file is made where there is none."""
+    if not is_server_name(name):
+        raise ConfigError(f"{name!r} is not a name of a server: {NAME_RULE}")
+    data = _read_existing(file)
+    before, path = _parse_servers(data, file.name)
+    if name in _servers_in(before):
+        line = before.line(("mcp", "servers", name))
+        raise ConfigError(f"{file.name}:{line}: server {name!r} is there already; remove it first or take another name")
+    after = {**_servers_in(before), name: dict(block)}
+
+    def put(document: Any) -> None:
+        for key in path:
+            if document.get(key) is None:
+                document[key] = {}
+            document = document[key]
+        document[name] = to_ruamel(block)
+
+    text = data.decode("utf-8-sig")
+    _replace_file(
+        file, data, _edit_text(text, with_entry(text, path, name, block), put, _ExpectedFile(before, after, name))
+    )
+
+
+def remove_server(file: Path, name: str) -> None:
+    data = _read_existing(file)
+    before, path = _parse_servers(data, file.name)
+    there = _servers_in(before)
+    if name not in there:
+        close = closest_match(name, there)
+        hint = f"; did you mean {close!r}?" if close else ""
+        raise ConfigError(f"{file.name}: has no server {name!r}{hint}")
+    after = {key: block for key, block in there.items() if key != name}
+
+    def take(document: Any) -> None:
+        for key in path:
+            document = document[key]
+        del document[name]
+
+    text = data.decode("utf-8-sig")
+    _replace_file(file, data, _edit_text(text, without_entry(text, path, name), take, _ExpectedFile(before, after)))
+
+
+def _parse_servers(data: bytes, name: str) -> tuple[YamlFile, tuple[str, ...]]:
+    """The file by our keys, and where its own text has the servers."""
+    written = parse_yaml(data, name)
+    there = FOREIGN_SERVERS_KEY in written.value
+    return normalise_keys(written), (FOREIGN_SERVERS_KEY,) if there else ("mcp", "servers")
+
+
+def _read_existing(file: Path) -> bytes:
+    """The bytes as they are; none for a file that is yet to be made."""
+    try:
+        kind = os.lstat(file).st_mode
+    except FileNotFoundError:
+        return b""
+    if stat.S_ISLNK(kind):
+        raise ConfigError(f"{file.name}: is a link; edit the file it leads to, or replace it by a file")
+    return read_bytes(file, file.name)
+
+
+def _servers_in(file: YamlFile) -> dict[str, Any]:
+    block = file.value.get("mcp")
+    servers = block.get("servers") if isinstance(block, dict) else None
+    if (block is not None and not isinstance(block, dict)) or (servers is not None and not isinstance(servers, dict)):
+        raise ConfigError(f"{file.at(('mcp', 'servers'))}: mcp: expected {{servers: {{…}}}}; nothing was written")
+    return servers or {}
+
+
+@dataclass(frozen=True, slots=True)
+class _ExpectedFile:
+    """What the edited file must mean."""
+
+    before: YamlFile
+    servers: dict[str, Any]
+    added: str = ""
+
+    def check(self, text: str) -> None:
+        """Raises ConfigError for a text that means anything else."""
+        after = normalise_keys(parse_yaml(text, self.before.name))
+        problems = ConfigProblems(after)
+        checked = mcp_file({"mcp": MCP_KEYS["mcp"](after.value.get("mcp"), ("mcp",), problems)}, problems)
+        if self.added in checked.servers:
+            ServerCheck(self.added, checked.servers[self.added], problems.found).transport()
+        problems.raise_if_any()
+        rest = [{key: value for key, value in each.value.items() if key != "mcp"} for each in (self.before, after)]
+        if _servers_in(after) != self.servers or rest[0] != rest[1]:
+            raise ConfigError(f"{after.name}: cannot be edited without changing other parts of it; do it by hand")
+
+
+def _edit_text(text: str, lines: str | None, change: Callable[[Any], None], result: _ExpectedFile) -> str:
+    """By lines if that gives the right file, else written anew."""
+    if lines is not None:
+        with contextlib.suppress(ConfigError):
+            result.check(lines)
+            return lines
+    anew = rewrite_document(text, change)
+    result.check(anew)
+    return anew
+
+
+def _replace_file(file: Path, before: bytes, text: str) -> None:
+    """In one step, unless somebody else changed the file since it was read."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = file.parent / f".{file.name}.{os.urandom(8).hex()}.tmp"
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with open(handle, "wb") as out:
+            out.write(text.encode())
+            out.flush()
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(handle, stat.S_IMODE(os.lstat(file).st_mode))
+            os.fsync(handle)
+        if _read_existing(file) != before:
+            raise ConfigError(f"{file.name}: was changed meanwhile; nothing was written, try again")
+        os.replace(fresh, file)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        raise

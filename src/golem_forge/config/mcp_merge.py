@@ -1,0 +1,306 @@
+"""All configured MCP servers as they count now: the user's own, `.mcp.json`, and forge.yaml over it key by key.
+
+`effective_mcp` takes the three, checked and restricted, and the zones there are; it gives `McpSettings` and adds to
+`problems` what forge.yaml says and cannot mean. A program's server wins over the user's of the same name; only `--set`
+also changes the user's.
+
+`ServerCheck` checks one server's merged block; its `keys` are what counts afterwards. What forge.yaml or config.yaml
+says and cannot mean goes to `problems` with its line; what `.mcp.json` says, or the user's config about a zone that
+this program lacks, is `own_problem`: that server is shown as failed and nothing else is affected.
+
+Other hosts start servers without walls, so `.mcp.json` holds host paths; `zone_containing` and `replace_zone_paths`
+turn them into zone addresses. What lies in no zone stays as it is: nothing is opened for it. Threat: `..`, with which a
+path seems to be where it is not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from golem_forge.config.mcp_blocks import HTTP_KEYS, STDIO, STDIO_KEYS, McpFile, ServerBlock
+from golem_forge.config.mcp_json import MCP_JSON, JsonServers
+from golem_forge.config.mcp_spec import AuthKind, DeferralSettings, McpSettings, ServerAuth, ServerSpec, ServerTrust
+from golem_forge.config.sandbox_block import ZoneEntry
+from golem_forge.config.yaml_file import is_override
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.text import closest_match
+
+_USER_SCOPE: Final = ""
+"""The scope of the person's own servers."""
+_DEFERRAL: Final = {"defer_above": "above", "defer_tokens": "tokens", "always_load": "always_load"}
+_SAME_KEYS: Final = (
+    "command",
+    "cwd",
+    "env",
+    "zones",
+    "network",
+    "url",
+    "headers",
+    "auth",
+    "enabled",
+    "required",
+    "connect_timeout",
+    "idle_timeout",
+    "total_timeout",
+    "close_after",
+    "protocol",
+)
+"""Keys that a spec has under the same name."""
+
+
+def check_own_servers(file: McpFile, problems: list[str]) -> None:
+    """The person's file must be right by itself, whatever program it is read for; only zones are the programs'."""
+    for name, block in file.servers.items():
+        check = ServerCheck(name, block, problems)
+        check.transport()
+        check.cwd()
+
+
+def effective_mcp(
+    project: McpFile, foreign: JsonServers, person: McpFile, ground: ProgramZones, problems: list[str]
+) -> McpSettings:
+    specs: dict[str, ServerSpec] = {}
+    for name in sorted({*person.servers, *project.servers, *foreign.servers}):
+        block, scope = _effective_block(name, project, foreign, person, os.fspath(ground.root))
+        if name in foreign.left_out and not _has_transport(block):
+            continue
+        check = ServerCheck(name, block, problems if name in project.servers else [])
+        check.transport()
+        check.directories(ground)
+        if scope == _USER_SCOPE:
+            check.zones_of_person(ground)
+        else:
+            check.zones_of_program(ground)
+        check.cwd()
+        specs[name] = _server_spec(check, scope)
+    if problems and foreign.warnings and not foreign.servers:
+        problems.append(foreign.warnings[0])  # what forge.yaml leans on may be what could not be read
+    tools = {**person.tools, **project.tools}
+    said = {field: tools[key] for key, field in _DEFERRAL.items() if key in tools}
+    if "always_load" in said:
+        said["always_load"] = tuple(said["always_load"])
+    return McpSettings(servers=specs, deferral=DeferralSettings(**said), warnings=foreign.warnings)
+
+
+def _effective_block(
+    name: str, project: McpFile, foreign: JsonServers, person: McpFile, root: str
+) -> tuple[ServerBlock, str]:
+    """The block that counts, and whose server it is."""
+    block, below = project.servers.get(name), foreign.servers.get(name)
+    if block is None:
+        return (person.servers[name], _USER_SCOPE) if below is None else (below, root)
+    if below is not None:
+        return _overlay_blocks(block, below), root
+    if name in person.servers and all(is_override(origin) for origin in block.origins.values()):
+        return _overlay_blocks(block, person.servers[name]), _USER_SCOPE
+    return block, root
+
+
+def _overlay_blocks(block: ServerBlock, below: ServerBlock) -> ServerBlock:
+    return replace(
+        block,
+        keys={**below.keys, **block.keys},
+        origins={**dict.fromkeys(below.keys, below.origin), **below.origins, **block.origins},
+        problem="" if _has_transport(block) else below.problem,
+    )
+
+
+def _has_transport(block: ServerBlock) -> bool:
+    return "command" in block.origins or "url" in block.origins
+
+
+def _server_spec(check: ServerCheck, scope: str) -> ServerSpec:
+    keys = check.keys
+    approval: dict[str, Any] = keys.get("approval", {})
+    tools: dict[str, Any] = keys.get("tools", {})
+    return ServerSpec(
+        name=check.name,
+        scope=scope,
+        origin=check.block.origin,
+        args=tuple(keys.get("args", ())),
+        pass_env=tuple(dict.fromkeys(keys.get("pass_env", ()))),
+        trust=ServerTrust(keys.get("trust", ServerTrust.UNTRUSTED)),
+        allow=tuple(tools.get("allow", ("*",))),
+        deny=tuple(tools.get("deny", ())),
+        always_load=tuple(keys.get("always_load", ())),
+        approval_default=approval.get("default"),
+        approval_tools=approval.get("tools", {}),
+        sampling=Verdict(keys.get("sampling", Verdict.ASK)),
+        problem=check.own_problem,
+        **{key: keys[key] for key in _SAME_KEYS if key in keys},
+    )
+
+
+_NO_AUTH: Final = ServerAuth()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramZones:
+    """What servers stand on."""
+
+    root: Path
+    """Real."""
+    zones: tuple[ZoneEntry, ...]
+    """As they count."""
+    written: Mapping[str, Literal["ro", "rw"]]
+    """Every zone that the program's own file may mean, with the mode it is written with, trusted or not."""
+
+
+class ServerCheck:
+    def __init__(self, name: str, block: ServerBlock, problems: list[str]) -> None:
+        self.name = name
+        self.block = block
+        self.keys: dict[str, Any] = dict(block.keys)
+        self.own_problem = block.problem
+        self._problems = problems
+
+    def transport(self) -> None:
+        """Exactly one of the two, and no key of the other."""
+        said = self.block.origins.keys() | self.keys.keys()
+        if self.own_problem and self.block.origin == MCP_JSON:
+            return  # it says itself what is wrong
+        if "command" in said and "url" in said:
+            self._add_problem("url", "excludes `command`; keep one of the two")
+            return
+        if "command" not in said and "url" not in said:
+            self._add_problem("", "needs `command` (a program to start) or `url`")
+            return
+        if "type" in self.keys and (self.keys["type"] == STDIO) != ("command" in said):
+            has, needs = ("command", "url") if "command" in said else ("url", "command")
+            self._add_problem(
+                "type", f"{self.keys['type']} needs `{needs}`, and this server has `{has}`; remove `type`"
+            )
+        needed, others = ("command", HTTP_KEYS) if "command" in said else ("url", STDIO_KEYS)
+        for key in others:
+            if key not in said:
+                continue
+            self.keys.pop(key, None)
+            if self.block.at(key) != MCP_JSON:
+                self._add_problem(key, f"has no effect for a server with `{needed}`")
+        auth: ServerAuth = self.keys.get("auth", _NO_AUTH)
+        headers = self.keys.get("headers", {})
+        if auth.kind is not AuthKind.NONE and any(name.lower() == "authorization" for name in headers):
+            self._add_problem("auth", "excludes a header `Authorization`; keep one of the two")
+
+    def directories(self, ground: ProgramZones) -> None:
+        """What `.mcp.json` names by host paths, said by zones. Where nobody wrote which zones the server has, it gets
+        those, to read: its card says so, and `zones` in forge.yaml gives more."""
+        if "command" not in self.keys:
+            return
+        unsaid = "zones" not in self.block.origins
+        zones = tuple(zone for zone in ground.zones if unsaid or zone.name in self.keys.get("zones", {}))
+        meant: list[str] = []
+        if "args" in self.keys and self.block.at("args") == MCP_JSON:
+            self.keys["args"], named = replace_zone_paths(self.keys["args"], zones)
+            meant += named
+        if "cwd" in self.keys and self.block.at("cwd") == MCP_JSON:
+            cwd = self.keys["cwd"] = _zone_address(self.keys["cwd"], ground) or self.keys["cwd"]
+            there = {zone.name for zone in zones}
+            meant += [zone for zone in cwd.split("/")[1:2] if zone in there]
+        if unsaid and meant:
+            self.keys["zones"] = dict.fromkeys(meant, "ro")
+
+    def zones_of_program(self, ground: ProgramZones) -> None:
+        """A program names its own zones, so one that it lacks is a mistake in its file."""
+        there = {zone.name for zone in ground.zones}
+        for zone, mode in self.keys.get("zones", {}).items():
+            if zone not in ground.written:
+                self._add_problem(f"zones.{zone}", _unknown_zone(zone, ground.written))
+            elif mode == "rw" and ground.written[zone] == "ro":
+                self._add_problem(f"zones.{zone}", "expected ro: the zone itself is read-only")
+            elif zone not in there:
+                self._fail(f"zone {zone!r} is not used while the program is not trusted; run `forge trust`")
+        self._no_wider(ground)
+
+    def zones_of_person(self, ground: ProgramZones) -> None:
+        """The person's config is read for every program; not each has every zone."""
+        there = {zone.name for zone in ground.zones}
+        for zone in self.keys.get("zones", {}):
+            if zone not in there:
+                self._fail(f"{self.block.at(f'zones.{zone}')}: zones.{zone}: {_unknown_zone(zone, there)}")
+        self._no_wider(ground)
+
+    def cwd(self) -> None:
+        """In a zone that the server has."""
+        cwd: str = self.keys.get("cwd", "")
+        if not cwd:
+            return
+        parts = cwd.split("/")
+        zone = parts[1] if cwd.startswith("/") else ""
+        if not zone or ".." in parts:
+            self._add_problem("cwd", "expected an address in one of the server's zones, like /workspace/sub")
+        elif zone not in self.keys.get("zones", {}):
+            fix = f"write `zones: {{{zone}: ro}}` for mcp.servers.{self.name}"
+            self._add_problem("cwd", f"this server was not given a zone {zone!r}; {fix}")
+
+    def _no_wider(self, ground: ProgramZones) -> None:
+        if "zones" in self.keys:
+            read_only = {zone.name for zone in ground.zones if zone.mode == "ro"}
+            given = self.keys["zones"].items()
+            self.keys["zones"] = {zone: "ro" if zone in read_only else mode for zone, mode in given}
+
+    def _fail(self, problem: str) -> None:
+        self.own_problem = self.own_problem or problem
+
+    def _add_problem(self, key: str, problem: str) -> None:
+        """An error of the file that said it; of the server alone where that is a file of others."""
+        at, where = self.block.at(key), f"mcp.servers.{self.name}" + (f".{key}" if key else "")
+        if at == MCP_JSON:
+            self._fail(f"{at}: {key}: {problem}")
+        elif at.endswith(f" {where}"):  # `--set mcp.servers.x.url` names the place itself
+            self._problems.append(f"{at}: {problem}")
+        else:
+            self._problems.append(f"{at}: {where}: {problem}")
+
+
+def _unknown_zone(zone: str, known: Mapping[str, Any] | set[str]) -> str:
+    close = closest_match(zone, known)
+    hint = f"did you mean {close!r}?" if close else f"its zones: {', '.join(sorted(known)) or 'none'}"
+    return f"this program has no zone {zone!r}; {hint}"
+
+
+def _zone_address(written: str, ground: ProgramZones) -> str:
+    """The zone address of a directory of this machine; what is an address already, or nowhere, is left: empty."""
+    if any(written == f"/{zone.name}" or written.startswith(f"/{zone.name}/") for zone in ground.zones):
+        return ""
+    place = zone_containing(Path(os.path.normpath(ground.root / os.path.expanduser(written))), ground.zones)
+    return "" if place is None else "/".join(("", *filter(None, place)))
+
+
+_OPTION_PATH: Final = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*=)?(/.*)", re.DOTALL)
+
+
+def zone_containing(path: Path, zones: Iterable[ZoneEntry]) -> tuple[str, str] | None:
+    """(name of the innermost zone, path below it or empty). Links count as they are spelled, then as they lead."""
+    for spelled in dict.fromkeys((path, Path(os.path.realpath(path)))):
+        found = [
+            (len(place.parts), zone.name, os.path.relpath(spelled, place))
+            for zone in zones
+            for place in {zone.path, Path(os.path.realpath(zone.path))}
+            if spelled.is_relative_to(place)
+        ]
+        if found:
+            _, name, below = max(found)
+            return name, "" if below == "." else below
+    return None
+
+
+def replace_zone_paths(args: Sequence[str], zones: Sequence[ZoneEntry]) -> tuple[list[str], tuple[str, ...]]:
+    """The arguments with `${zone:x}` for every path in a zone, and the names of those zones."""
+    said: list[str] = []
+    named: dict[str, None] = {}
+    for word in args:
+        match = _OPTION_PATH.fullmatch(word)
+        place = zone_containing(Path(match[2]), zones) if match and ".." not in match[2].split("/") else None
+        if match is None or place is None:
+            said.append(word)
+            continue
+        name, below = place
+        named[name] = None
+        said.append(f"{match[1] or ''}${{zone:{name}}}" + (f"/{below}" if below else ""))
+    return said, tuple(named)

@@ -1,0 +1,255 @@
+"""ServerSpec: one configured MCP server, as forge.yaml and `.mcp.json` say together, unexpanded; its name and its
+address.
+
+Plain data: `mcp_blocks` reads it, `mcp/client` starts what it names. `${NAME}` stays as written; values of the
+environment are put in at the last moment and appear in no copy of a spec.
+
+A server name that is valid stays as it is. Another one (`.mcp.json` belongs to programs with other rules) becomes its
+usable characters and the hash of the original, so that two foreign names stay two, in every order and after every
+restart.
+
+A server's address is https, or http to this machine. Each check takes what was written and gives why it cannot be used,
+or nothing. A URL is checked twice: when it is read, and when `${NAME}` has been expanded. Threats: a value that moves
+the host (`${X}` = `a@evil.test/`), a spelling that two readers take for two hosts, a password written into the address.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from golem_forge.config.approval_modes import Setting
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.json import digest
+
+EMPTY_MAPPING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class ServerTrust(StrEnum):
+    """Whether a server's annotations and instructions count."""
+
+    UNTRUSTED = "untrusted"
+    TRUSTED = "trusted"
+
+
+class AuthKind(StrEnum):
+    NONE = "none"
+    OAUTH = "oauth"
+    BEARER = "bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAuth:
+    kind: AuthKind = AuthKind.NONE
+    variable: str = ""
+    """`bearer_env`: the name of the variable that holds the token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSpec:
+    name: str
+    """Valid: `^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`, no `__`."""
+    scope: str
+    """Whose server of that name it is: the program's root, or empty for the person's own config. Two programs may both
+    have a `docs`; what was agreed to for one says nothing of the other."""
+    origin: str
+    """`forge.yaml:7` or `.mcp.json`."""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
+    pass_env: tuple[str, ...] = ()
+    cwd: str = ""
+    """A zone address, `/workspace/sub`; empty: the first zone, else its own home."""
+    zones: Mapping[str, Literal["ro", "rw"]] = field(default_factory=lambda: EMPTY_MAPPING)
+    network: bool | tuple[str, ...] = True
+    """The host's network, none, or these `host[:port]`."""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
+    auth: ServerAuth = ServerAuth()
+    enabled: bool = True
+    required: bool = False
+    trust: ServerTrust = ServerTrust.UNTRUSTED
+    """As it counts: an untrusted program's word for it does not."""
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    always_load: tuple[str, ...] = ()
+    approval_default: Setting[Verdict] | None = None
+    approval_tools: Mapping[str, Setting[Verdict]] = field(default_factory=dict)
+    """By raw tool name."""
+    sampling: Verdict = Verdict.ASK
+    connect_timeout: float = 30
+    idle_timeout: float = 120
+    total_timeout: float = 600
+    close_after: float = 300
+    protocol: Literal["auto", "legacy"] = "auto"
+    problem: str = ""
+    """Why it cannot be used as it is written (`SSE is not supported; use streamable HTTP`): it is shown as failed."""
+
+    @property
+    def is_http(self) -> bool:
+        return bool(self.url)
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """What a person agrees to when they let it start, in the words of the file; the digest is over this."""
+        if self.is_http:
+            auth = {"bearer_env": self.auth.variable} if self.auth.kind is AuthKind.BEARER else self.auth.kind.value
+            return {"url": self.url, "headers": dict(self.headers), "auth": auth}
+        return {
+            "command": self.command,
+            "args": list(self.args),
+            "env": dict(self.env),
+            "pass_env": list(self.pass_env),
+            "cwd": self.cwd,
+            "zones": dict(self.zones),
+            "network": self.network if isinstance(self.network, bool) else list(self.network),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.described)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferralSettings:
+    """forge.yaml's `tools`: when definitions are too many to be sent with every request."""
+
+    above: int = 40
+    """More tools than this, or"""
+    tokens: int = 8000
+    """more than this (bytes ÷ 4)."""
+    always_load: tuple[str, ...] = ()
+    """Globs of names that are sent all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpSettings:
+    """What a program and its person configured, as it counts now."""
+
+    servers: Mapping[str, ServerSpec] = field(default_factory=dict)
+    """By name, in name order."""
+    deferral: DeferralSettings = DeferralSettings()
+    warnings: tuple[str, ...] = ()
+    """What `.mcp.json` says that Forge does not know, with file and key."""
+
+
+_NAME: Final = re.compile(r"(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_INVALID_CHAR: Final = re.compile(r"[^A-Za-z0-9_-]|_(?=_)")
+_MAX_HEAD_CHARS: Final = 23  # with `_` and 8 hex digits: 32
+NAME_RULE: Final = "a letter or digit, then letters, digits, - and _, at most 32, no `__`"
+
+
+def is_server_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def server_name(raw: str) -> str:
+    """A valid name for any text."""
+    if is_server_name(raw):
+        return raw
+    words = re.sub(r"_{2,}", "_", _INVALID_CHAR.sub("_", raw)).lstrip("_-")[:_MAX_HEAD_CHARS].rstrip("_")
+    suffix = hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{words or 'server'}_{suffix}"
+
+
+MAX_URL_CHARS: Final = 8192
+_UNUSUAL_CHAR: Final = re.compile(r"[^\x21-\x7e]|[\\<>\"^`{|}]")
+_FIXED_HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#$]+[/?#]")
+"""As much of an address as fixes the host."""
+_LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMERIC_LABEL: Final = re.compile(r"0x[0-9a-f]*|[0-9]+")
+_PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
+_MAX_PORT: Final = 65535
+
+
+def url_problem(url: str) -> str:
+    """Why this address, as it will be used, is none; the text does not repeat it, for it may hold credentials."""
+    if len(url) > MAX_URL_CHARS or _UNUSUAL_CHAR.search(url):
+        return "expected an address like https://host/mcp, in plain characters"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "expected an address like https://host/mcp"
+    if parts.username is not None or parts.password is not None:
+        return "an address holds no credentials: use `headers` or `auth`"
+    if parts.scheme not in ("https", "http") or not host or port == 0:
+        return "expected an address like https://host/mcp"
+    if _host_problem(host):
+        return "expected an address like https://host/mcp: its host is not a usable one"
+    if parts.scheme == "http" and not is_loopback(host):
+        return "http is only for this machine (localhost, 127.0.0.1, [::1]); use https"
+    return ""
+
+
+def unexpanded_url_problem(url: str) -> str:
+    """The same while `${NAME}` still stands in it: said as soon as the text alone decides it."""
+    if "${" not in url:
+        return url_problem(url)
+    literal = url[: url.index("${")]
+    if decided := _FIXED_HOST.match(literal):
+        return url_problem(decided[0])
+    fits = any(f"{scheme}://".startswith(literal) or literal.startswith(f"{scheme}://") for scheme in ("http", "https"))
+    return "" if fits else "expected an address like https://host/mcp"
+
+
+def is_loopback(host: str) -> bool:
+    import ipaddress
+
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def normalise_target(written: str) -> str:
+    """A `host` or `host:port` in one spelling: lower case, IPv6 in brackets. Raises ValueError with the reason."""
+    if "*" in written:
+        raise ValueError("name one host; patterns belong in rules")
+    if "://" in written or "/" in written:
+        raise ValueError("write the host alone, without scheme and path")
+    host, port = written, ""
+    if written.startswith("["):
+        host, bracket, rest = written[1:].partition("]")
+        if not bracket or ":" not in host or (rest and not rest.startswith(":")):
+            raise ValueError("is not a usable address; write IPv6 as [2001:db8::1]:443")
+        port = rest[1:]
+        missing = rest == ":"
+    elif written.count(":") > 1:
+        raise ValueError("is not a usable address; write IPv6 as [2001:db8::1]:443")
+    else:
+        host, colon, port = written.partition(":")
+        missing = bool(colon) and not port
+    if missing:
+        raise ValueError("has no port after its `:`")
+    if port and not (_PORT.fullmatch(port) and int(port) <= _MAX_PORT):
+        raise ValueError(f"a port is a number from 1 to {_MAX_PORT}")
+    host = host.lower().removesuffix(".")
+    if why := _host_problem(host):
+        raise ValueError(why)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port}" if port else shown
+
+
+def _host_problem(host: str) -> str:
+    import ipaddress
+
+    name = host.lower().removesuffix(".")
+    if ":" in name or _NUMERIC_LABEL.fullmatch(name.rpartition(".")[2]):  # an address, or a trick like `0x7f.1`
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return "is not a usable address; write an IPv4 or IPv6 address in its usual form"
+        return ""
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        return "is not a host name (write other scripts as xn--…)"
+    return ""

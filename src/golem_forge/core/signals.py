@@ -1,0 +1,78 @@
+"""InterruptSignal: one switch that stops a call, a batch or a whole tree of workers at once.
+
+`stop_on_termination` connects the operating system's termination signals of this process to an event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+
+
+class InterruptSignal:
+    """Set once, seen by everyone who listens. A listener added after the signal was given is told at once."""
+
+    __slots__ = ("_listeners", "reason")
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._listeners: dict[int, Callable[[str], object]] = {}
+
+    def __bool__(self) -> bool:
+        return self.reason is not None
+
+    @property
+    def aborted(self) -> bool:
+        """The name that the design documents have for `bool(signal)`."""
+        return self.reason is not None
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        if self.reason is None:
+            self.reason = reason
+            for listener in list(self._listeners.values()):
+                listener(reason)
+
+    def reset(self) -> None:
+        """Makes the next run a normal one; listeners stay."""
+        self.reason = None
+
+    def listen(self, listener: Callable[[str], object]) -> Callable[[], None]:
+        """Calls `listener(reason)` when the signal is given; returns a function that stops listening."""
+        key = id(listener)
+        self._listeners[key] = listener
+        if self.reason is not None:
+            listener(self.reason)
+
+        def forget() -> None:
+            self._listeners.pop(key, None)
+
+        return forget
+
+
+def create_interrupt_signal() -> InterruptSignal:
+    return InterruptSignal()
+
+
+def termination_signals() -> tuple[signal.Signals, ...]:
+    """Without SIGHUP where somebody (`nohup`) said that it shall outlive its terminal."""
+    stops = (signal.SIGINT, signal.SIGTERM)
+    return stops if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*stops, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def stop_on_termination(stop: Callable[[], object]) -> Iterator[None]:
+    """Runs `stop` on the loop when this process is told to end."""
+    import asyncio  # a command that serves nothing does without
+
+    loop = asyncio.get_running_loop()
+    heard = []
+    for number in termination_signals():
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not the main thread
+            loop.add_signal_handler(number, stop)
+            heard.append(number)
+    try:
+        yield
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)

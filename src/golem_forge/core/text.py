@@ -1,0 +1,157 @@
+"""Text that is shown to people or compared with names: control characters, closest names, paths. Pure.
+
+`escape_control_chars` makes text safe to show: every character that could control a terminal or hide text becomes a
+visible escape. Threat: a tool argument or file name with ESC sequences, bidi overrides, zero-width or tag characters
+can make a prompt show something other than what will run, and a row of variation selectors can hold a whole program in
+what looks like an empty text. Newline and tab stay. Use it for everything that is approved or named; use
+`escape_control_chars_in_prose` for answers and users' own text, where a joiner between two emoji makes them one
+picture.
+
+`process_link` and `without_process_root` recognise paths that start again at the root on the way:
+`/proc/self/root/etc/x` is `/etc/x`. They never ask the disk. Threat: code that judges or hides a path by its prefix is
+misled by a prefix that leads back to the root, so all such code asks here first.
+
+`slash_command` says how a user types a tool's name. Threat: a tool with the name of a command; a hint that says `/exit`
+runs the tool would make the user leave.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi controls
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2028\u2029"  # characters without a shape
+    "\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
+    "\ufff9-\ufffb\ud800-\udfff"  # annotations, lone surrogates
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # formatting of hieroglyphs, shorthand, music
+    "\ufe00-\ufe0e\U000e0000-\U000e0fff]"  # variation selectors, tags: any number of them is no wider than none
+    # the last selector is common: it makes a picture of the symbol before it, or a key of what stands before U+20E3
+    "|(?<![\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2900-\u297f"
+    "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff])\ufe0f(?!\u20e3)"
+)
+
+_PICTURE = "\u2194-\u2199\u2600-\u27bf\u2b1b\u2b1c\U0001f000-\U0001faff"
+_UNSAFE_IN_PROSE = re.compile(
+    # a joiner stays only with a picture on both sides; a picture may carry its variation selector
+    f"(?:(?<=[{_PICTURE}])|(?<=[{_PICTURE}]\ufe0f))(\u200d)(?=[{_PICTURE}])|{_UNSAFE.pattern}"
+)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def escape_control_chars(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else _UNSAFE.sub(_escape, text)
+
+
+def escape_control_chars_in_prose(text: str) -> str:
+    """`visible`, but for the joiners inside emoji."""
+    if text.isascii():
+        return escape_control_chars(text)
+    return _UNSAFE_IN_PROSE.sub(lambda match: match[1] or _escape(match), text)
+
+
+def count_control_chars(text: str) -> int:
+    """How many characters `visible` would replace."""
+    return 0 if text.isascii() and text.isprintable() else len(_UNSAFE.findall(text))
+
+
+_MIN_SIMILARITY: Final = 0.62
+"""Above what two words of four and six letters reach by three common ones: `nope` is not `openai`."""
+
+
+def closest_match(word: str, known: Iterable[str]) -> str | None:
+    """The closest known name, ignoring case and `-`/`_`; None if nothing is close."""
+    import difflib
+
+    folded: dict[str, str] = {}
+    for name in sorted(known):
+        folded.setdefault(name.lower().replace("-", "_"), name)
+    wanted = word.lower().replace("-", "_")[:100]
+    close = difflib.get_close_matches(wanted, folded, n=1, cutoff=_MIN_SIMILARITY)
+    return folded[close[0]] if close else None
+
+
+def display_path(path: Path | str) -> str:
+    """`~/src/app`: a host path as the person at this machine writes it, on one line and safe to print."""
+    text, home = os.fspath(path), os.path.expanduser("~")
+    if home != "/" and (text == home or text.startswith(home + "/")):
+        text = "~" + text[len(home) :]
+    return escape_control_chars(text).replace("\n", " ").replace("\t", " ")
+
+
+SLASH_COMMANDS: Final = (
+    "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "mcp", "sessions",
+    "plan", "output", "trace", "rate", "web",
+)  # fmt: skip
+"""Forge's own; each wins over a tool of its name, in any case."""
+
+
+def slash_command(tool: str) -> str:
+    return f"/tool {tool}" if tool.lower() in SLASH_COMMANDS else f"/{tool}"
+
+
+_OWN_PROCESS_NAMES: Final = frozenset({"self", "thread-self"})
+"""Whoever reads the path. A process with a number may have another root."""
+
+
+class ProcessLink(NamedTuple):
+    """An absolute path divided at the last link of a process that it goes through."""
+
+    name: str
+    """`root` or `cwd`."""
+    rest: str
+    """What follows, as it is written; empty if nothing does."""
+    own: bool
+    """Whether every link on the way is one of the process that reads the path, whichever that is."""
+
+
+def process_link(path: str) -> ProcessLink | None:
+    """`/proc/<process>/root` or `/proc/<process>/cwd`, also of a thread; None: the path goes through neither."""
+    if not path.startswith("/") or "proc" not in path:
+        return None
+    found: ProcessLink | None = None
+    parts: list[str] = []
+    names = path.split("/")
+    for index, name in enumerate(names):
+        if name in ("", "."):
+            continue
+        if name == "..":
+            del parts[-1:]  # that of the root is the root
+            continue
+        parts.append(name)
+        if name in ("root", "cwd") and parts[0] == "proc" and _is_of_process(parts):
+            own = parts[1] in _OWN_PROCESS_NAMES and (found is None or found.own)
+            found = ProcessLink(name, "/".join(names[index + 1 :]).lstrip("/"), own)
+            if name == "cwd":  # what it leads to is not known here, so nothing after it can be
+                return found
+            parts.clear()
+    return found
+
+
+def without_process_root(path: str) -> str:
+    """The path that is meant, from the root on; unchanged where it is not reached through a process."""
+    link = process_link(path)
+    return f"/{link.rest}" if link is not None and link.name == "root" else path
+
+
+def leads_to_root(prefix: str) -> bool:
+    """Whether a path goes on from the root behind this one: `/.`, `/usr/..`, `/proc/self/root`."""
+    return posixpath.normpath(without_process_root(prefix)).strip("/") in ("", ".")
+
+
+def _is_of_process(parts: list[str]) -> bool:
+    return len(parts) == 3 or (len(parts) == 5 and parts[2] == "task")

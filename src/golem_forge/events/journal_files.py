@@ -1,0 +1,309 @@
+"""The files of a journal: where they are, the writer's lock, the hash chain, the anchor, and what can go wrong.
+
+`FORGE_HOME/sessions/<session id>.jsonl`, mode 0600 in a directory of mode 0700, is locked with `flock` by its writer.
+`JournalFile` holds whole lines only: after a failed write it is cut back to its last whole line. A file that was
+deleted or replaced refuses to be written: a record in it survives nothing, and another session may use its name by now.
+
+Each line ends with the SHA-256 of the previous hash and of its own body:
+
+    {"n":7,"ts":"…","type":"note",…,"hash":"<64 hex>"}        hash = sha256(previous 64 hex digits + body)
+
+The body is every byte before `,"hash":"`. A line that is changed, removed, inserted or moved breaks the chain at its
+number. The chain has no key: someone who rewrites the whole file can rewrite every hash. So the number of lines and the
+last hash are also kept in an anchor, `<session id>.head`, written on orderly close and on resume, never per record. It
+shows lines missing at the end and a rewritten file. It guards against accidents and careless edits; whoever can replace
+both files can replace both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Final, NamedTuple
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.events.serialization import decode_json
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_LOCK_TRIES = 5
+_LOCK_PAUSE_S = 0.02
+
+
+def sessions_dir(home: Path) -> Path:
+    return home / "sessions"
+
+
+def journal_path(home: Path, session_id: str) -> Path:
+    """ValueError for an id that could name anything but a file in that directory."""
+    if not _SESSION_ID.fullmatch(session_id):
+        raise ValueError(f"{session_id!r} is not a session id (letters, digits, '-' and '_')")
+    return sessions_dir(home) / f"{session_id}.jsonl"
+
+
+def list_journals(home: Path) -> list[Path]:
+    """Every journal, newest change first. What is no file is none: a pipe of that name is never read to its end."""
+    found = []
+    for path in sessions_dir(home).glob("*.jsonl"):
+        with contextlib.suppress(OSError):  # gone meanwhile, or a link that leads nowhere
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                found.append((status.st_mtime_ns, path))
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def make_private_dir(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(path.stat().st_mode) != 0o700:
+        path.chmod(0o700)
+
+
+def create_locked(path: Path, session_id: str) -> int:
+    """A descriptor of a new, empty, locked journal."""
+    make_private_dir(path.parent)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+    except FileExistsError:
+        if is_locked(path):
+            raise SessionInUse(session_id) from None
+        raise SessionExists(session_id) from None
+    try:
+        os.fchmod(fd, 0o600)
+        _lock(fd)
+        if is_same_file(fd, path):
+            return fd
+    except BlockingIOError:
+        pass  # another process opened it at once, before it was locked
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    raise SessionInUse(session_id)
+
+
+def open_locked(path: Path, session_id: str) -> int:
+    """A descriptor of an existing journal, locked; SessionInUse while another process has it."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise SessionNotFound(session_id) from None
+    try:
+        _lock(fd)
+    except BlockingIOError:
+        os.close(fd)
+        raise SessionInUse(session_id) from None
+    if is_same_file(fd, path):
+        return fd
+    os.close(fd)
+    if path.exists():
+        raise SessionInUse(session_id)
+    raise SessionNotFound(session_id)
+
+
+def _lock(fd: int) -> None:
+    """BlockingIOError while another process has it."""
+    for attempt in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            # `is_locked` of another process may have touched the lock for an instant.
+            if attempt + 1 == _LOCK_TRIES:
+                raise
+            time.sleep(_LOCK_PAUSE_S)
+
+
+def is_same_file(fd: int, path: Path) -> bool:
+    """Whether the open file is still the one under this name: a lock on a file that was deleted keeps nobody out."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some process writes this journal now."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+_CHECK_INTERVAL_S: Final = 0.5
+"""So often, at most, a write looks whether its file is still there."""
+
+
+class JournalFile:
+    def __init__(self, path: Path, fd: int, *, size: int, sync: bool) -> None:
+        """`sync`: what is written survives a power cut too."""
+        self.fd = fd
+        self.refused = False
+        """Whether the last write failed."""
+        self._path = path
+        self._size = size
+        self._sync = sync
+        self._look_again = 0.0
+        self._torn = False
+
+    def write(self, data: bytes) -> None:
+        now = monotonic()
+        if now >= self._look_again:
+            self._refuse_if_gone()
+            self._look_again = now + _CHECK_INTERVAL_S
+        if self._torn:
+            self._cut_back()
+        try:
+            done = os.write(self.fd, data)
+            while done < len(data):
+                done += os.write(self.fd, data[done:])
+            if self._sync:
+                os.fdatasync(self.fd)
+        except OSError as error:
+            self._torn = self.refused = True
+            self._cut_back()
+            raise JournalError(
+                f"The journal could not be written ({error.strerror}); the call was not run. Free disk space and retry."
+            ) from error
+        self.refused = False
+        self._size += len(data)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def _refuse_if_gone(self) -> None:
+        if not is_same_file(self.fd, self._path):
+            self.refused = True
+            raise JournalError(
+                "The journal's file was deleted or replaced, so nothing can be recorded. Start a new session."
+            )
+
+    def _cut_back(self) -> None:
+        """Removes what a failed write left behind: half a line would look like tampering once more follows it."""
+        try:
+            os.ftruncate(self.fd, self._size)
+        except OSError as error:
+            raise JournalError(f"The journal could not be repaired ({error.strerror}).") from error
+        self._torn = False
+
+
+CHAIN_START: Final = "0" * 64
+"""Stands for the hash before the first line."""
+_HASH_KEY: Final = b',"hash":"'
+_HASH_LENGTH: Final = len(_HASH_KEY) + 64 + len(b'"}')
+
+
+def seal_records(records: Iterable[str], lines: int, hash: str) -> tuple[bytes, int, str]:
+    """Finished lines for records (JSON without braces), following line number `lines` with hash `hash`.
+
+    Gives their bytes, and the number and hash of the last of them.
+    """
+    written = []
+    for record in records:
+        lines += 1
+        body = f'{{"n":{lines},{record}'
+        hash = sha256(f"{hash}{body}".encode()).hexdigest()
+        written.append(f'{body},"hash":"{hash}"}}\n')
+    return "".join(written).encode(), lines, hash
+
+
+def unseal_line(line: bytes) -> tuple[bytes, str] | None:
+    """(body, hash) of a line without its newline; None when it does not end in a hash."""
+    body, tail = line[:-_HASH_LENGTH], line[-_HASH_LENGTH:]
+    if len(tail) != _HASH_LENGTH or not tail.startswith(_HASH_KEY) or not tail.endswith(b'"}'):
+        return None
+    return body, tail[len(_HASH_KEY) : -2].decode("ascii", "replace")
+
+
+def next_hash(previous: str, body: bytes) -> str:
+    return sha256(previous.encode() + body).hexdigest()
+
+
+class Anchor(NamedTuple):
+    lines: int
+    hash: str
+    """64 hex: the hash of line `lines`."""
+
+
+def anchor_path(journal: Path) -> Path:
+    return journal.with_suffix(".head")
+
+
+def write_anchor(journal: Path, anchor: Anchor) -> None:
+    target = anchor_path(journal)
+    temporary = target.with_suffix(".head.new")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, b'{"lines":%d,"hash":"%b"}\n' % (anchor.lines, anchor.hash.encode()))
+    finally:
+        os.close(fd)
+    temporary.replace(target)
+
+
+def read_anchor(journal: Path) -> Anchor | None:
+    """None where there is none; also for an unreadable one, which then proves nothing."""
+    try:
+        kept = decode_json(anchor_path(journal).read_bytes())
+        return Anchor(int(kept["lines"]), str(kept["hash"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class JournalError(ForgeError):
+    """A record could not be written. No record, no run: the call it belongs to must not start."""
+
+    stated_name = "JournalError"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="JOURNAL_UNAVAILABLE")
+
+
+class SessionInUse(ForgeError):
+    """Another process holds this session."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session is in use: {session_id}", code="SESSION_IN_USE")
+
+
+class SessionExists(ForgeError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id} exists already; resume it, or choose another id", code="SESSION_EXISTS")
+
+
+class SessionNotFound(ForgeError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"no session {session_id!r}; `forge sessions list` shows them", code="SESSION_NOT_FOUND")
+
+
+class SessionAmbiguous(ForgeError):
+    def __init__(self, typed: str) -> None:
+        super().__init__(
+            f"several sessions start with {typed!r}; type more of the id (`forge sessions list` shows them)",
+            code="SESSION_AMBIGUOUS",
+        )
+
+
+class JournalDamaged(ForgeError):
+    """The file is not what was written. It can be read, not continued."""
+
+    def __init__(self, session_id: str, line: int, what: str) -> None:
+        super().__init__(
+            f"session {session_id}: line {line} of its journal: {what}; "
+            f"it can be shown and exported, but not resumed. Start a new session.",
+            code="JOURNAL_DAMAGED",
+        )
+        self.line = line

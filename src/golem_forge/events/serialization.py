@@ -1,0 +1,144 @@
+"""How values become text in events and journal records: JSON, timestamps, quoted names, raw arguments.
+
+`encode_json` takes any value and never raises: what JSON cannot hold becomes a short description. Threat: the text of
+an unknown object may hold a host path or a secret, so only its type is named. `pydantic_core` (four times faster than
+`json`) is loaded when the first value is encoded.
+
+`iso_time` writes UTC, ISO 8601, milliseconds, `Z`. It caches the last text: the records of one quick call fall into one
+millisecond, and formatting costs more than the rest of a record.
+
+`parse_raw_args` turns arguments that arrived as JSON text into their value, so that they can be redacted. Threat: in
+invalid JSON a credential cannot be recognised, so only length and digest are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from json.encoder import encode_basestring_ascii
+from time import gmtime, strftime, time
+from typing import Any, Final
+
+MAX_DEPTH = 100
+_MAX_INT_DIGITS = 4000
+
+_encode_strict = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_to_json: Callable[..., bytes] | None = None
+
+
+def _describe_type(value: object) -> str:
+    return f"<{type(value).__name__}>"
+
+
+def to_plain_json(value: Any, _above: frozenset[int] = frozenset()) -> Any:
+    """A copy that JSON can hold. The slow way, for values that the encoders refused."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value) if value.bit_length() < 3 * _MAX_INT_DIGITS else f"<integer of {value.bit_length()} bits>"
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if id(value) in _above:
+        return "<contains itself>"
+    if len(_above) >= MAX_DEPTH:
+        return "<nested too deep>"
+    if isinstance(value, Mapping):
+        above = _above | {id(value)}
+        return {
+            key if type(key) is str else str(to_plain_json(key)): to_plain_json(item, above)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        above = _above | {id(value)}
+        return [to_plain_json(item, above) for item in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    return _describe_type(value)
+
+
+def _load_encoder() -> Callable[..., bytes]:
+    global _to_json
+    from pydantic_core import to_json
+
+    _to_json = to_json
+    return to_json
+
+
+def encode_json(value: Any) -> bytes:
+    """Compact UTF-8 JSON."""
+    try:
+        return (_to_json or _load_encoder())(value, inf_nan_mode="strings", fallback=_describe_type)
+    except Exception:  # cycles, lone surrogates, raw bytes: whatever it was, the record must not be lost
+        return _encode_strict(to_plain_json(value)).encode()
+
+
+def _bounded_int(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _MAX_INT_DIGITS else digits
+
+
+def decode_json(text: bytes | str) -> Any:
+    """The reverse of `encode`; ValueError for text that is not JSON."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer longer than the interpreter's own limit
+        return json.loads(text, parse_int=_bounded_int)
+
+
+_last_iso: tuple[int, str] = (-1, "")
+
+
+def iso_time(moment: float) -> str:
+    global _last_iso
+    millis = int(moment * 1000)
+    kept = _last_iso  # one read: another thread may replace the pair at any time
+    if kept[0] == millis:
+        return kept[1]
+    second, rest = divmod(millis, 1000)
+    if kept[0] // 1000 == second:
+        text = f"{kept[1][:20]}{rest:03d}Z"
+    else:
+        text = strftime("%Y-%m-%dT%H:%M:%S.", gmtime(second)) + f"{rest:03d}Z"
+    _last_iso = (millis, text)
+    return text
+
+
+def iso_now() -> str:
+    return iso_time(time())
+
+
+_MAX_NAMES = 2048
+
+
+class _QuotedNames(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        if len(self) >= _MAX_NAMES:
+            self.clear()
+        quoted = self[name] = encode_basestring_ascii(name)
+        return quoted
+
+
+QUOTED_NAMES: Final = _QuotedNames()
+"""`NAMES[name]` is the quoted name. Only for names: texts that never come again would fill it."""
+
+
+_MAX_CHARS = 1024 * 1024
+
+
+def parse_raw_args(text: Any) -> Any:
+    """Text as the value it holds; anything else as it is."""
+    if not isinstance(text, str):
+        return text
+    if len(text) <= _MAX_CHARS:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"[unreadable {len(text)} chars sha256:{digest[:8]}]"

@@ -1,0 +1,274 @@
+"""What a person reads before they approve a server or a changed tool definition.
+
+`server_card` describes a server from its config; `server_diff` shows what changed since the last approval;
+`approved_description` is the part of a config that is stored with an approval. Values of variables and headers may be
+secrets: they are neither shown nor stored, only their digests and the environment variables they use. `definition_of`
+gives the part of a tool that a pin covers; `definition_diff` is a unified diff of two definitions as pretty-printed
+JSON, at most 64 KiB.
+
+Threat: a config that steers the terminal, imitates lines of the card, hides a variable in a value that is not shown, or
+is so long that the lines about its access are cut. Diffs take quadratic time and the server wrote both texts: equal
+beginnings and ends are skipped, and above a fixed amount of work the rest is shown as one change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.json import digest
+from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.client.model import RemoteTool
+
+MAX_CARD_BYTES: Final = 64 * 1024
+_WITH_VALUES: Final = ("env", "headers")
+_REFERENCE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+"""A value that is nothing but the name of a variable gives nothing away."""
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
+_ZONE: Final = re.compile(r"\A\$\{zone:([^}/]+)\}/")
+_PROGRAM: Final = re.compile(r"[^-\s].*\.(?:py|pyz|js|mjs|cjs|ts|mts|cts|sh|rb|pl|php|lua|jar)")
+_LAST_CHARACTERS: Final = 16 * 1024
+"""Of a card that is too long: there stands what it may reach."""
+_MOST_COMPARISONS: Final = 250_000
+_NONE: Final = "none"
+_MADE_WITH: Final = "; made with these of the environment Forge was started in: "
+_WHOLE_NETWORK: Final = (
+    "the whole network of this machine; its services on loopback and its abstract sockets cannot be hidden from it"
+)
+
+
+class _Row(NamedTuple):
+    label: str
+    words: str
+    mark: str = ""
+    """Tells apart two values that are not shown."""
+
+    @property
+    def line(self) -> str:
+        return _one_line(f"{self.label}: {self.words}")
+
+
+def server_card(spec: ServerSpec) -> str:
+    """One line for each thing it would get, also for what it would not."""
+    described = approved_description(spec.described)
+    program = () if spec.is_http else (_Row("runs", shlex.join((spec.command, *spec.args))),)
+    rows = (_Row("MCP server", spec.name), _Row("from", spec.origin), *program, *_access_rows(described))
+    return _bounded_card(row.line for row in rows)
+
+
+def server_diff(before: Mapping[str, Any] | None, spec: ServerSpec) -> str:
+    """The lines of the card that went and came; empty if nothing was agreed to before, or nothing changed."""
+    if before is None:
+        return ""
+    changes = list(_changes(_rows(approved_description(before)), _rows(approved_description(spec.described))))
+    return _bounded_card(("--- approved", "+++ now", *changes)) if changes else ""
+
+
+def approved_description(described: Mapping[str, Any]) -> dict[str, Any]:
+    """A description whose values of variables and headers are digests; one that was made so before stays as it is."""
+    return {key: _hash_values(value) if key in _WITH_VALUES else value for key, value in described.items()}
+
+
+def _hash_values(values: Any) -> dict[str, Any]:
+    return {
+        str(name): _digest_value(value) if isinstance(value, str) and not _REFERENCE.fullmatch(value) else value
+        for name, value in _map(values).items()
+    }
+
+
+def _digest_value(value: str) -> dict[str, Any]:
+    """What is kept of a value that nobody is shown: enough to know it again, and whose secrets go along in it."""
+    variables = list(dict.fromkeys(_VARIABLE.findall(value)))
+    return {"sha256": digest(value), **({"variables": variables} if variables else {})}
+
+
+def _rows(described: Mapping[str, Any]) -> list[_Row]:
+    """Every argument by itself: one more of them is one more line of a diff."""
+    program = [_Row("command", str(described["command"]))] if "command" in described else []
+    return [*program, *(_Row("argument", str(one)) for one in _list(described.get("args"))), *_access_rows(described)]
+
+
+def _access_rows(described: Mapping[str, Any]) -> Iterator[_Row]:
+    """Where it is or what it may touch. What was read back from a file may have any shape, and is shown as it is."""
+    if "url" in described:
+        yield _Row("url", str(described["url"]))
+        yield from _values("header", described.get("headers"))
+        auth = described.get("auth")
+        variable = _map(auth).get("bearer_env")
+        yield _Row("auth", str(auth) if variable is None else f"bearer token from ${variable}")
+        return
+    for place in _programs_in_zones(described):
+        yield _Row("careful", f"it runs {place}: whoever may write there decides what runs with all of this")
+    copied = _list(described.get("pass_env"))
+    if _map(described.get("env")) or not copied:
+        yield from _values("variable", described.get("env"))
+    for name in copied:
+        yield _Row("variable", f"{name}, copied from the environment Forge was started in")
+    yield _Row("starts in", str(described.get("cwd") or "its first zone, or its own home"))
+    zones = _map(described.get("zones"))
+    for name, mode in sorted(zones.items()):
+        yield _Row("zone", f"/{name} ({'rw: written' if mode == 'rw' else 'read-only'})")
+    if not zones:
+        yield _Row("zones", _NONE)
+    yield from _network(described.get("network"))
+
+
+def _programs_in_zones(described: Mapping[str, Any]) -> Iterator[str]:
+    """Its words that name a program in a zone, by their addresses. Threat: workers write in zones, a server has other
+    walls than they have, and nothing about it changes when they write another program there."""
+    zones = _map(described.get("zones"))
+    command = str(described.get("command") or "")
+    if command.startswith((*(f"/{zone}/" for zone in zones), *(("./", "../") if zones else ()))):
+        yield command
+    for word in map(str, _list(described.get("args"))):
+        place = _ZONE.sub(r"/\1/", word, count=1)
+        if zones and _PROGRAM.fullmatch(word) and (place != word or not word.startswith("/")):
+            yield place
+
+
+def _values(label: str, values: Any) -> Iterator[_Row]:
+    named = _map(values)
+    for name, value in sorted(named.items()):
+        if isinstance(value, str):
+            yield _Row(label, f"{name} = {value}")
+        else:
+            kept = _map(value)
+            made = ", ".join(f"${one}" for one in _list(kept.get("variables")))
+            hidden = f"a value, not shown{_MADE_WITH}{made}" if made else "a value, not shown"
+            yield _Row(label, f"{name} = ({hidden})", str(kept.get("sha256")))
+    if not named:
+        yield _Row(f"{label}s", _NONE)
+
+
+def _network(network: Any) -> Iterator[_Row]:
+    hosts = _list(network)
+    yield from (_Row("network", str(host)) for host in hosts)
+    if not hosts:
+        yield _Row("network", _WHOLE_NETWORK if network is True else _NONE)
+
+
+def _changes(old: list[_Row], new: list[_Row]) -> Iterator[str]:
+    from difflib import SequenceMatcher
+
+    if old == new:
+        return
+    opcodes: Sequence[tuple[str, int, int, int, int]]
+    if len(old) * len(new) > _MOST_COMPARISONS:
+        opcodes = [("replace", 0, len(old), 0, len(new))]
+    else:
+        opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    known, hidden_before = set(old), {(row.label, row.words) for row in old if row.mark}
+    for tag, old_from, old_to, new_from, new_to in opcodes:
+        if tag == "equal":
+            continue
+        yield from (f"-{row.line}" for row in old[old_from:old_to])
+        for row in new[new_from:new_to]:
+            another = row.mark and (row.label, row.words) in hidden_before and row not in known
+            yield f"+{row.line.replace('(a value,', '(another value,') if another else row.line}"
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def _one_line(text: str) -> str:
+    return escape_control_chars(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _bounded_card(lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    if len(text) <= MAX_CARD_BYTES:
+        return text
+    first, last = text[: MAX_CARD_BYTES - _LAST_CHARACTERS], text[-_LAST_CHARACTERS:]
+    return f"{first}\n… {len(text) - MAX_CARD_BYTES} more characters are not shown\n… {last}"
+
+
+MAX_DIFF_BYTES: Final = 64 * 1024
+_ROOM_FOR_NOTE: Final = 100
+_CONTEXT: Final = 3
+_LINE_END: Final = re.compile(r"(?<!\\)((?:\\\\)*\\n)")
+_LONG: Final = 160
+_PIECE: Final = re.compile(rf".{{1,{_LONG}}}?[.,:;!?] |.{{1,{_LONG}}}")
+NOT_KEPT: Final = "(the pinned definition was too large to be kept; this is the present one)"
+
+
+def definition_of(tool: RemoteTool) -> dict[str, Any]:
+    definition: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+    }
+    if tool.title:
+        definition["title"] = tool.title
+    if tool.output_schema is not None:
+        definition["outputSchema"] = tool.output_schema
+    if tool.annotations:
+        definition["annotations"] = tool.annotations
+    return definition
+
+
+def definition_diff(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
+    """`before` None: it was not kept, so all of the present one is shown."""
+    if before is None:
+        return _bounded_diff(iter([NOT_KEPT, *(f"+{line}" for line in _definition_lines(after))]))
+    return _bounded_diff(_unified(_definition_lines(before), _definition_lines(after)))
+
+
+def _definition_lines(definition: Mapping[str, Any]) -> list[str]:
+    """Texts are broken where they break, and long lines where their sentences do: a change in a long description is
+    seen where it is. A quote inside a text stays escaped, so no line of it passes for a key of the definition."""
+    text = escape_control_chars(json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False))
+    lines = _LINE_END.sub(r"\1" + "\n", text).split("\n")
+    return [piece for line in lines for piece in (_PIECE.findall(line) if len(line) > _LONG else [line])]
+
+
+def _unified(old: list[str], new: list[str]) -> Iterator[str]:
+    from difflib import unified_diff
+
+    head, shortest = 0, min(len(old), len(new))
+    while head < shortest and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if (old_end - head) * (new_end - head) <= _MOST_COMPARISONS:
+        start, more = max(0, head - _CONTEXT), min(tail, _CONTEXT)
+        near = unified_diff(
+            old[start : old_end + more], new[start : new_end + more], "pinned", "now", n=_CONTEXT, lineterm=""
+        )
+        yield from (_shift_hunk(line, start) for line in near)
+        return
+    yield "--- pinned"
+    yield "+++ now"
+    yield f"@@ -{head + 1},{old_end - head} +{head + 1},{new_end - head} @@"
+    yield from (f"-{line}" for line in old[head:old_end])
+    yield from (f"+{line}" for line in new[head:new_end])
+
+
+def _shift_hunk(line: str, by: int) -> str:
+    """The header of a hunk, counted from the first line of the whole text."""
+    found = re.fullmatch(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@", line)
+    if found is None:
+        return line
+    return f"@@ -{int(found[1]) + by}{found[2] or ''} +{int(found[3]) + by}{found[4] or ''} @@"
+
+
+def _bounded_diff(lines: Iterator[str]) -> str:
+    kept: list[str] = []
+    room = MAX_DIFF_BYTES - _ROOM_FOR_NOTE
+    for line in lines:
+        room -= len(line.encode("utf-8", "replace")) + 1
+        if room < 0:
+            rest = 1 + sum(1 for _ in lines)
+            return "\n".join([*kept, f"… {rest} more lines are not shown: the change is larger than 64 KiB"])
+        kept.append(line)
+    return "\n".join(kept)

@@ -1,1 +1,0 @@
-"""What servers may ask during a call: forms, pages, completions, roots."""

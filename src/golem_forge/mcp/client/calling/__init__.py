@@ -1,1 +1,0 @@
-"""One call of a server: its turn, its clocks, its questions, its result."""

@@ -1,1 +1,0 @@
-"""From a config to a living connection, and back: one owner a server, one task a connection."""

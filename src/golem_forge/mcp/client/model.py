@@ -1,0 +1,230 @@
+"""Plain data of the MCP client: a server's state, its tools as it defines them, its manifest, and the names of its
+tools.
+
+`ServerState` is never `ready` for a server that has not answered. `ServerManifest` holds what a server said of itself
+when it was last asked: definitions only, no results. `tool_names` gives every tool the name that callers use:
+`<server>__<tool>`, or that with a hash where it is too long, has other characters or collides. It depends on the set of
+tools alone, never on their order. Raw names go on the wire; rules and pins use raw names only. `ServerAccess` is the
+session part that says which servers each worker may use.
+
+Threat: two tools with one name (a call that was judged for one would run the other), a server that gives its tool the
+name of another server's tool, or that searches for two tools with equal short hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from golem_forge.mcp.client.pool import Pool
+
+SERVER_NOT_FOUND: Final = "SERVER_NOT_FOUND"
+"""The code of the error that whatever looks for a server by its name raises."""
+
+
+class ServerState(StrEnum):
+    DISABLED = "disabled"
+    """Switched off in the config."""
+    PENDING = "pending"
+    """Waits for a person's first approval."""
+    KNOWN = "known"
+    """Not running; its tools are served from the cached manifest."""
+    CONNECTING = "connecting"
+    READY = "ready"
+    NEEDS_LOGIN = "needs_login"
+    BACKOFF = "backoff"
+    """Will be tried again at `retry_at`."""
+    FAILED = "failed"
+    """Gave up; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    server: str
+    state: ServerState
+    error: str = ""
+    retry_at: float | None = None
+    """`time.time()` of the next try."""
+    tools: int | None = None
+    """How many are offered; None: not known yet."""
+    stderr: tuple[str, ...] = ()
+    """The last 20 lines, redacted; only where it failed."""
+    protocol: str = ""
+    """The negotiated version, once it was."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """`{name, version, title?}` as the server introduced itself."""
+
+
+class HoldReason(StrEnum):
+    """Why a tool is not in the catalog."""
+
+    SCHEMA_INVALID = "schema_invalid"
+    ENTRY_INVALID = "entry_invalid"
+    HIDDEN_TEXT = "hidden_text"
+    DRIFT = "drift"
+
+
+class Familiarity(StrEnum):
+    """What the pins say of a usable definition."""
+
+    PINNED = "pinned"
+    NEW = "new"
+    """It appeared after the server was first pinned: its first call asks, whatever the config says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteTool:
+    server: str
+    name: str
+    """Raw: what goes on the wire, and what rules, pins and statistics know it by."""
+    description: str
+    """Never empty."""
+    input_schema: Mapping[str, Any]
+    title: str = ""
+    output_schema: Mapping[str, Any] | None = None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    """As sent. Hints: what counts of them depends on trust."""
+    digest: str = ""
+    """The pin: over name, title, description, both schemas and annotations."""
+    familiarity: Familiarity = Familiarity.PINNED
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.server, self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTool:
+    """Quarantined, alone: the rest of its server works."""
+
+    server: str
+    name: str
+    """Raw, made visible; `#3` for an entry without a usable name."""
+    reason: HoldReason
+    message: str
+    diff: str = ""
+    """`drift`: unified diff from the pinned definition to the present one."""
+    tool: RemoteTool | None = None
+    """`drift`: the definition that a person may approve."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.tool.identity if self.tool is not None else (self.server, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerToolList:
+    """One server's tools, checked one by one and held against the pins."""
+
+    server: str
+    tools: tuple[RemoteTool, ...] = ()
+    held: tuple[HeldTool, ...] = ()
+    diagnostics: tuple[str, ...] = ()
+    """About the list as a whole: a repeated cursor, too many pages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerManifest:
+    server: str
+    scope: str
+    config_digest: str
+    fetched_at: float
+    """`time.time()`"""
+    ttl_ms: int = 0
+    """The server's own; 0: it did not say."""
+    protocol: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    instructions: str = ""
+    tools: tuple[Any, ...] = ()
+    """Raw entries, as they came."""
+    prompts: tuple[Any, ...] = ()
+    """Raw entries."""
+    has_resources: bool = False
+    diagnostics: tuple[str, ...] = ()
+
+
+MAX_TOOL_NAME_BYTES: Final = 64
+Identity = tuple[str, str]
+"""(server, tool), raw."""
+
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
+_HASH_DIGITS: Final = (0, 8, 16, 24)
+"""Of each step: a plain name has no hash. The second is the rule; the others are for hashes that meet. The last leaves
+39 bytes, in which the longest server name and `__` still stand."""
+
+
+def tool_names(identities: Iterable[Identity]) -> dict[Identity, str]:
+    """The name of each; no two are equal, ignoring case."""
+    plain = {identity: f"{_sanitized(identity[0])}__{_sanitized(identity[1])}" for identity in identities}
+    met = Counter(name.lower() for name in plain.values())
+    steps = {
+        identity: 0 if _is_usable(identity, name) and met[name.lower()] == 1 else 1 for identity, name in plain.items()
+    }
+    names = {identity: _hashed_name(identity, plain[identity], step) for identity, step in steps.items()}
+    while True:
+        concerned = _colliding(names, steps)
+        if not concerned:
+            return names
+        for identity in concerned:
+            steps[identity] += 1
+            names[identity] = _hashed_name(identity, plain[identity], steps[identity])
+
+
+def _sanitized(raw: str) -> str:
+    return _OTHER.sub("_", raw) or "_"
+
+
+def _is_usable(identity: Identity, plain: str) -> bool:
+    return plain == f"{identity[0]}__{identity[1]}" and len(plain) <= MAX_TOOL_NAME_BYTES
+
+
+def _hashed_name(identity: Identity, plain: str, step: int) -> str:
+    digits = _HASH_DIGITS[step]
+    return f"{plain[: MAX_TOOL_NAME_BYTES - 1 - digits]}_{_hash(chr(0).join(identity))[:digits]}" if digits else plain
+
+
+def _colliding(names: dict[Identity, str], steps: dict[Identity, int]) -> list[Identity]:
+    """Of those that meet, the ones with the shortest hash: a name by the rule is not given up for its imitation."""
+    by_name: dict[str, list[Identity]] = {}
+    for identity, name in names.items():
+        by_name.setdefault(name.lower(), []).append(identity)
+    concerned: list[Identity] = []
+    for group in by_name.values():
+        if len(group) > 1:
+            lowest = min(steps[identity] for identity in group)
+            if lowest < len(_HASH_DIGITS) - 1:
+                concerned += [identity for identity in group if steps[identity] == lowest]
+    return concerned
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+ALL_SERVERS = "*"
+
+
+class ServerAccess:
+    def __init__(self) -> None:
+        self.pool: Pool | None = None
+        self._servers: dict[str, frozenset[str]] = {}
+
+    def set_pool(self, pool: Pool) -> None:
+        self.pool = pool
+
+    def grant(self, worker: str, servers: Collection[str]) -> None:
+        """`worker`: its path from the root, `main/coder`. `servers`: as its block names them, `*` for all."""
+        self._servers[worker] = frozenset(servers)
+
+    def servers_of(self, worker: str) -> tuple[str, ...]:
+        """In name order."""
+        given = self._servers.get(worker, frozenset())
+        if self.pool is None or not given:
+            return ()
+        return tuple(sorted(name for name in self.pool.names() if ALL_SERVERS in given or name in given))

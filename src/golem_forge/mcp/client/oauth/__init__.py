@@ -1,1 +1,0 @@
-"""Logging in to a server over HTTP, and staying so."""

@@ -1,1 +1,0 @@
-"""Resources as native tools, prompts as commands."""

@@ -1,0 +1,345 @@
+"""What a server may ask of us: elicitation, sampling and roots, as the callbacks that the SDK's client takes.
+
+Elicitation and sampling need a call under way and fail without one; roots are answered at any time. The callbacks
+always return an answer; they raise nothing but a cancellation. Sampling is not declared where the config blocks it.
+
+- Elicitation: a form of flat fields, or a URL that only the person opens. Answers `accept` with values that the schema
+  allows, `decline`, or `cancel` (dismissed, interrupted, nobody there, values that stay wrong). Refused: over 50
+  fields, nested objects, hidden characters, a URL that is neither https nor loopback or that could be misread.
+- Sampling: an answer of the worker's model. Refused: more than 5 requests in a call, messages over 256 KiB, tools, and
+  what the person denies. At most 4096 tokens are returned; `includeContext` is ignored.
+- Roots: the zones the server was given, as file URIs that are valid inside its walls. None over HTTP.
+
+Threat: a server that asks until somebody agrees, spends a person's budget, or reads what others said to the model; URLs
+like `https://bank.example@evil.test`, backslashes, look-alike letters; any other path of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from golem_forge.config.mcp_spec import ServerSpec, url_problem
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.text import count_control_chars
+from golem_forge.mcp.client.active_calls import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    REJECTED,
+    ActiveCall,
+    RequestRefused,
+    ask_during_call,
+    call_for_question,
+)
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
+from golem_forge.mcp.client.untrusted_text import display_text
+from golem_forge.tools.forms import derive_fields, errors_by_field, form_arguments, prefill_fields, restore_secrets
+from golem_forge.tools.validation import ToolDefinitionError
+
+if TYPE_CHECKING:
+    from golem_forge.mcp import sdk
+
+T = TypeVar("T")
+_INTERNAL_ERROR: Final = -32603
+_log = logging.getLogger(__name__)
+
+
+class ServerRequests:
+    def __init__(self, spec: ServerSpec, hooks: Hooks, flights: Callable[[], Sequence[ActiveCall]]) -> None:
+        """`flights`: the calls of this server that are in flight, in the order they began."""
+        self._spec = spec
+        self._hooks = hooks
+        self._flights = flights
+        self.sampling = None if spec.sampling is Verdict.BLOCKED else self._sampling
+
+    async def elicitation(
+        self, context: sdk.ClientRequestContext, params: sdk.ElicitRequestParams
+    ) -> sdk.ElicitResult | sdk.ErrorData:
+        key = context.request_id if isinstance(context.request_id, str) else ""  # a number names nothing
+        return await self._answered(
+            "elicitation", lambda flight: answer_elicitation(self._spec, self._hooks, flight, params, key)
+        )
+
+    async def _sampling(
+        self, context: sdk.ClientRequestContext, params: sdk.CreateMessageRequestParams
+    ) -> sdk.CreateMessageResult | sdk.ErrorData:
+        return await self._answered("sampling", partial(answer_sampling, self._spec, self._hooks, params=params))
+
+    async def roots(self, context: sdk.ClientRequestContext) -> sdk.ListRootsResult | sdk.ErrorData:
+        try:
+            return await list_roots(self._spec, self._hooks)
+        except Exception as error:
+            return _failed("roots", error)
+
+    async def _answered(self, what: str, answer: Callable[[ActiveCall], Awaitable[T]]) -> T | sdk.ErrorData:
+        try:
+            flight = call_for_question(self._flights())
+            if flight is None:
+                raise RequestRefused(INVALID_REQUEST, f"{what} is answered only during a call")
+            return await answer(flight)
+        except Exception as error:
+            return _failed(what, error)
+
+
+def _failed(what: str, error: Exception) -> sdk.ErrorData:
+    """Threat: the words of a foreign exception may hold paths or secrets; the server is told that it failed."""
+    from golem_forge.mcp import sdk
+
+    if isinstance(error, RequestRefused):
+        return sdk.ErrorData(code=error.code, message=error.message)
+    _log.warning("%s could not be answered: %s", what, type(error).__name__)
+    return sdk.ErrorData(code=_INTERNAL_ERROR, message=f"{what} could not be answered")
+
+
+MESSAGE_BYTES: Final = 4096
+KEY_BYTES: Final = 128
+FORMS_PER_CALL: Final = 20
+"""Threat: a server that asks until somebody says yes out of weariness."""
+_ATTEMPTS: Final = 10
+_Values = dict[str, Any]
+
+
+async def answer_elicitation(
+    spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any, key: str = ""
+) -> sdk.ElicitResult:
+    """`key`: how the server calls the question."""
+    flight.form_count += 1
+    if flight.form_count > FORMS_PER_CALL:
+        raise RequestRefused(INVALID_PARAMS, f"more than {FORMS_PER_CALL} questions during one call")
+    key = display_text(key, KEY_BYTES)
+    if params.mode == "url":
+        return await _ask_page(spec, hooks, flight, params, key)
+    return await _ask_form(spec, hooks, flight, params, key)
+
+
+async def _ask_page(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any, key: str) -> sdk.ElicitResult:
+    page = checked_url(params.url)
+    message = f"{display_text(params.message, MESSAGE_BYTES)}\nIt asks you to open a page of {page.host}."
+    form = ElicitationForm(server=spec.name, message=message, url=page.url, key=key)
+    answer = await ask_during_call(flight, _ask_hook(hooks, form, flight))
+    return _elicit_result(answer.action if answer else "cancel")
+
+
+async def _ask_form(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any, key: str) -> sdk.ElicitResult:
+    """Asked again, with what is wrong at each field, until the values are what the schema allows."""
+    from golem_forge.tools.validation import SchemaCheck
+
+    schema: Mapping[str, Any] = params.requested_schema
+    try:
+        check = SchemaCheck(dict(schema))
+    except ToolDefinitionError as error:
+        raise RequestRefused(INVALID_PARAMS, f"requestedSchema: {error}") from None
+    plain = flat_fields(schema)
+    message = display_text(params.message, MESSAGE_BYTES)
+    given: _Values = {}
+    errors: Mapping[str, str] = {}
+    for _ in range(_ATTEMPTS):
+        fields = tuple(_with_errors(prefill_fields(plain, given), errors))
+        text = "\n".join(part for part in (message, errors.get("", "")) if part)
+        form = ElicitationForm(server=spec.name, message=text, fields=fields, schema=schema, key=key)
+        answer = await ask_during_call(flight, _ask_hook(hooks, form, flight))
+        if answer is None or answer.action != "accept":
+            return _elicit_result(answer.action if answer else "cancel")
+        given = form_arguments(fields, restore_secrets(plain, answer.values, given))
+        values = _with_defaults(schema, given)
+        errors = errors_by_field(check.errors(values))
+        if not errors:
+            return _elicit_result("accept", values)
+    return _elicit_result("cancel")
+
+
+async def _ask_hook(hooks: Hooks, form: ElicitationForm, flight: ActiveCall) -> FormAnswer:
+    return await hooks.ask_form(form, flight.ctx)
+
+
+def _with_defaults(schema: Mapping[str, Any], given: _Values) -> _Values:
+    """A field that was left empty has the value the server proposed for it."""
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    proposed = {name: part["default"] for name, part in properties.items() if _has_default(part)}
+    return {**proposed, **given}
+
+
+def _has_default(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("default") is not None
+
+
+def _with_errors(fields: list[dict[str, Any]], errors: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{**field, "error": errors[field["name"]]} if field["name"] in errors else field for field in fields]
+
+
+def _elicit_result(action: str, values: _Values | None = None) -> sdk.ElicitResult:
+    from golem_forge.mcp import sdk
+
+    known = action if action in ("accept", "decline") else "cancel"
+    return sdk.ElicitResult.model_validate({"action": known, "content": values})
+
+
+MOST_FIELDS: Final = 50
+_LONGEST_NAME: Final = 200
+_LABEL_BYTES: Final = 200
+_DESCRIPTION_BYTES: Final = 1000
+_FLAT: Final = frozenset({"text", "secret", "number", "boolean", "select", "multiselect", "fixed"})
+_SCALARS: Final = (str, int, float, bool, type(None))
+
+
+def flat_fields(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, Mapping):
+        raise RequestRefused(INVALID_PARAMS, "requestedSchema: must be an object with properties")
+    if len(properties) > MOST_FIELDS:
+        raise RequestRefused(INVALID_PARAMS, f"requestedSchema: more than {MOST_FIELDS} fields")
+    fields = [_display_field(field) for field in derive_fields(dict(schema))]
+    for field in fields:
+        _label_options(field, properties[field["name"]])
+        _check_field(field)
+    return fields
+
+
+def _display_field(field: dict[str, Any]) -> dict[str, Any]:
+    shown_field = {
+        **field,
+        "label": display_text(field["label"], _LABEL_BYTES),
+        "description": display_text(field["description"], _DESCRIPTION_BYTES),
+    }
+    if "options" in field:
+        shown_field["options"] = [
+            {**each, "label": display_text(each["label"], _LABEL_BYTES)} for each in field["options"]
+        ]
+    return shown_field
+
+
+def _label_options(field: dict[str, Any], part: Any) -> None:
+    """`enumNames`: how servers of 2025 label the values of an `enum`."""
+    names = part.get("enumNames") if isinstance(part, Mapping) else None
+    options = field.get("options", ())
+    if isinstance(names, list) and len(names) == len(options) and all(isinstance(name, str) for name in names):
+        for option, name in zip(options, names, strict=True):
+            option["label"] = display_text(name, _LABEL_BYTES)
+
+
+def _check_field(field: Mapping[str, Any]) -> None:
+    name = field["name"]
+    if len(name) > _LONGEST_NAME or count_control_chars(name):
+        raise RequestRefused(INVALID_PARAMS, "requestedSchema: a name that is too long or hides characters")
+    item = field.get("item", {})
+    if field["type"] not in _FLAT and not (field["type"] == "list" and item.get("type") == "text"):
+        raise RequestRefused(INVALID_PARAMS, f"requestedSchema: {name}: must be text, a number, a boolean or a choice")
+    if any(not isinstance(value, _SCALARS) for value in _proposed_values(field)):
+        raise RequestRefused(INVALID_PARAMS, f"requestedSchema: {name}: values must be text, numbers or booleans")
+    if any(isinstance(value, str) and count_control_chars(value) for value in _proposed_values(field)):
+        raise RequestRefused(INVALID_PARAMS, f"requestedSchema: {name}: a value hides characters")
+
+
+def _proposed_values(field: Mapping[str, Any]) -> Iterable[Any]:
+    """What a person may send without having typed it."""
+    yield from (option["value"] for option in field.get("options", ()))
+    default = field.get("default")
+    yield from default if isinstance(default, list) else (default,)
+
+
+_MAX_URL_LENGTH: Final = 4096
+
+
+class CheckedUrl(NamedTuple):
+    url: str
+    host: str
+    """With its port where it names one."""
+
+
+def checked_url(url: str) -> CheckedUrl:
+    if len(url) > _MAX_URL_LENGTH or url_problem(url):
+        raise RequestRefused(
+            INVALID_PARAMS, "url: must be https, or http to loopback, in plain characters and without a user"
+        )
+    return CheckedUrl(url, urlsplit(url).netloc.lower())
+
+
+MOST_TOKENS: Final = 4096
+REQUESTS_PER_CALL: Final = 5
+MESSAGES_BYTES: Final = 256 * 1024
+_MOST_MESSAGES: Final = 200
+_MOST_STOPS: Final = 16
+_MEDIA: Final = frozenset({"text", "image", "audio"})
+_TURNED_DOWN: Final = "User rejected sampling request"
+
+
+async def answer_sampling(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any) -> sdk.CreateMessageResult:
+    from golem_forge.mcp import sdk
+
+    flight.sampling_count += 1
+    if flight.sampling_count > REQUESTS_PER_CALL:
+        raise RequestRefused(INVALID_PARAMS, f"more than {REQUESTS_PER_CALL} sampling requests during one call")
+    request = _sampling_request(spec, params)
+    answer = await ask_during_call(flight, _sample_hook(hooks, request, flight))
+    if answer is None:
+        raise RequestRefused(REJECTED, _TURNED_DOWN)
+    if answer.refused:
+        raise RequestRefused(REJECTED, f"{_TURNED_DOWN}: {answer.refused}")
+    return sdk.CreateMessageResult(
+        role="assistant",
+        content=sdk.TextContent(type="text", text=answer.text),
+        model=answer.model,
+        stop_reason=answer.stop_reason,
+    )
+
+
+def _sampling_request(spec: ServerSpec, params: Any) -> SamplingRequest:
+    if params.tools or params.tool_choice is not None:
+        raise RequestRefused(INVALID_PARAMS, "tools are not offered for sampling")
+    if not 1 <= len(params.messages) <= _MOST_MESSAGES:
+        raise RequestRefused(INVALID_PARAMS, f"messages: must be 1 to {_MOST_MESSAGES}")
+    messages = tuple(_sampling_message(each) for each in params.messages)
+    stops = tuple(params.stop_sequences or ())
+    system = params.system_prompt or ""
+    if len(json.dumps([messages, system, stops], ensure_ascii=False).encode("utf-8", "replace")) > MESSAGES_BYTES:
+        raise RequestRefused(INVALID_PARAMS, f"messages: larger than {MESSAGES_BYTES // 1024} KiB")
+    if len(stops) > _MOST_STOPS:
+        raise RequestRefused(INVALID_PARAMS, f"stopSequences: more than {_MOST_STOPS}")
+    if params.max_tokens < 1:
+        raise RequestRefused(INVALID_PARAMS, "maxTokens: must be positive")
+    if params.temperature is not None and not 0 <= params.temperature <= 2:
+        raise RequestRefused(INVALID_PARAMS, "temperature: must be 0 to 2")
+    return SamplingRequest(
+        server=spec.name,
+        messages=messages,
+        system_prompt=system,
+        max_tokens=min(params.max_tokens, MOST_TOKENS),
+        temperature=params.temperature,
+        stop_sequences=stops,
+        verdict=spec.sampling,
+    )
+
+
+def _sampling_message(message: Any) -> dict[str, Any]:
+    """As MCP writes it, without `_meta`: what a person reads is all that is sent."""
+    parts = [part.model_dump(by_alias=True, exclude_none=True, mode="json") for part in message.content_as_list]
+    for part in parts:
+        if part["type"] not in _MEDIA:
+            raise RequestRefused(INVALID_PARAMS, "messages: only text, images and audio can be sent")
+        part.pop("_meta", None)
+    return {"role": message.role, "content": parts[0] if len(parts) == 1 else parts}
+
+
+async def _sample_hook(hooks: Hooks, request: SamplingRequest, flight: ActiveCall) -> SamplingAnswer:
+    return await hooks.sample(request, flight.ctx)
+
+
+async def list_roots(spec: ServerSpec, hooks: Hooks) -> sdk.ListRootsResult:
+    from golem_forge.mcp import sdk
+
+    places = {} if spec.is_http or not spec.zones else await _zone_uris(spec, hooks)
+    return sdk.ListRootsResult(
+        roots=[sdk.Root.model_validate({"uri": uri, "name": zone}) for zone, uri in places.items()]
+    )
+
+
+async def _zone_uris(spec: ServerSpec, hooks: Hooks) -> dict[str, str]:
+    from urllib.parse import quote
+
+    walls = hooks.walls_for(spec)
+    level = await walls.level()
+    return {zone: f"file://{quote(walls.mount_point(zone, level))}" for zone in spec.zones}

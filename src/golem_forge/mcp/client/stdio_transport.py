@@ -1,0 +1,317 @@
+"""A server as a child process inside walls, behind the SDK's transport protocol.
+
+Takes a spec with expanded values and walls around exactly its zones; gives a read and a write stream. Refuses before
+anything runs: walls that cannot be built (WallsFailed), a command that does not exist inside them (CannotStart), an
+environment variable that would decide what runs outside of them. However the transport is left (an error half-way, a
+cancelled task, twice), the end is the same: close stdin, 300 ms, TERM, 300 ms, KILL to the whole tree. Timers of the
+event loop do this, so it happens whoever stops waiting; if Forge itself is killed, the walls end the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import signal
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.config.mcp_expand import ExpandedServer
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.config.sandbox_block import ResourceLimits, variable_problem
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.text import escape_control_chars
+from golem_forge.events.redaction import Redactor
+from golem_forge.mcp.client.json_lines import LineReader, LineWriter
+from golem_forge.mcp.client.transport import CannotStart, TransportError, WallsFailed
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.process.child import Child
+from golem_forge.sandbox.process.monitor import ENDED, REASONS
+from golem_forge.sandbox.walls.environment import CERTIFICATE_VARIABLES, Certificates, show_certificates
+from golem_forge.sandbox.walls.layout import IS_PRIVATE
+from golem_forge.sandbox.walls.model import HostGrant, Job, Level
+from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.context import HostRule, no_host_rule
+
+if TYPE_CHECKING:
+    from golem_forge.mcp import sdk
+
+STDIN_GRACE_S: Final = 0.3
+"""Between the end of its input and TERM."""
+STDERR_LINES: Final = 20
+_NO_CPU_LIMIT_S: Final = 1 << 31
+"""Seconds of CPU time: 68 years."""
+_HOME_PARTS: Final = ("golem-forge", "mcp")
+_WIDEST: Final = 2000
+_NOT_FOUND: Final = (126, 127)
+
+
+class StdioTransport:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        expanded: ExpandedServer,
+        walls: Walls,
+        home: ForgeHome,
+        redactor: Redactor | None,
+        host_rule: HostRule = no_host_rule,
+    ) -> None:
+        """For one connection: make another for the next."""
+        self._spec = spec
+        self._expanded = expanded
+        self._walls = walls
+        self._forge_home = home
+        self._redactor = redactor
+        self._host_rule = host_rule
+        self._child: Child | None = None
+        self._pipes: ServerPipes | None = None
+        self._reader: LineReader | None = None
+        self._writer: LineWriter | None = None
+        self._leaving = False
+        self.gone = asyncio.Event()
+        """Nobody of its process tree is left."""
+        self.failure: TransportError | None = None
+        """Why we ended it, if it was for something it did."""
+
+    async def __aenter__(self) -> sdk.TransportStreams:
+        if self._child is not None or self._leaving:
+            raise RuntimeError("a transport is for one connection")
+        try:
+            level = await self._walls.level()
+            _check_command(self._spec.command, self._walls, level)
+            pipes, walled = await self._started(self._job(level))
+        except SandboxError as error:
+            raise WallsFailed(error.message, code=error.code) from None
+        # From here on nothing waits: what was started is ours to end.
+        self._pipes, self._child = pipes, walled.child
+        walled.child.ended.add_done_callback(self._over)
+        walled.child.ended.add_done_callback(lambda _: walled.report_unread())
+        self._reader = LineReader(
+            pipes.stdout, server=self._spec.name, over=self._output_over, answered=walled.exchange
+        )
+        self._writer = LineWriter(pipes.stdin, server=self._spec.name, before=walled.exchange)
+        return self._reader, self._writer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from golem_forge.mcp import sdk
+
+        self.start_shutdown()
+        with sdk.anyio.CancelScope(shield=True):
+            await self.gone.wait()
+
+    def start_shutdown(self) -> None:
+        """Without waiting; `gone` says when. May be called at any time, and again."""
+        if self._leaving:
+            return
+        self._leaving = True
+        if self._child is None or self._pipes is None or self._reader is None:
+            self.gone.set()
+        elif not self.gone.is_set():
+            self._close_stdin()
+            self._reader.discard()
+            asyncio.get_running_loop().call_later(STDIN_GRACE_S, self._child.request_end, ENDED)
+
+    @property
+    def dropped_lines(self) -> int:
+        """What it wrote to standard output that was not JSON-RPC."""
+        return self._reader.dropped if self._reader else 0
+
+    @property
+    def pid(self) -> int:
+        """The root of its process tree; 0 while there is none."""
+        return self._child.pid if self._child else 0
+
+    def stderr_tail(self) -> tuple[str, ...]:
+        """Its last lines on standard error: redacted, zones by their addresses, and harmless on a terminal."""
+        tail = self._child.tail if self._child else None
+        lines = tail.lines(STDERR_LINES) if tail else ()
+        return tuple(escape_control_chars(self._cleaned(line)[:_WIDEST]) for line in lines)
+
+    def _cleaned(self, line: str) -> str:
+        return self._walls.redact(self._redactor.text(line) if self._redactor else line)
+
+    def why_ended(self) -> str:
+        """In words; empty while it runs, and where we ended it ourselves without a reason of its own."""
+        if self.failure is not None:
+            return self.failure.message
+        ending = self._child.ending if self._child else None
+        if ending is None or ending.code == ENDED:
+            return ""
+        if ending.code:
+            return f"the server was ended: {REASONS.get(ending.code, ending.code)}"
+        if ending.signal is not None:
+            return f"the server was ended by signal {ending.signal} ({signal.strsignal(ending.signal) or 'unknown'})"
+        if ending.exit_code in _NOT_FOUND:
+            return f"the server's command could not be run (exit code {ending.exit_code})"
+        return f"the server ended with exit code {ending.exit_code}"
+
+    async def _started(self, job: Job) -> tuple[ServerPipes, WalledChild]:
+        try:
+            pipes = ServerPipes()
+        except OSError:
+            raise CannotStart("Forge has too many files open to start another server", code="NO_DESCRIPTOR") from None
+        try:
+            stdin, stdout = pipes.theirs
+            walled = await self._walls.start(replace(job, stdin=stdin, stdout=stdout))
+        except BaseException:
+            pipes.close()
+            raise
+        pipes.close_theirs()
+        return pipes, walled
+
+    def _job(self, level: Level) -> Job:
+        for name in self._expanded.env:
+            if why := variable_problem(name):
+                raise CannotStart(f"env: {escape_control_chars(name)} {why}", code="ENV_REFUSED")
+        network, env = self._spec.network, self._expanded.env
+        found = self._certificates() if level is Level.FULL else Certificates()
+        if found.env:
+            env = {name: value for name, value in env.items() if name not in CERTIFICATE_VARIABLES} | found.env
+        return Job(
+            argv=(self._spec.command, *self._expanded.args),
+            cwd=self._spec.cwd,
+            env=env,
+            shown=found.shown,
+            limits=long_running_limits(self._walls.limits),
+            hosts=() if isinstance(network, bool) else tuple(map(self._grant, network)),
+            shares_network=network is True,
+            home=self._home(),
+        )
+
+    def _certificates(self) -> Certificates:
+        """Those that `env` or `pass_env` name lie outside of what walls show."""
+        try:
+            return show_certificates(self._expanded.env, self._forge_home)
+        except ForgeError as error:
+            raise CannotStart(f"env: {error.message}", code="CERTIFICATES") from None
+
+    def _grant(self, target: str) -> HostGrant:
+        """`host` or `host:port`, as the config reader made it: IPv6 in brackets."""
+        host, colon, port = target.rpartition(":")
+        if not colon or not port.isdigit() or host.endswith(":"):
+            host, port = target, "443"
+        host = host.strip("[]")
+        return HostGrant(host, int(port), self._host_rule(host, int(port)).private)
+
+    def _home(self) -> str:
+        made = self._walls.kept_home(*_HOME_PARTS, server_home_name(self._spec))
+        forge = os.path.realpath(self._forge_home.path)
+        if f"{made}/".startswith(f"{forge}/"):
+            raise WallsFailed(
+                "Walls could not be built: your cache directory lies in Forge's own. The command was not run. "
+                "Set XDG_CACHE_HOME to another directory.",
+                code="WALLS_UNAVAILABLE",
+            )
+        return made
+
+    def _output_over(self, error: TransportError | None) -> None:
+        """What would be sent now could not be answered: it is not sent, which is better to know."""
+        if self._writer is not None:
+            self._writer.stop()
+        if error is not None:
+            self.failure = error
+            self.start_shutdown()
+
+    def _close_stdin(self) -> None:
+        if self._writer is not None:
+            self._writer.stop()
+        if self._pipes is not None:
+            self._pipes.close_stdin()
+
+    def _over(self, _: object) -> None:
+        self._close_stdin()
+        if self._reader is not None:
+            self._reader.finish()
+        if self._pipes is not None:
+            self._pipes.close()
+        self.gone.set()
+
+
+def long_running_limits(limits: ResourceLimits) -> ResourceLimits:
+    """Of a process that serves many calls: memory, processes, files stay. Time, CPU time and output have no end: a call
+    has its own clocks, and of what the server says only messages and an end of stderr are kept."""
+    return replace(limits, timeout_s=None, cpu_s=_NO_CPU_LIMIT_S, output=1 << 62)
+
+
+def server_home_name(spec: ServerSpec) -> str:
+    """Two programs may each have a `docs`: what one keeps the other does not see."""
+    scope = hashlib.sha256(f"{spec.scope}\0{spec.name}".encode()).hexdigest()
+    return f"{spec.name}-{scope[:8]}"
+
+
+def _check_command(command: str, walls: Walls, level: Level) -> None:
+    """Says before the start what a shell inside would only call "not found"."""
+    shown = escape_control_chars(command)
+    if "/" not in command:
+        if not shutil.which(command, path=os.pathsep.join(walls.search_path())):
+            raise CannotStart(
+                f"command '{shown}' is not on the PATH that servers get; install it, or name its directory in "
+                "sandbox.read and give its full path; if it lies in a zone, add that to the server's `zones` "
+                "('forge doctor' lists what is visible)",
+                code="COMMAND_NOT_FOUND",
+            )
+    elif command.startswith("/") and not _in_a_zone(command, walls):
+        if not os.path.exists(command):
+            raise CannotStart(f"there is no command '{shown}'", code="COMMAND_NOT_FOUND")
+        explained = walls.explain(command)
+        if level is Level.FULL and (explained.read is not None or explained.stands == IS_PRIVATE):
+            raise CannotStart(
+                f"command '{shown}' is not visible inside walls; put its directory on your PATH or in sandbox.read",
+                code="COMMAND_NOT_VISIBLE",
+            )
+
+
+def _in_a_zone(path: str, walls: Walls) -> bool:
+    try:
+        return walls.sandbox.locate(path).zone is not None
+    except SandboxError:
+        return False
+
+
+class ServerPipes:
+    def __init__(self) -> None:
+        """Raises OSError where no descriptor is left."""
+        self._ends: dict[str, int] = {}
+        self._make("their stdin", "stdin")
+        self._make("stdout", "their stdout")
+        for ours in (self.stdin, self.stdout):
+            os.set_blocking(ours, False)
+
+    @property
+    def stdin(self) -> int:
+        return self._ends["stdin"]
+
+    @property
+    def stdout(self) -> int:
+        return self._ends["stdout"]
+
+    @property
+    def theirs(self) -> tuple[int, int]:
+        """What the child reads from and writes to; it gets copies."""
+        return self._ends["their stdin"], self._ends["their stdout"]
+
+    def close_theirs(self) -> None:
+        self._close("their stdin", "their stdout")
+
+    def close_stdin(self) -> None:
+        self._close("stdin")
+
+    def close(self) -> None:
+        self._close(*self._ends)
+
+    def _make(self, reading: str, writing: str) -> None:
+        try:
+            self._ends[reading], self._ends[writing] = os.pipe()
+        except OSError:
+            self.close()
+            raise
+
+    def _close(self, *ends: str) -> None:
+        for end in ends:
+            if end in self._ends:
+                os.close(self._ends.pop(end))

@@ -1,0 +1,351 @@
+"""A server's tools as Forge tools, and the part of them that one worker sees.
+
+`proxied_tool` makes a Tool that takes the one path like any other. A server's annotations are hints: from a trusted
+server, `readOnlyHint` without `destructiveHint` makes a call a reader that runs without asking; from any server,
+`destructiveHint` makes it ask. Everything else asks and runs as a writer. The risk follows from the walls around the
+server and from a trusted server's hints.
+
+`ServerTools` keeps a worker's catalog in step with the pool: usable tools of the servers that its block names are in
+the catalog, held ones are quarantined with the reason. `refresh` runs before every model request and every command of a
+person and costs one comparison when nothing changed. Names are computed over all servers of the session, so they do not
+depend on a worker's block or on the order of connecting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.config.mcp_spec import ServerSpec, ServerTrust
+from golem_forge.core.effects import AtMost, Effect, Mark, Verb
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.json import digest
+from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.client.model import Familiarity, HeldTool, RemoteTool, ServerState, ServerToolList, tool_names
+from golem_forge.sandbox.walls.model import Level
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.tool import Definition, Remote, SourceKind, Tool
+
+if TYPE_CHECKING:
+    from golem_forge.mcp.client.pool import Pool
+    from golem_forge.mcp.client.trust_store import ServerTrustStore
+    from golem_forge.policy.base import ApprovalBlock
+
+
+def is_offered(spec: ServerSpec, raw_name: str) -> bool:
+    """What the config says about `tools`; deny wins."""
+    return any(fnmatchcase(raw_name, glob) for glob in spec.allow) and not any(
+        fnmatchcase(raw_name, glob) for glob in spec.deny
+    )
+
+
+def is_read_only(spec: ServerSpec, tool: RemoteTool) -> bool:
+    """Whether a trusted server says so; from others it is only a word."""
+    hints = tool.annotations
+    return spec.trust is ServerTrust.TRUSTED and hints.get("readOnlyHint") is True and not is_destructive(tool)
+
+
+def is_destructive(tool: RemoteTool) -> bool:
+    """Whatever is not a plain no counts as a yes: a hint of this kind can only tighten."""
+    return tool.annotations.get("destructiveHint", False) is not False
+
+
+def proxied_tool(pool: Pool, spec: ServerSpec, tool: RemoteTool, name: str, accept: Callable[[], None]) -> Tool:
+    """`name`: what callers call it; `accept`: a person said yes to a definition they had not seen before.
+    It does not raise: the call they agreed to runs."""
+    made = _ProxiedTool(pool, spec, tool, accept)
+    reads = is_read_only(spec, tool)
+    return Tool(
+        name,
+        tool.description,
+        input_schema=dict(tool.input_schema),
+        output_schema=dict(tool.output_schema) if tool.output_schema is not None else None,
+        planner=made.plan,
+        needs_approval=False if reads else None,
+        label=tool.title,
+        category=f"MCP: {spec.name}",
+        annotations={"destructiveHint": True} if is_destructive(tool) else None,
+        read_only=reads,
+        source=SourceKind.MCP,
+        definition=made.definition,
+        pin=made.pin,
+        remote=Remote(tool.server, tool.name),
+    )
+
+
+def approval_block(spec: ServerSpec, tool: RemoteTool, name: str) -> ApprovalBlock:
+    """What the server's config says of a tool, by the name that callers use."""
+    from golem_forge.policy.base import ApprovalBlock  # brings asyncio, which listing tools does not need
+
+    said = spec.approval_tools.get(tool.name)
+    return ApprovalBlock(default=spec.approval_default, tools={name: said} if said is not None else {})
+
+
+@dataclass(slots=True)
+class _ProxiedTool:
+    pool: Pool
+    spec: ServerSpec
+    tool: RemoteTool
+    accept: Callable[[], None]
+    accepted: bool = False
+    _said: Definition | None = None
+    _effects: tuple[Effect, ...] | None = None
+
+    def definition(self) -> Definition:
+        known = self.accepted or self.tool.familiarity is Familiarity.PINNED
+        if self._said is None or self._said.approved is not known:
+            said = digest({"server": self.spec.digest, "tool": self.tool.digest})
+            self._said = Definition(digest=said, approved=known)
+        return self._said
+
+    def pin(self) -> None:
+        self.accept()
+        self.accepted = True
+
+    async def plan(self, args: dict[str, Any], ctx: ToolContext) -> Plan:
+        """Waits for nothing; were it not async, every call would be handed to a thread for this."""
+
+        async def run() -> Any:
+            return await self.pool.call(self.tool, args, ctx)
+
+        if self._effects is None:
+            limit = trusted_limit(self.spec, self.tool) or walled_limit(self.spec, await _has_walls(self.spec, ctx))
+            reads = is_read_only(self.spec, self.tool)
+            self._effects = (server_effect(self.spec, reads=reads, marks=self._marks(), at_most=limit),)
+        return Plan(run=run, effects=self._effects)
+
+    def _marks(self) -> tuple[Mark, ...]:
+        return (Mark.DESTRUCTIVE,) if is_destructive(self.tool) else ()
+
+
+def server_effect(
+    spec: ServerSpec, *, reads: bool, marks: tuple[Mark, ...] = (), at_most: AtMost | None = None
+) -> Effect:
+    """What a call of a server touches, as far as Forge can know: the server."""
+    return Effect(verb=Verb.NET, target=f"mcp://{spec.name}", proven=reads, marks=marks, at_most=at_most)
+
+
+def trusted_limit(spec: ServerSpec, tool: RemoteTool) -> AtMost | None:
+    """What a trusted server's annotations make possible. Those of others are words, and limit nothing."""
+    hints = tool.annotations
+    if spec.trust is not ServerTrust.TRUSTED or is_destructive(tool) or hints.get("openWorldHint", False) is not False:
+        return None
+    if hints.get("readOnlyHint") is True:
+        return AtMost.READS
+    return AtMost.WRITES if hints.get("openWorldHint") is False else None
+
+
+def walled_limit(spec: ServerSpec, has_walls: bool) -> AtMost | None:
+    """What the walls around a server make possible, whatever it says of itself."""
+    if spec.is_http or spec.network or not has_walls:
+        return None
+    return AtMost.WRITES if "rw" in spec.zones.values() else AtMost.READS
+
+
+async def _has_walls(spec: ServerSpec, ctx: ToolContext) -> bool:
+    if spec.is_http or ctx.walls is None:
+        return False
+    return (await ctx.walls.report()).level in (Level.FULL, Level.LANDLOCK)
+
+
+ALL_SERVERS: Final = "*"
+MOST_INSTRUCTIONS: Final = 2048
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerToolChanges:
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    diagnostics: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed or self.diagnostics)
+
+
+OnToolsAdded = Callable[[Mapping[str, tuple[ServerSpec, RemoteTool]]], None]
+"""Told the names that mean a server's tool from now on, for what the server's config says about approval."""
+
+
+class ServerTools:
+    def __init__(
+        self,
+        pool: Pool,
+        book: ServerTrustStore,
+        servers: tuple[str, ...],
+        catalog: Catalog,
+        *,
+        on_placed: OnToolsAdded = lambda names: None,
+        warn: Callable[[str], None] = _log.warning,
+    ) -> None:
+        self._pool = pool
+        self._book = book
+        self._servers = servers
+        self._catalog = catalog
+        self._on_placed = on_placed
+        self._warn = warn
+        self._seen = -1
+        self._placed: dict[str, _CatalogEntry] = {}
+        """By name, what of ours is in the catalog."""
+        self._kept_out: dict[str, str] = {}
+        """By name, why."""
+        self._spelt: dict[str, str] = {}
+        """By raw spelling, the name it means."""
+        catalog.why_missing = self.why_missing
+
+    def sees(self, server: str) -> bool:
+        """Whether this worker's block names it."""
+        return ALL_SERVERS in self._servers or server in self._servers
+
+    def server_of(self, name: str) -> str:
+        """The server that a name would belong to, of those this worker sees; empty: none."""
+        fitting = [server for server in self._pool.names() if name.startswith(f"{server}__") and self.sees(server)]
+        return max(fitting, key=len, default="")
+
+    def lists(self, name: str) -> bool | None:
+        """Whether its server has a tool of that name, usable or held back; None: its list is not known, or no server
+        that this worker sees would have it."""
+        server = self.server_of(name)
+        if not server or self._pool.listing(server) is None:
+            return None
+        return name in self._placed or name in self._kept_out
+
+    def why_missing(self, name: str) -> str:
+        """Of a name that means nothing now: what its server's state says; empty where it is there, or is none."""
+        server = self.server_of(name)
+        if not server or self._pool.listing(server) is not None:
+            return ""
+        status = self._pool.status(server)
+        if status.state is ServerState.PENDING:
+            return status.error
+        return f"the MCP server '{server}' is {status.state.value}{': ' if status.error else ''}{status.error}"
+
+    async def wait_connected(self, server: str) -> None:
+        """Connected and listed. Raises ForgeError with what its state says."""
+        await self._pool.wait_connected(server)
+
+    def instructions(self) -> tuple[tuple[str, str], ...]:
+        """(server, its words to a model), of trusted servers only: anybody can write a server."""
+        found = []
+        for name in self._pool.names():
+            manifest = self._pool.manifest(name) if self.sees(name) else None
+            if manifest is not None and manifest.instructions and self._pool.specs[name].trust is ServerTrust.TRUSTED:
+                said = manifest.instructions.encode("utf-8", "replace")[:MOST_INSTRUCTIONS].decode("utf-8", "ignore")
+                found.append((name, escape_control_chars(said)))
+        return tuple(found)
+
+    @property
+    def is_current(self) -> bool:
+        """Right after a look at the pool, without another one: whether `refresh` would find nothing new."""
+        return self._pool.version_seen == self._seen
+
+    def refresh(self) -> ServerToolChanges | None:
+        """None: nothing is other than before."""
+        version = self._pool.version
+        if version == self._seen:
+            return None
+        self._seen = version
+        listings = {name: listing for name in self._pool.names() if (listing := self._pool.listing(name)) is not None}
+        names = tool_names(
+            [one.identity for listing in listings.values() for one in listing.tools]
+            + [held.identity for listing in listings.values() for held in listing.held]
+        )
+        there: dict[str, _CatalogEntry] = {}
+        kept_out: dict[str, str] = {}
+        for server, listing in listings.items():
+            if self.sees(server):
+                self._sort(self._pool.specs[server], listing, names, there, kept_out)
+        news = self._put_in_force(there, kept_out)
+        return news if news else None
+
+    @staticmethod
+    def _sort(
+        spec: ServerSpec,
+        listing: ServerToolList,
+        names: Mapping[tuple[str, str], str],
+        there: dict[str, _CatalogEntry],
+        kept_out: dict[str, str],
+    ) -> None:
+        for tool in listing.tools:
+            if is_offered(spec, tool.name):
+                there[names[tool.identity]] = _CatalogEntry(spec, tool)
+        for held in listing.held:
+            name = names[held.identity]
+            if name not in there and is_offered(spec, held.identity[1]):  # a second entry of a name leaves the first
+                kept_out[name] = why_held(held)
+
+    def _put_in_force(self, there: dict[str, _CatalogEntry], kept_out: dict[str, str]) -> ServerToolChanges:
+        catalog, before = self._catalog, self._placed
+        removed = [name for name in before if name not in there]
+        for name in removed:
+            catalog.remove(name)
+        for name in self._kept_out.keys() - kept_out.keys():
+            catalog.release(name)
+        fresh = {name: placed for name, placed in there.items() if before.get(name) != placed}
+        if fresh:  # before they can be called: what the config says of them counts from their first call on
+            self._on_placed({name: (placed.spec, placed.tool) for name, placed in fresh.items()})
+        for name, placed in fresh.items():
+            catalog.add(self._tool(name, placed), replace=True)
+        self._spell(there)
+        for name, reason in kept_out.items():
+            catalog.quarantine(name, SourceKind.MCP, reason)
+        diagnostics = [f"{name}: {reason}" for name, reason in kept_out.items() if self._kept_out.get(name) != reason]
+        self._placed, self._kept_out = there, kept_out
+        return ServerToolChanges(
+            added=tuple(name for name in fresh if name not in before),
+            changed=tuple(name for name in fresh if name in before),
+            removed=tuple(removed),
+            diagnostics=tuple(diagnostics),
+        )
+
+    def _spell(self, there: dict[str, _CatalogEntry]) -> None:
+        """A model that knows a raw name (from a server's own texts) means that tool; what could mean two, neither."""
+        spellings = _spellings(there)
+        for raw in [raw for raw, name in self._spelt.items() if spellings.get(raw) != name]:
+            self._catalog.remove_alias(raw)
+        for raw, name in spellings.items():
+            if self._spelt.get(raw) != name:
+                self._catalog.add_alias(raw, name)
+        self._spelt = spellings
+
+    def _tool(self, name: str, placed: _CatalogEntry) -> Tool:
+        return proxied_tool(self._pool, placed.spec, placed.tool, name, partial(self._accept, name, placed))
+
+    def _accept(self, name: str, placed: _CatalogEntry) -> None:
+        """The person's yes is for a call they saw: it runs, also where the book cannot keep what they agreed to."""
+        try:
+            self._book.accept_new(placed.spec.scope, placed.tool)
+        except ForgeError as error:
+            self._warn(f"'{name}' is agreed to in this session only: {error.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class _CatalogEntry:
+    spec: ServerSpec
+    tool: RemoteTool
+
+    @property
+    def raw(self) -> str:
+        """The name it would have if every name could be used as it is."""
+        return f"{self.tool.server}__{self.tool.name}"
+
+
+def _spellings(there: Mapping[str, _CatalogEntry]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    met: set[str] = set()
+    for name, placed in there.items():
+        if placed.raw in found:
+            met.add(placed.raw)
+        found[placed.raw] = name
+    return {raw: name for raw, name in found.items() if raw != name and raw not in met}
+
+
+def why_held(held: HeldTool) -> str:
+    """What a caller is told who names it."""
+    return f"{held.reason.value}: {held.message}"

@@ -1,0 +1,385 @@
+"""What a person approved about servers, and the pinned definitions of their tools: FORGE_HOME/state/mcp.json.
+
+Approvals are bound to a config's digest; pins are stored by scope, server and raw tool name. Reading costs one `stat`
+while nothing changed; writing takes a lock (2 s at most), reads again and replaces the file atomically (0600). A
+missing or broken file reads as empty, so everything is pending and new; a broken one is renamed at the next write and
+`problem` says so. Readers never raise; writers raise ServerTrustError.
+
+Threat: two sessions that overwrite each other's answers, a half-written file, a server that fills the store, and a
+link, a pipe or a huge file at the path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.errors import ForgeError
+from golem_forge.events.serialization import iso_now
+from golem_forge.mcp.client.approval_text import approved_description, definition_of
+from golem_forge.mcp.client.model import RemoteTool
+from golem_forge.storage.file_stamp import FileStamp, file_stamp, stamp_from_stat
+from golem_forge.storage.home import ForgeHome
+
+_FOLDER: Final = "state"
+_FILE: Final = "mcp.json"
+
+
+class ServerTrustStore:
+    def __init__(self, home: ForgeHome) -> None:
+        self._home = home
+        self._path = home.path / _FOLDER / _FILE
+        self._place = str(self._path)  # every call looks there
+        self._kept: tuple[FileStamp, ServerRecords] | None = None
+        self._problem = ""
+
+    @property
+    def stamp(self) -> FileStamp | None:
+        """Other than before once anybody wrote, this process or another."""
+        return file_stamp(self._place)
+
+    @property
+    def problem(self) -> str:
+        """Why the book reads as empty although there is a file; empty when all is well."""
+        self._records()
+        return self._problem
+
+    def approved(self, spec: ServerSpec) -> bool:
+        """Whether a person let this very config start."""
+        approval = self._record(spec.scope, spec.name).approval
+        return approval is not None and approval.digest == spec.digest
+
+    def approved_before(self, spec: ServerSpec) -> Mapping[str, object] | None:
+        """What was last agreed to for a server of that name, for `server_diff`; values of variables as digests."""
+        approval = self._record(spec.scope, spec.name).approval
+        return None if approval is None else approval.described
+
+    def approve_server(self, spec: ServerSpec, who: str) -> None:
+        given = ServerApproval(
+            digest=spec.digest, described=approved_description(spec.described), at=iso_now(), who=who
+        )
+        self._change(spec.scope, spec.name, lambda record: replace(record, approval=given))
+
+    def forget(self, scope: str, server: str) -> None:
+        """Approval and pins: the next time it is a stranger."""
+        self._change(scope, server, lambda record: NO_RECORD)
+
+    def was_listed(self, scope: str, server: str) -> bool:
+        """Whether its tools were pinned once."""
+        return self._record(scope, server).listed
+
+    def pins(self, scope: str, server: str) -> Mapping[str, Pin]:
+        """By raw tool name."""
+        return self._record(scope, server).pins
+
+    def pin_new(self, scope: str, server: str, tools: Sequence[RemoteTool]) -> None:
+        """Pins the tools that have no pin: those of a first list are trusted, those that come later are new."""
+        names = {tool.name for tool in tools}
+
+        def noted(record: ServerRecord) -> ServerRecord:
+            state = PinState.NEW if record.listed else PinState.PINNED
+            return record.with_pins({t.name: _new_pin(t, state) for t in tools if t.name not in record.pins}, names)
+
+        self._change(scope, server, noted)
+
+    def pin(self, scope: str, tool: RemoteTool) -> None:
+        """A person agreed to this definition: it is the one from now on."""
+        self._change(
+            scope,
+            tool.server,
+            lambda record: record.with_pins({tool.name: _new_pin(tool, PinState.PINNED)}, {*record.pins, tool.name}),
+        )
+
+    def accept_new(self, scope: str, tool: RemoteTool) -> None:
+        """A new tool had its first yes. One whose definition is no longer the one that was agreed to stays new."""
+
+        def accepted(record: ServerRecord) -> ServerRecord:
+            pin = record.pins.get(tool.name)
+            if pin is not None and (pin.digest != tool.digest or pin.state is PinState.PINNED):
+                return record
+            return record.with_pins({tool.name: _new_pin(tool, PinState.PINNED)}, {*record.pins, tool.name})
+
+        self._change(scope, tool.server, accepted)
+
+    def _record(self, scope: str, server: str) -> ServerRecord:
+        return self._records().get((scope, server), NO_RECORD)
+
+    def _records(self) -> ServerRecords:
+        if self._kept is not None and self._kept[0] == self.stamp:
+            return self._kept[1]
+        self._kept, self._problem = None, ""
+        try:
+            records, seen = read_records(self._path)
+        except TrustFileBroken as broken:
+            shown = self._home.shown(self._path)
+            self._problem = f"{shown} cannot be used ({broken}): MCP servers must be approved again"
+            return {}
+        if seen is not None and seen.settled:
+            self._kept = seen, records
+        return records
+
+    def _change(self, scope: str, server: str, change: Callable[[ServerRecord], ServerRecord]) -> None:
+        try:
+            self._home.ensure(_FOLDER)
+            with file_lock(self._path):
+                self._kept = None
+                records = dict(self._records())
+                before = records.get((scope, server), NO_RECORD)
+                after = change(before)
+                if after == before:
+                    return
+                if self._problem:
+                    rename_broken(self._path)
+                if after == NO_RECORD:
+                    del records[scope, server]
+                else:
+                    records[scope, server] = after
+                write_records(self._path, records)
+        except OSError as error:
+            shown = self._home.shown(self._path)
+            raise ServerTrustError(f"{shown} cannot be written: {error.strerror}; the answer was not kept") from None
+
+
+def _new_pin(tool: RemoteTool, state: PinState) -> Pin:
+    return Pin(digest=tool.digest, definition=definition_of(tool), at=iso_now(), state=state)
+
+
+_T = TypeVar("_T")
+VERSION: Final = 1
+MAX_PINS: Final = 10_000
+"""Of one server. Beyond it, new tools that nobody agreed to and that are gone again are forgotten."""
+MAX_DEFINITIONS_BYTES: Final = 4 << 20
+"""Of one server. Beyond it, a pin is a digest alone and its diff shows the present definition."""
+
+
+class PinState(StrEnum):
+    PINNED = "pinned"
+    NEW = "new"
+    """It came after the server was first pinned, and nobody has agreed to it yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    digest: str
+    definition: Mapping[str, Any] | None
+    """None: too large to be kept."""
+    at: str
+    state: PinState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerApproval:
+    digest: str
+    """Of the unexpanded config."""
+    described: Mapping[str, Any]
+    """As `server_card.agreed` gives it."""
+    at: str
+    who: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRecord:
+    """All that is known of one server."""
+
+    approval: ServerApproval | None = None
+    listed: bool = False
+    """Its tools were pinned once: whatever comes later is new."""
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+    """By raw tool name. A tool that went keeps its pin."""
+
+    def with_pins(self, more: Mapping[str, Pin], present: Collection[str]) -> ServerRecord:
+        """`present`: the tools that the server has now."""
+        pins = {**self.pins, **more}
+        if len(pins) > MAX_PINS:
+            pins = {name: pin for name, pin in pins.items() if name in present or pin.state is PinState.PINNED}
+        return replace(self, listed=True, pins=_drop_large_definitions(pins))
+
+
+ServerRecords = dict[tuple[str, str], ServerRecord]
+"""By (scope, server)."""
+NO_RECORD: Final = ServerRecord()
+
+
+def to_json(records: ServerRecords) -> dict[str, Any]:
+    servers = [
+        {
+            "scope": scope,
+            "server": server,
+            "approval": None if (given := record.approval) is None else _fields(given, ServerApproval),
+            "listed": record.listed,
+            "pins": {name: _fields(pin, Pin) for name, pin in record.pins.items()},
+        }
+        for (scope, server), record in sorted(records.items())
+    ]
+    return {"version": VERSION, "servers": servers}
+
+
+def from_json(data: Any) -> ServerRecords:
+    if _typed(data, dict).get("version") != VERSION:
+        raise ValueError("it was written by another version of Forge")
+    records: ServerRecords = {}
+    for entry in _typed(data.get("servers"), list):
+        _typed(entry, dict)
+        given = entry.get("approval")
+        pins = _typed(entry.get("pins"), dict).items()
+        records[_typed(entry.get("scope"), str), _typed(entry.get("server"), str)] = ServerRecord(
+            approval=None if given is None else _parse_approval(_typed(given, dict)),
+            listed=_typed(entry.get("listed"), bool),
+            pins={name: _parse_pin(_typed(pin, dict)) for name, pin in pins},
+        )
+    return records
+
+
+def _parse_approval(data: dict[str, Any]) -> ServerApproval:
+    return ServerApproval(
+        digest=_typed(data.get("digest"), str),
+        described=_typed(data.get("described"), dict),
+        at=_typed(data.get("at"), str),
+        who=_typed(data.get("who"), str),
+    )
+
+
+def _parse_pin(data: dict[str, Any]) -> Pin:
+    definition = data.get("definition")
+    return Pin(
+        digest=_typed(data.get("digest"), str),
+        definition=None if definition is None else _typed(definition, dict),
+        at=_typed(data.get("at"), str),
+        state=PinState(_typed(data.get("state"), str)),
+    )
+
+
+def _fields(record: ServerApproval | Pin, kind: type[ServerApproval] | type[Pin]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in kind.__slots__}
+
+
+def _typed(value: Any, kind: type[_T]) -> _T:
+    if type(value) is not kind:
+        raise ValueError("it does not have the shape of a book")
+    return value
+
+
+def _drop_large_definitions(pins: Mapping[str, Pin]) -> dict[str, Pin]:
+    """The definitions that fit, the shortest first: no one of them can push all others out."""
+    room, dropped = MAX_DEFINITIONS_BYTES, set[str]()
+    for size, name in sorted(_sizes(pins.items())):
+        room -= size
+        if room < 0:
+            dropped.add(name)
+    return {name: replace(pin, definition=None) if name in dropped else pin for name, pin in pins.items()}
+
+
+def _sizes(pins: Iterable[tuple[str, Pin]]) -> Iterable[tuple[int, str]]:
+    for name, pin in pins:
+        if pin.definition is not None:
+            yield len(json.dumps(pin.definition)), name
+
+
+MAX_FILE_BYTES: Final = 64 << 20
+_LOCK_WAIT: Final = 2.0
+_LOCK_STEP: Final = 0.01
+
+
+class TrustFileBroken(Exception):
+    """The file is there and cannot be believed; the text says why."""
+
+
+class ServerTrustError(ForgeError):
+    """What was agreed to could not be written down."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="MCP_TRUST_BOOK")
+
+
+def read_records(path: Path) -> tuple[ServerRecords, FileStamp | None]:
+    """(what it holds, the stamp of what was read); nothing and None if there is no file. Raises Broken."""
+    try:
+        content, status = read_bounded(path, MAX_FILE_BYTES)
+        return from_json(json.loads(content)), stamp_from_stat(status)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, None
+    except OSError as error:
+        raise TrustFileBroken(error.strerror or "it cannot be read") from None
+    except json.JSONDecodeError:
+        raise TrustFileBroken("it is not JSON") from None
+    except (ValueError, RecursionError) as error:
+        raise TrustFileBroken(str(error)[:100]) from None
+
+
+def write_records(path: Path, records: ServerRecords) -> None:
+    content = json.dumps(to_json(records), separators=(",", ":")).encode()
+    if len(content) > MAX_FILE_BYTES:
+        raise ServerTrustError(
+            "the book of MCP approvals is full; run `forge mcp list` and remove servers that are not used"
+        )
+    replace_atomically(path, content)
+
+
+def rename_broken(path: Path) -> None:
+    """A broken book is kept for whoever wants to look at it, out of the way of the next one."""
+    with contextlib.suppress(OSError):
+        os.replace(path, path.with_name(f"{path.name}.broken"))
+
+
+@contextlib.contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """The lock is a file of its own: the one it guards is replaced by each change. Waits two seconds at most."""
+    handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _acquire_lock(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _acquire_lock(handle: int) -> None:
+    end = time.monotonic() + _LOCK_WAIT
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise ServerTrustError("the book of MCP approvals is in use by another process; try again") from None
+            time.sleep(_LOCK_STEP)
+
+
+def read_bounded(path: Path, most_bytes: int) -> tuple[bytes, os.stat_result]:
+    """(content, what was opened). OSError for a missing file, a link, what is no file, and one that is too large."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        with open(handle, "rb", closefd=False) as file:
+            content = file.read(most_bytes + 1)
+        if len(content) > most_bytes:
+            raise OSError(errno.EFBIG, "it is too large")
+        return content, status
+    finally:
+        os.close(handle)
+
+
+def replace_atomically(path: Path, content: bytes) -> None:
+    """Readers see the old file or the new one, never a part, also after a crash."""
+    temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}.tmp")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

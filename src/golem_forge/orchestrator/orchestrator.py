@@ -1,0 +1,507 @@
+"""The one path. Every call, whoever makes it, goes through `Orchestrator.call` and comes out as exactly one Outcome.
+
+    resolve → validate → plan → judge → approve → (gate) → journal → run → bound (present) → record
+
+There is no second way in: a batch, a slash command, an MCP request and a tool that calls another tool all enter here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.calls import Caller, Outcome, ToolCall
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.effects import Effect
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.events.bus import EventBus
+from golem_forge.events.journal import Journal
+from golem_forge.events.journal_files import JournalError
+from golem_forge.events.redaction import Redactor
+from golem_forge.orchestrator.approve import ApprovalStage, DescribePath, OnKept, worker_path
+from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.outputs import OutputStore
+from golem_forge.orchestrator.plan import make_plan, still_as_judged
+from golem_forge.orchestrator.present import Presenter, failure_text, learn_typed_secrets
+from golem_forge.orchestrator.record import Recorder
+from golem_forge.orchestrator.resolve import resolve, validate
+from golem_forge.orchestrator.run import CallAborted, CallLimits, run, run_with_limits, run_with_timeout
+from golem_forge.orchestrator.schedule import (
+    BatchMode,
+    BatchOrder,
+    Gate,
+    OnFailure,
+    reads_of,
+    run_batch,
+    touched_by,
+    writes_of,
+)
+from golem_forge.policy.base import ApprovalBlocks
+from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.evaluate import Judge, ParentPolicy, call_keys
+from golem_forge.policy.path_access import PathAccess
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.catalog import Catalog, ToolNotFound
+from golem_forge.tools.context import SessionParts, ToolContext
+from golem_forge.tools.factory import as_tools
+from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import Walls
+
+MAX_CALL_DEPTH: Final = 5
+"""Tools that call each other, the first one included."""
+OnEffects = Callable[[ToolCall, tuple[Effect, ...]], None]
+MAX_REPLANS: Final = 3
+OVERTAKEN: Final = "The approval check of this call was slow, so calls that came after it ran first."
+
+
+class Orchestrator:
+    """The path with everything its stages need. One per worker of a session."""
+
+    def __init__(
+        self,
+        tools: Catalog | Iterable[Tool],
+        *,
+        approval: ApprovalController,
+        sandbox: Sandbox | None = None,
+        blocks: ApprovalBlocks | None = None,
+        rules: RuleBook | None = None,
+        bus: EventBus | None = None,
+        journal: Journal | None = None,
+        redactor: Redactor | None = None,
+        output_folder: Path | None = None,
+        session_id: str = "",
+        worker: str = "main",
+        worker_id: str = "",
+        signal: InterruptSignal | None = None,
+        gate: Gate | None = None,
+        project: str = "",
+        strange_zones: frozenset[str] = frozenset(),
+        walls: Walls | None = None,
+        home: Path | None = None,
+        parts: SessionParts | None = None,
+        describe_path: DescribePath = worker_path,
+        ceilings: tuple[ParentPolicy, ...] = (),
+        grants: dict[str, set[str]] | None = None,
+        on_kept: OnKept | None = None,
+        on_effects: OnEffects | None = None,
+        guest: str = "",
+    ) -> None:
+        """`walls`: where its processes run; `home`: FORGE_HOME; `parts`: what tools keep for the session.
+
+        `worker` is the worker's path, which policy and memory go by; `worker_id` its run, for events (default: the
+        path). `describe_path` tells a person who asks: `{id, name, depth, task}` for each worker on the path.
+        `grants` is shared by the workers of a session; `on_kept` hears what a person kept for it; `on_effects` what
+        each planned call is about to touch. `guest`: the one client of several that calls here.
+        """
+        self.catalog = tools if isinstance(tools, Catalog) else _catalog_of(tools)
+        self.session_id = session_id or new_id()
+        self.worker = worker
+        self.signal = InterruptSignal() if signal is None else signal
+        self.sandbox = sandbox
+        self.on_unknown_tool: Callable[[str], Awaitable[bool]] = _never_found
+        """Asked about a name that means nothing: true once that may have changed (its server was asked)."""
+        self.refresh_tools: Callable[[], Coroutine[Any, Any, None]] = _no_refresh
+        """Puts tools that changed on disk in force, when a call of a batch may have changed them for one after it."""
+        self.redactor = redactor or Redactor()
+        self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
+        self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones, ceilings, grants)
+        self._reach = PathAccess(self.judge, worker)
+        self.path_rules = self._reach.paths
+        """What rules say about paths, for walls that are made before any call. Raises RulesUnusable."""
+        self.walls = walls
+        self.parts = parts or SessionParts()
+        self._home = home
+        self._said_of_handover = partial(self.judge.redirect_sources, worker)
+        self._on_effects = on_effects
+        self._guest = guest
+        self._gate = gate or Gate()
+        self._under_way: set[str] = set()
+        """The ids of calls that have no Outcome yet."""
+        self._approval = ApprovalStage(approval, self.judge, self.redactor, describe_path, on_kept)
+        self._recorder = Recorder(bus, journal, self.redactor, worker, worker_id)
+        self._present = Presenter(self.redactor, self.outputs, worker, sandbox)
+        self._present_result = self._present.ran
+
+    def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
+        """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
+        if type(call.caller) is not Caller:
+            call.caller = Caller(call.caller)  # ValueError: nobody else may call
+        return self.step(CallState(call, self.signal, self.signal))
+
+    async def batch(
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        mode: BatchMode | str = BatchMode.PARALLEL,
+        on_failure: OnFailure | str = OnFailure.COLLECT_ALL,
+    ) -> list[Outcome]:
+        """Several calls of one turn: one Outcome each, in request order."""
+        outcomes = await run_batch(self, calls, mode=mode, on_failure=on_failure)
+        together = zip(outcomes, calls, strict=True)
+        return [each if each.call is call else replace(each, call=call) for each, call in together]
+
+    async def step(self, state: CallState, *, order: BatchOrder | None = None, index: int = 0) -> Outcome:
+        """One call, by itself or at its place in a batch."""
+        call_id, under_way = state.call.id, self._under_way
+        if call_id in under_way:
+            asked, state.call, state.proposed = state.call, _with_new_id(state.call), False
+            return replace(await self.step(state, order=order, index=index), call=asked)
+        under_way.add(call_id)
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            outcome = await self._run_stages(state, order, index)
+        except CallAborted as ended:
+            outcome = self._present.ended(state, ended)
+        except ForgeError as error:
+            outcome = state.outcome(error.status, error=self._present.safe(error.message), code=error.code)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                cancelled = error
+                outcome = state.outcome(Status.INTERRUPTED, error="The caller was cancelled.")
+            else:  # the tool cancelled something of its own and let it escape
+                outcome = state.outcome(Status.EXECUTION_FAILED, error=failure_text(error))
+        except BaseException as error:
+            outcome = state.outcome(Status.EXECUTION_FAILED, error=self._present.safe(failure_text(error)))
+        finally:
+            state.ended = True
+            if state.ctx is not None:  # it holds the travel that holds it: else only the collector would free them
+                state.ctx.call = partial(self._nested, state.detached_copy())
+            under_way.discard(call_id)  # nobody else gets a turn before its end is recorded below
+            if state.plan is not None:
+                state.close()
+            if order is not None:
+                order.done(index)
+        if order is not None and order.stopped and outcome.status is Status.INTERRUPTED and not outcome.executed:
+            outcome.status, outcome.error = Status.SKIPPED, order.stopped
+        outcome = self._recorder.finished(state, outcome)
+        if cancelled is not None:
+            raise cancelled
+        return outcome
+
+    def propose(self, calls: Sequence[ToolCall], waiting: InterruptSignal) -> list[CallState]:
+        """Puts a whole batch on record before any of it starts, so that a crash shows what never ran."""
+        taken = set(self._under_way)
+        travels = []
+        for call in calls:
+            call.caller = Caller(call.caller)
+            state = CallState(_with_new_id(call) if call.id in taken else call, self.signal, waiting)
+            taken.add(call.id)
+            travels.append(state)
+            with contextlib.suppress(JournalError):  # its start will try again, and refuse
+                self._recorder.proposed(state)
+        return travels
+
+    def skip(self, state: CallState, why: str) -> Outcome:
+        """A call that will not start any more: recorded like every other."""
+        return self._recorder.finished(state, state.outcome(Status.SKIPPED, error=why))
+
+    async def _run_stages(self, state: CallState, order: BatchOrder | None, index: int) -> Outcome:
+        if state.waiting.reason is not None:
+            return state.outcome(Status.INTERRUPTED, error="Interrupted before it started.")
+        try:
+            if order is None:
+                self._resolve(state)
+            else:
+                await self._resolve_in_order(state, order, index)
+        except ToolNotFound:
+            if not await self._may_appear(state.call):
+                raise
+            self._resolve(state)
+        for _ in range(MAX_REPLANS):
+            tool = state.tool
+            if order is not None:
+                if tool.read_only or not tool.gated:
+                    order.only_reads(index)
+                elif tool.planner is None:
+                    order.announce(index, writes_of(state, self.sandbox))
+                if tool.planner is None:
+                    order.touches(index, touched_by(state))
+            if tool.planner is not None or state.handover_sources or not self._decide_at_once(state):
+                await self._plan_in_order(state, order, index)
+                tool = state.tool
+            if state.judged is not None and state.judged.decision.verdict is not Verdict.PRE_APPROVED:
+                self._recorder.before_waiting(state)
+                await self._approval.approve(state, partial(self._plan_and_judge, state))
+            slot = state.parent is None and tool.gated
+            read_only = state.read_only
+            if slot:
+                state.reads_only = read_only
+                if order is not None or not self._gate.try_enter(read_only):
+                    await self._enter_gate(state, read_only, order, index)
+            elif state.parent is not None:
+                state.share_slot()
+            elif order is not None:
+                await self._wait_turn(state, True, order, index)
+            if order is not None and order.was_overtaken(index) and OVERTAKEN not in state.notes:
+                state.notes = (*state.notes, OVERTAKEN)
+            try:
+                if await self._is_as_judged(state):
+                    self._about_to_run(state)
+                    return self._present_result(state, await run(state))
+            finally:
+                if slot:
+                    self._gate.leave(read_only)
+        raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
+
+    async def _may_appear(self, call: ToolCall) -> bool:
+        """Whether the catalog is worth a second look. A model does not wait for a tool that it was not offered."""
+        return call.caller is not Caller.LLM and isinstance(call.name, str) and await self.on_unknown_tool(call.name)
+
+    def _resolve(self, state: CallState) -> None:
+        """resolve and validate."""
+        tool, args, handed = resolve(state.call, self.catalog, self._said_of_handover)
+        state.tool = tool
+        if handed:
+            state.handover_sources = handed
+        if tool.made_from:
+            state.found_at = self._gate.generation
+        if state.edited:  # what a person wrote on the card stays, whatever the call said
+            args = state.arguments.given or state.arguments.plain
+        state.arguments = validate(tool, args)
+        if tool.wants_context and state.ctx is None:
+            state.ctx = self._context(state)
+
+    async def _resolve_in_order(self, state: CallState, order: BatchOrder, index: int) -> None:
+        """A tool may be made from what a call before it in the batch is about to write: it is looked up after that."""
+        alone = order.is_next(index)
+        try:
+            self._resolve(state)
+        except ForgeError as error:
+            if alone or state.call.problem or not _may_exist_later(state, error) or not order.writer_before(index):
+                raise
+            order.wait_for_undeclared(index)
+            await self._wait_turn(state, False, order, index)
+        else:
+            made_from = state.tool.made_from
+            if alone or not made_from:
+                return
+            order.wait_for_undeclared(index)
+            waited = await self._waited(state, order, index, made_from)
+            if not waited and state.found_at == self._gate.generation:
+                return
+        await run_with_limits(self.refresh_tools(), CallLimits.for_wait(state.waiting))
+        self._resolve(state)
+
+    async def _waited(self, state: CallState, order: BatchOrder, index: int, reads: tuple[str, ...]) -> bool:
+        """Waits for the calls before this one that write what it reads; false if there was none."""
+        waited: bool = await run_with_limits(order.wait_for_writers(index, reads), CallLimits.for_wait(state.waiting))
+        return waited
+
+    async def _plan_in_order(self, state: CallState, order: BatchOrder | None, index: int) -> None:
+        """A plan may need what a call before it in the batch is about to make. Then, and if it fails, it is made after
+        that one has ended. What refuses the call is not asked again: not a check, not a rule."""
+        if order is None:
+            await self._plan_and_judge(state)
+            return
+        alone = order.is_next(index)  # asked first: the call before may end while this one is planned
+        if state.tool.planner is not None:
+            again = False
+            try:
+                await self._plan(state)
+            except ForgeError as error:
+                if alone or error.status is Status.POLICY_DENIED:
+                    raise
+                await self._wait_turn(state, state.tool.read_only or not state.tool.gated, order, index)
+                again = True
+            else:
+                self._announce(state, order, index)
+                if not alone:
+                    waited = await self._waited(state, order, index, reads_of(state, self.sandbox))
+                    again = waited or state.planned_at != self._gate.generation
+            if again:
+                if state.tool.made_from:
+                    self._resolve(state)
+                await self._plan(state)
+                self._announce(state, order, index)
+        if not callable(state.tool.needs_approval):
+            await self._judge(state)
+            return
+        with order.checking(index):
+            await self._judge(state)
+
+    def _announce(self, state: CallState, order: BatchOrder, index: int) -> None:
+        order.touches(index, touched_by(state))
+        order.announce(index, writes_of(state, self.sandbox), reads_of(state, self.sandbox))
+
+    async def _is_as_judged(self, state: CallState) -> bool:
+        """False: judge and perhaps ask again. Its turn has come, and what was judged may be no more."""
+        tool, generation = state.tool, self._gate.generation
+        if tool.made_from and state.found_at != generation:
+            now, _, handed = resolve(state.call, self.catalog, self._said_of_handover)
+            state.found_at = generation
+            if now.definition_digest != tool.definition_digest:
+                state.tool, state.handover_sources, state.approved_as = now, handed, ""
+                state.arguments = validate(now, state.arguments.given or state.arguments.plain)
+                return False
+        return state.plan is None or await still_as_judged(state, self._context_of(state), self._gate)
+
+    def _decide_at_once(self, state: CallState) -> bool:
+        keys = partial(call_keys, state.tool, state.arguments, None, self.worker)
+        state.decision = self.judge.quick_decision(state.tool, keys)
+        return state.decision is not None
+
+    async def _plan_and_judge(self, state: CallState) -> None:
+        if state.tool.planner is not None:
+            await self._plan(state)
+        await self._judge(state)
+
+    async def _plan(self, state: CallState) -> None:
+        state.close()
+        state.plan = await make_plan(state, self._context_of(state), self._gate)
+
+    async def _judge(self, state: CallState) -> None:
+        tool, arguments, ctx = state.tool, state.arguments, self._context_of(state)
+        keys = partial(call_keys, tool, arguments, state.plan, self.worker)
+        judging = self.judge.judge(tool, arguments, state.plan, ctx, keys, state.handover_sources)
+        state.judged = await run_with_timeout(judging, state.waiting, None)  # a check must not outlive an interrupt
+        state.decision = state.judged.decision
+        state.decision.edited = state.edited
+
+    async def _enter_gate(self, state: CallState, read_only: bool, order: BatchOrder | None, index: int) -> None:
+        """Waits for this call's turn. Interrupting ends the wait with zero executions."""
+        if order is not None:
+            await self._wait_turn(state, read_only, order, index)
+        if not self._gate.try_enter(read_only):
+            await run_with_limits(self._gate.enter(read_only), CallLimits.for_wait(state.waiting))
+        if state.waiting:
+            self._gate.leave(read_only)
+            raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
+
+    async def _wait_turn(self, state: CallState, read_only: bool, order: BatchOrder, index: int) -> None:
+        await run_with_limits(order.wait_turn(index, read_only), CallLimits.for_wait(state.waiting))
+
+    def _about_to_run(self, state: CallState) -> None:
+        if state.waiting.reason is not None:  # the last moment at which an interrupt still means: not at all
+            raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
+        if state.tool.secret_fields and _typed(state):
+            learn_typed_secrets(state.tool, state.arguments.plain, self.redactor)
+        state.started = perf_counter()  # how long it took is how long it ran, not how long a person thought
+        if state.judged is not None:
+            self.judge.count(state.judged)
+            if self._on_effects is not None and state.judged.facts.effects:
+                self._on_effects(state.call, state.judged.facts.effects)
+        self._recorder.started(state)
+
+    def _context_of(self, state: CallState) -> ToolContext:
+        """A tool that wants no context only gets one when its call is judged at length."""
+        if state.ctx is None:
+            state.ctx = self._context(state)
+        return state.ctx
+
+    def _context(self, state: CallState) -> ToolContext:
+        call_id = state.call.id
+        return ToolContext(
+            call_id=call_id,
+            outermost_call_id=state.callers[0][0] if state.callers else call_id,
+            session_id=self.session_id,
+            worker=self.worker,
+            guest=self._guest,
+            caller=state.call.caller,
+            sandbox=self.sandbox,
+            outputs=self.outputs,
+            cancel=state.signal,
+            progress=partial(self._recorder.progress, call_id),
+            call=partial(self._nested, state),
+            find=self._found_for_tools,
+            loop=asyncio.get_running_loop(),
+            walls=self.walls,
+            parts=self.parts,
+            redactor=self.redactor,
+            home=self._home,
+            show=self._recorder.show,
+            host_rule=self._reach.host,
+            path_rules=self._reach.paths,
+        )
+
+    def dry_context(self) -> ToolContext:
+        """For a call that is only judged: it is planned where others are, and calls, shows and reports nothing."""
+        return ToolContext(
+            session_id=self.session_id,
+            worker=self.worker,
+            guest=self._guest,
+            sandbox=self.sandbox,
+            outputs=self.outputs,
+            walls=self.walls,
+            parts=self.parts,
+            redactor=self.redactor,
+            home=self._home,
+            host_rule=self._reach.host,
+            path_rules=self._reach.paths,
+        )
+
+    def _found_for_tools(self, name: str) -> Tool | None:
+        try:
+            return self.catalog.resolve(name, Caller.TOOL)
+        except ForgeError:
+            return None
+
+    async def _nested(self, parent: CallState, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
+        """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
+        state = CallState(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), parent.signal, parent.signal)
+        state.depth = parent.depth + 1
+        state.callers = (*parent.callers, (parent.call.id, parent.tool.name))
+        if parent.tool.gated:  # one that holds no slot has none to share: what it calls goes to the gate itself
+            state.parent = parent
+        refused = refuse
+        if parent.ended:
+            refused = f"'{parent.tool.name}' has ended and can call no more tools."
+        elif state.depth >= MAX_CALL_DEPTH:
+            refused = f"Tools may call each other at most {MAX_CALL_DEPTH} levels deep."
+        if refused:
+            return self._recorder.finished(state, state.outcome(Status.POLICY_DENIED, error=refused))
+        return await self.step(state)
+
+
+def _may_exist_later(state: CallState, error: ForgeError) -> bool:
+    """Whether a lookup that failed may succeed once the calls before it have ended: there was no such tool, or the
+    arguments do not fit the files it is made from."""
+    if state.tool:
+        return bool(state.tool.made_from)
+    return error.status is Status.TOOL_NOT_FOUND
+
+
+def _typed(state: CallState) -> bool:
+    """Whether a person wrote the arguments, or changed what somebody else wrote."""
+    return state.call.caller is Caller.HUMAN or state.edited
+
+
+async def _never_found(name: str) -> bool:
+    return False
+
+
+async def _no_refresh() -> None:
+    return None
+
+
+def _with_new_id(call: ToolCall) -> ToolCall:
+    """A call whose id another one has that is not over: refused, and recorded under an id of its own.
+
+    The records of an id must be those of one call: else nobody could tell after a crash what may have run.
+    """
+    problem = f"call id {call.id[:80]!r} is in use; give each call an id of its own"
+    return replace(call, id=new_id(), problem=call.problem or problem)
+
+
+def _catalog_of(tools: Iterable[Tool]) -> Catalog:
+    catalog = Catalog()
+    for tool in as_tools(tools):
+        catalog.add(tool)
+    return catalog
+
+
+def _default_output_folder() -> Path:
+    from golem_forge.storage.home import forge_home
+
+    return forge_home().path / "output"

@@ -1,0 +1,350 @@
+"""ApprovalQueue: requests that wait for a person. Identical requests share one question; different ones are answered in
+any order.
+
+Exactly one of answer, timeout and cancel takes effect for each pending call. How a person is asked is up to the Asker:
+`ui_asker` asks every attached UI over the bus, `callback_asker` calls an embedder's function. Both validate edited
+arguments while the question is still open, and show what is wrong at their fields. Neither turns silence or an error
+into a yes.
+
+Answers are read strictly: what is not clearly a yes is a no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from golem_forge.core.decisions import AnsweredBy, Status
+from golem_forge.core.errors import error_name
+from golem_forge.core.json import copy_json
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.core.text import escape_control_chars
+from golem_forge.events.open_questions import INTERRUPT, NOBODY, EditRefused, invalid_member
+from golem_forge.events.runtime_ui import RuntimeUI
+from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
+from golem_forge.tools.forms import errors_by_field
+from golem_forge.tools.threads import run_in_thread
+
+MAX_PENDING: Final = 100
+MAX_EDITS: Final = 20
+_log = logging.getLogger(__name__)
+
+FieldProblems = tuple[tuple[str, str], ...]
+CheckEdit = Callable[[dict[str, Any]], FieldProblems]
+"""Edited arguments → problems by field; empty when they are valid."""
+
+
+class TooManyEdits(Exception):
+    """This question was answered with invalid arguments often enough."""
+
+
+@dataclass(slots=True, eq=False)
+class ApprovalQuestion:
+    """One card on its way to a person."""
+
+    request: ApprovalRequest
+    check: Callable[[Mapping[str, Any]], FieldProblems]
+    """Problems of edited arguments by field, in words that may be shown; empty if they would do. The question stays
+    open meanwhile. Raises TooManyEdits."""
+    on_withdrawn: Callable[[ApprovalResult], None] = field(default=lambda answer: None)
+    """Set by an asker that wants to know, just before it is cancelled, what made its question needless."""
+    on_more_waiting: Callable[[int], None] = field(default=lambda waiting: None)
+    """Set by an asker that can show that another identical call has come to wait."""
+
+
+Asker = Callable[[ApprovalQuestion], Awaitable[Any]]
+"""Shows one question and returns the raw answer, `{approved, choice?, args?, reason?, stop?, by?}`. Cancelled when the
+question is withdrawn."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingApproval:
+    """One call that waits at the desk."""
+
+    request: ApprovalRequest
+    check_edit: CheckEdit
+    restore: Callable[[dict[str, Any]], dict[str, Any]]
+    """Edited arguments with what the person was not shown put back."""
+    redact: Callable[[FieldProblems], FieldProblems]
+    """Problems without secrets: their words may repeat a value."""
+    reevaluate: Callable[[], ApprovalResult | None]
+    """Judges the call again: an answer if it needs no person any more."""
+    signal: InterruptSignal
+    answer: asyncio.Future[ApprovalResult] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+@dataclass(slots=True)
+class _Card:
+    waiting: list[PendingApproval]
+    task: asyncio.Task[None] | None = None
+    question: ApprovalQuestion | None = None
+    """While a person looks at it."""
+
+
+class ApprovalQueue:
+    def __init__(self, ask: Asker) -> None:
+        self._ask = ask
+        self._cards: dict[str, _Card] = {}
+
+    @property
+    def pending(self) -> int:
+        return sum(len(card.waiting) for card in self._cards.values())
+
+    async def wait(self, waiting: PendingApproval) -> ApprovalResult:
+        if self.pending >= MAX_PENDING:
+            return denied_result("too many pending approvals")
+        key = f"{waiting.request.fingerprint} {waiting.request.diff}"  # one card only for what looks the same too
+        card = self._cards.get(key)
+        if card is None:
+            card = self._cards[key] = _Card([waiting])
+            card.task = asyncio.get_running_loop().create_task(self._serve(key, card))
+        else:
+            card.waiting.append(waiting)
+            card.waiting[0].request.waiting = len(card.waiting)
+            if card.question is not None:
+                card.question.on_more_waiting(len(card.waiting))
+        loop = asyncio.get_running_loop()  # the signal may come from any thread
+        forget = waiting.signal.listen(
+            lambda _: loop.call_soon_threadsafe(self._settle, waiting, _interrupted_result())
+        )
+        try:
+            return await waiting.answer
+        finally:
+            forget()
+            self._remove(key, card, waiting)
+
+    def judge_again(self) -> None:
+        """After an answer was remembered: whoever is covered by it now needs no card."""
+        for key, card in list(self._cards.items()):
+            for waiting in list(card.waiting):
+                if not waiting.answer.done() and (answer := waiting.reevaluate()):
+                    self._settle(waiting, answer)
+            answers = [waiting.answer for waiting in card.waiting]
+            if answers and all(each.done() and not each.cancelled() for each in answers):
+                self._cards.pop(key, None)  # nobody joins it any more: this answer is for those who waited
+                self._withdraw(card, answers[0].result())
+
+    async def _serve(self, key: str, card: _Card) -> None:
+        """Whatever happens to the asking, nobody who waits at this card is left without an answer."""
+        try:
+            await self._ask_until_nobody_waits(key, card)
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                _log.warning("the approval could not be asked: %s", type(error).__name__)
+        finally:
+            if self._cards.get(key) is card:
+                del self._cards[key]
+            for waiting in card.waiting:
+                self._settle(waiting, denied_result("The approval could not be asked; the call was not run."))
+
+    async def _ask_until_nobody_waits(self, key: str, card: _Card) -> None:
+        """Once, and again for the others after each edit of the oldest."""
+        while waiting := [w for w in card.waiting if not w.answer.done()]:
+            first = waiting[0]
+            first.request.waiting = len(waiting)
+            card.question = self._question(first)
+            answer = await self._answer_to(first, card.question)
+            card.question = None
+            # whoever joined while the card was open saw the same request, so the answer is theirs too
+            served = [first] if answer.args is not None else [w for w in card.waiting if not w.answer.done()]
+            if answer.args is None:
+                self._cards.pop(key, None)
+            for each in served:
+                self._settle(each, answer)
+            card.waiting = [w for w in card.waiting if w not in served]
+
+    async def _answer_to(self, waiting: PendingApproval, question: ApprovalQuestion) -> ApprovalResult:
+        try:
+            answer = read_answer(await self._ask(question), waiting.request)
+            if answer.args is None:
+                return answer
+            edited = waiting.restore(answer.args)
+            problems = waiting.check_edit(edited)
+            if not problems:
+                return replace(answer, args=edited)
+            why = format_problems(waiting.redact(problems))
+            return denied_result(f"The edited arguments are not valid ({why}); the call was not run.")
+        except TooManyEdits as error:
+            return denied_result(str(error))
+        except Exception as error:  # a broken UI must not become a consent
+            _log.warning("the approval could not be asked: %s", type(error).__name__)
+            return denied_result(f"The approval could not be asked ({error_name(error)}); the call was not run.")
+
+    def _question(self, waiting: PendingApproval) -> ApprovalQuestion:
+        edits = 0
+
+        def check(args: Mapping[str, Any]) -> FieldProblems:
+            nonlocal edits
+            problems = waiting.check_edit(waiting.restore(dict(args)))
+            edits += bool(problems)
+            shown = waiting.redact(problems) if problems else ()
+            if edits >= MAX_EDITS:
+                raise TooManyEdits(
+                    f"The arguments were edited {MAX_EDITS} times without a valid form ({format_problems(shown)}); "
+                    "the call was not run."
+                )
+            return shown
+
+        return ApprovalQuestion(waiting.request, check)
+
+    def _withdraw(self, card: _Card, answer: ApprovalResult) -> None:
+        question, card.question = card.question, None
+        if question is not None:
+            question.on_withdrawn(answer)
+
+    def _settle(self, waiting: PendingApproval, answer: ApprovalResult) -> None:
+        if not waiting.answer.done():
+            waiting.answer.set_result(answer)
+
+    def _remove(self, key: str, card: _Card, waiting: PendingApproval) -> None:
+        """One gone leaves the card to the others; the last one gone withdraws it."""
+        if waiting in card.waiting:
+            card.waiting.remove(waiting)
+        if not card.waiting and card.task is not None and not card.task.done():
+            gone = waiting.answer.cancelled() or not waiting.answer.done()  # whoever called was cancelled
+            self._withdraw(card, _interrupted_result() if gone else waiting.answer.result())
+            card.task.cancel()
+            if self._cards.get(key) is card:
+                del self._cards[key]
+
+
+def format_problems(problems: FieldProblems) -> str:
+    return "; ".join(f"{name}: {problem}" if name else problem for name, problem in problems)
+
+
+def _interrupted_result() -> ApprovalResult:
+    return denied_result("Interrupted before it was approved.", by=AnsweredBy.NOBODY, status=Status.INTERRUPTED)
+
+
+ApprovalCallback = Callable[[ApprovalRequest], Any | Awaitable[Any]]
+
+
+def ui_asker(ui: RuntimeUI, timeout: float | None = None) -> Asker:
+    """`timeout` in seconds, shown on the card as `expiresAt`; none by default."""
+
+    async def ask(question: ApprovalQuestion) -> Mapping[str, Any]:
+        request = question.request
+
+        def check(args: Mapping[str, Any]) -> Mapping[str, str]:
+            try:
+                return errors_by_field(question.check(args))
+            except TooManyEdits as error:
+                raise EditRefused(str(error)) from None
+
+        def withdraw(answer: ApprovalResult) -> None:
+            by = "memory" if answer.approved else INTERRUPT
+            ui.withdraw_approval(request.id, approved=answer.approved, by=by)
+
+        question.on_withdrawn = withdraw
+        question.on_more_waiting = lambda waiting: ui.change_approval(request.id, waiting=waiting)
+        asked_by = next((str(link["id"]) for link in reversed(request.worker_path) if not link.get("tool")), "")
+        return await ui.request_approval(request.to_wire(), timeout=timeout, check_edit=check, worker_id=asked_by)
+
+    return ask
+
+
+def callback_asker(callback: ApprovalCallback, timeout: float | None = None) -> Asker:
+    """An invalid edit calls it again, with `field_errors` on the request; the same edit twice denies."""
+
+    async def ask(question: ApprovalQuestion) -> Any:
+        request = question.request
+        before: Any = None
+        while True:
+            answer = await _call(callback, request)
+            edited = answer.get("args") if isinstance(answer, Mapping) and answer.get("approved") is True else None
+            if not isinstance(edited, Mapping):
+                return answer
+            problems = question.check(edited)
+            if not problems:
+                return answer
+            if edited == before:
+                why = f"The edited arguments are not valid ({format_problems(problems)}); the call was not run."
+                return {"approved": False, "by": NOBODY, "reason": why}
+            before = copy_json(edited)
+            request = replace(request, field_errors=problems)
+
+    async def ask_in_time(question: ApprovalQuestion) -> Any:
+        limit = asyncio.timeout(timeout)
+        try:
+            async with limit:
+                return await ask(question)
+        except TimeoutError:
+            if not limit.expired():  # the callback's own
+                raise
+            return {"approved": False, "by": "timeout", "reason": f"No answer within {timeout:g} s."}
+
+    return ask_in_time
+
+
+async def _call(callback: ApprovalCallback, request: ApprovalRequest) -> Any:
+    if inspect.iscoroutinefunction(callback):
+        return await callback(request)
+    answer = await run_in_thread(lambda: callback(request))
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+MAX_REASON: Final = 2000
+_ANSWER_FORM: Final = "{approved, remember?, choice?, args?, reason?, stop?}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalResult:
+    approved: bool
+    by: AnsweredBy = AnsweredBy.PERSON
+    message: str = ""
+    """Why not, in words for the caller."""
+    status: Status = Status.APPROVAL_DENIED
+    choice: ApprovalOffer | None = None
+    args: dict[str, Any] | None = None
+    stop: bool = False
+    cached: bool = False
+
+
+def denied_result(
+    message: str, *, by: AnsweredBy = AnsweredBy.NOBODY, status: Status = Status.APPROVAL_DENIED
+) -> ApprovalResult:
+    return ApprovalResult(approved=False, by=by, message=message, status=status)
+
+
+def read_answer(raw: Any, request: ApprovalRequest) -> ApprovalResult:
+    """A mapping `{approved, remember?, choice?, args?, reason?, stop?}`; any other value denies, and so does a member
+    that has another name or value."""
+    if not isinstance(raw, Mapping):
+        return denied_result(f"The approval callback gave no valid answer ({_ANSWER_FORM}); the call was not run.")
+    wrong = invalid_member(raw, besides=("by",))
+    if not wrong and raw.get("remember") == "always":
+        wrong = "'remember' is 'always', not 'session'; what is kept for good is named by its 'choice'"
+    if wrong:
+        _log.warning("an answer to an approval denied: %s", wrong)
+        return denied_result(f"The approval callback gave no valid answer: {wrong}. The call was not run.")
+    reason = raw.get("reason")
+    if not raw["approved"]:
+        text = escape_control_chars(str(reason))[:MAX_REASON].strip() if reason else ""
+        if raw.get("by") in ("timeout", "interrupt", "nobody") and text:
+            return denied_result(text)
+        return ApprovalResult(
+            approved=False,
+            message=f"Denied by the user: {text}" if text else "Denied by the user.",
+            stop=bool(raw.get("stop")),
+        )
+    args = raw.get("args")
+    try:
+        choice = _chosen_offer(raw, request)
+    except LookupError:
+        return denied_result("The answer names a choice that was not offered; the call was not run.")
+    return ApprovalResult(approved=True, choice=choice, args=None if args is None else dict(args))
+
+
+def _chosen_offer(raw: Mapping[str, Any], request: ApprovalRequest) -> ApprovalOffer | None:
+    if wanted := raw.get("choice"):
+        for offer in request.choices:
+            if offer.id == wanted:
+                return offer
+        raise LookupError(wanted)
+    if raw.get("remember") == "session":  # the narrowest; what outlives the session is chosen by its id, never in short
+        return next((offer for offer in request.choices if offer.scope == "session"), None)
+    return None

@@ -1,0 +1,122 @@
+"""PathAccess: what rules say about the paths and hosts of one worker, outside of any call: for walls, for tools that
+walk trees, and for the proxy.
+
+Takes the rules in force, a worker's path and the program's directory. Gives only rules that hold there now (scope and
+`until`). Rules that merely allow are left out: walls enforce what is forbidden, consent is asked for each call. The
+workers above count as well: what is blocked for one of them is blocked here. Raises RulesUnusable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Verb
+from golem_forge.policy.evaluate import Judge
+from golem_forge.policy.facts import CallFacts
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.globs import host_matches, normal_host, path_glob
+from golem_forge.policy.rules.match import in_scope
+from golem_forge.policy.rules.model import SECRET_PATH, Rule, RuleOrigin
+from golem_forge.sandbox.walls.model import PathRule
+from golem_forge.tools.context import HostPermission, HostRule
+from golem_forge.tools.tool import SourceKind
+
+if TYPE_CHECKING:
+    from golem_forge.policy.rules.book import RuleSet
+
+
+class PathAccess:
+    def __init__(self, judge: Judge, worker: str) -> None:
+        self._judge = judge
+        self._worker = worker
+
+    def paths(self) -> tuple[PathRule, ...]:
+        judge = self._judge
+        if judge.rules is None:
+            return ()
+        current = judge.rules.current()
+        above = (path_rules(current, ceiling.worker, judge.project) for ceiling in judge.parents)
+        blocked = (rule for rules in above for rule in rules if rule.verdict is Verdict.BLOCKED)
+        return (*path_rules(current, self._worker, judge.project), *blocked)
+
+    def host(self, host: str, port: int) -> HostPermission:
+        judge = self._judge
+        if judge.rules is None:
+            return HostPermission()
+        current = judge.rules.current()
+        said = host_permission(current, self._worker, judge.project, host, port)
+        above = (ceiling.worker for ceiling in judge.parents)
+        blocked = any(host_permission(current, worker, judge.project, host, port).blocked for worker in above)
+        return said._replace(blocked=True) if blocked else said
+
+
+def host_rule_for(rules: RuleBook, project: str, worker: str) -> HostRule:
+    """What rules say of hosts outside of any call: builds fetch from them, servers are started with them."""
+
+    def host(host: str, port: int) -> HostPermission:
+        return host_permission(rules.current(), worker, project, host, port)
+
+    return host
+
+
+_SUBTREE: Final = "/**"
+
+
+def path_rules(rules: RuleSet, worker: str, project: str) -> tuple[PathRule, ...]:
+    """The `path` rules that tighten, and the person's own that accept `secret_path`."""
+    here = _scope_facts(worker, project)
+    return tuple(
+        PathRule(
+            matches=_matcher(rule.path),
+            literal=literal_of(rule.path),
+            verdict=rule.verdict,
+            access=frozenset(rule.access),
+            accepts_secret=_accepts_secret(rule),
+        )
+        for rule in rules.paths
+        if (rule.verdict is not Verdict.PRE_APPROVED or _accepts_secret(rule)) and in_scope(rule, here)
+    )
+
+
+def host_permission(rules: RuleSet, worker: str, project: str, host: str, port: int) -> HostPermission:
+    """What `host` rules say of one place besides their verdict. Only a rule of the person's own makes it private."""
+    try:
+        name = normal_host(host)
+    except ValueError:
+        return HostPermission()
+    here = _scope_facts(worker, project)
+    meant = [
+        rule for rule in rules.hosts if port in rule.ports and host_matches(rule.host, name) and in_scope(rule, here)
+    ]
+    private = any(
+        rule.private and rule.origin is RuleOrigin.USER and rule.verdict is not Verdict.BLOCKED for rule in meant
+    )
+    blocked = any(rule.verdict is Verdict.BLOCKED for rule in meant)
+    return HostPermission(listed=bool(meant), private=private, blocked=blocked)
+
+
+def literal_of(pattern: str) -> str:
+    """The one path (or, for `dir/**`, the directory) a pattern stands for; empty if it needs to be searched for."""
+    stem = pattern.removesuffix(_SUBTREE)
+    if "*" in stem or "?" in stem:
+        return ""
+    # A `[` that opens no set stands for itself; with a set, the pattern never matches its own spelling.
+    return stem if path_glob(stem).fullmatch(stem) else ""
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    glob = path_glob(pattern)
+    return lambda virtual: glob.fullmatch(virtual) is not None
+
+
+def _accepts_secret(rule: Rule) -> bool:
+    """As when a call is judged: only the person's own file, only what allows, only reading."""
+    own = rule.origin is RuleOrigin.USER and rule.verdict is Verdict.PRE_APPROVED
+    return own and SECRET_PATH in rule.accept and Verb.READ in rule.access
+
+
+def _scope_facts(worker: str, project: str) -> CallFacts:
+    """Nobody's call, so that scope is read by the same eyes as in judging."""
+    return CallFacts(tool="", source=SourceKind.NATIVE, args={}, worker=worker, effects=(), project=project)

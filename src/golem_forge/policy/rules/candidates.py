@@ -1,0 +1,302 @@
+"""Candidate rules: what a person is offered with a question, narrow to wide.
+
+Each is tried before it is offered (`would_lift`): a rule that would not let this very call through is never shown. A
+call that is critical, or that a hand-written `ask` caught, can only be kept exactly as it is, for the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ConfigError
+from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.rules.globs import host_and_port
+from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
+from golem_forge.policy.rules.match import CallView
+from golem_forge.policy.rules.model import PATH_VERBS, Rule, RuleKind, RuleOrigin
+from golem_forge.policy.shell.patterns import is_offered_prefix, is_saved_prefix, prefix_choices
+from golem_forge.policy.shell.strict import Parsed, quote, render
+
+_MAX_CHOICES: Final = 4
+_MAX_SEGMENT_RULES: Final = 3
+_MAX_TRIED: Final = 12
+_MAX_FILE_RULES: Final = 40
+"""A patch of more files can be kept exactly as it is; nobody reads a choice of a hundred rules."""
+_SESSION: Final = ("session",)
+_BOTH: Final = ("session", "always")
+
+
+class RememberKind(StrEnum):
+    """What choosing it leaves behind."""
+
+    FINGERPRINT = "fingerprint"
+    """For the session this very call, with its directory, shell and all; the rules, if any, only for always."""
+    RULES = "rules"
+    GRANT = "grant"
+    """A grant for this worker and session that covers what carries no mark: any command inside the walls, or input to
+    one running session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    id: str
+    label: str
+    keeps: RememberKind
+    rules: tuple[Rule, ...] = ()
+    """Without scope; `kept` gives them as they would be stored."""
+    lifetimes: tuple[str, ...] = _SESSION
+    worker: str = ""
+    project: str = ""
+    grant: str = ""
+    file: str = ""
+    """What "always" would change; empty if only the session can keep it."""
+
+    def rules_for(self, lifetime: str) -> tuple[Rule, ...]:
+        """The rules to store: this worker's for the session, this project's and worker's for always."""
+        if lifetime == "session":
+            if self.keeps is RememberKind.FINGERPRINT:
+                return ()
+            return _for_worker(self.rules, self.worker)
+        scope = {"worker": escape_glob(self.worker), "project": self.project}
+        return tuple(make_rule({**rule.to_yaml(), "scope": scope}, RuleOrigin.REMEMBERED) for rule in self.rules)
+
+
+def _for_worker(rules: tuple[Rule, ...], worker: str) -> tuple[Rule, ...]:
+    scope = {"worker": escape_glob(worker)}
+    return tuple(make_rule({**rule.to_yaml(), "scope": scope}, RuleOrigin.SESSION) for rule in rules)
+
+
+WouldLift = Callable[[tuple[Rule, ...]], bool]
+
+
+def choices(
+    facts: CallFacts,
+    bases: tuple[EffectVerdict, ...],
+    *,
+    critical: bool,
+    explicit_ask: bool,
+    grant: str,
+    would_lift: WouldLift,
+    remembered_file: str = "",
+) -> tuple[Choice, ...]:
+    """`grant`: the session grant that would let this call through; empty if there is none."""
+    exact_call = Choice(
+        id="exact", label="this exact call, this session", keeps=RememberKind.FINGERPRINT, worker=facts.worker
+    )
+    if critical or explicit_ask:
+        return (exact_call,)
+    saving = bool(facts.project and remembered_file)
+    offered = [*_exact_command(facts, bases, would_lift, remembered_file if saving else "")]
+    for id_, label, written, session_only in _candidates(facts, bases):
+        try:
+            rules = tuple(make_rule(each, RuleOrigin.SESSION) for each in written)
+        except ConfigError:  # e.g. a file name that cannot be written as a rule
+            continue
+        rules = _needed_rules(rules, facts.worker, would_lift)
+        if facts.command is not None and len(rules) > _MAX_SEGMENT_RULES:
+            continue
+        always = saving and not session_only
+        choice = Choice(
+            id=id_,
+            label=label,
+            keeps=RememberKind.RULES,
+            rules=rules,
+            lifetimes=_BOTH if always else _SESSION,
+            worker=facts.worker,
+            project=facts.project,
+            file=remembered_file if always else "",
+        )
+        if would_lift(choice.rules_for("session")):
+            offered.append(choice)
+    if grant:
+        offered = offered[: _MAX_CHOICES - 1]
+        label = f"{grant}, this session"
+        offered.append(Choice(id="grant", label=label, keeps=RememberKind.GRANT, worker=facts.worker, grant=grant))
+    if not offered or (len(offered) == 1 and facts.command is None):
+        offered.insert(0, exact_call)
+    return tuple(offered[:_MAX_CHOICES])
+
+
+def _exact_command(
+    facts: CallFacts, bases: tuple[EffectVerdict, ...], would_lift: WouldLift, file: str
+) -> Iterator[Choice]:
+    """A command as it stands. `file`: where a rule could be saved; empty if nowhere.
+
+    A rule knows only the words of one segment: not the directory, nor what is piped into it. So the session keeps the
+    call's fingerprint, and a rule is offered for always only where the words say it all.
+    """
+    command = facts.command
+    if command is None or command.parsed is None:
+        return
+    rules: tuple[Rule, ...] = ()
+    if file and _is_self_contained(facts, command.parsed):
+        written = [
+            {**_allow_rule(RuleKind.COMMAND, list(words)), "exact": True} for words in _commands_to_allow(facts, bases)
+        ]
+        try:
+            rules = _needed_rules(
+                tuple(make_rule(each, RuleOrigin.SESSION) for each in written), facts.worker, would_lift
+            )
+        except ConfigError:  # e.g. a shell alone, which runs whatever it is given
+            rules = ()
+        if len(rules) > _MAX_SEGMENT_RULES or not (rules and would_lift(_for_worker(rules, facts.worker))):
+            rules = ()
+    yield Choice(
+        id="exact",
+        label=f"exactly {render(command.parsed)}",
+        keeps=RememberKind.FINGERPRINT,
+        rules=rules,
+        lifetimes=_BOTH if rules else _SESSION,
+        worker=facts.worker,
+        project=facts.project,
+        file=file if rules else "",
+    )
+
+
+def _is_self_contained(facts: CallFacts, parsed: Parsed) -> bool:
+    """No segment reads what another wrote, and nothing but the words decides what they do: not the place, not the
+    shell, not a terminal."""
+    if any(segment.joined_by == "|" or segment.words[0] == "cd" for segment in parsed.segments):
+        return False
+    args = facts.args
+    if args.get("tty") or args.get("login") or args.get("shell", "bash") != "bash" or args.get("network"):
+        return False
+    return facts.command is not None and facts.command.cwd.count("/") == 1 and not args.get("workdir")
+
+
+def _commands_to_allow(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> list[tuple[str, ...]]:
+    """The words of each segment that does not run by itself."""
+    unmatched = [
+        segment.words
+        for index, _, segment, _ in CallView(facts).segments
+        if index < len(bases) and bases[index].base is not Verdict.PRE_APPROVED
+    ]
+    return list(dict.fromkeys(unmatched))
+
+
+def _needed_rules(rules: tuple[Rule, ...], worker: str, would_lift: WouldLift) -> tuple[Rule, ...]:
+    """Leaves out what the call does not need, because rules that exist already cover that part of it.
+
+    Each rule is tried by judging the whole call again, so only a handful are: a patch may touch 200 files.
+    """
+    for rule in rules if 1 < len(rules) <= _MAX_TRIED else ():
+        rest = tuple(other for other in rules if other is not rule)
+        if rest and would_lift(_for_worker(rest, worker)):
+            rules = rest
+    return rules
+
+
+_Candidate = tuple[str, str, tuple[dict[str, Any], ...], bool]
+"""(id, label, rules as written, session only)"""
+
+
+def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
+    if facts.command is not None:
+        yield from _command_candidates(facts, bases)
+    elif facts.mcp is not None:
+        mcp = {"server": escape_glob(facts.mcp.server), "tool": escape_glob(facts.mcp.tool)}
+        yield "tool", f"{facts.mcp.tool} of {facts.mcp.server}", (_allow_rule(RuleKind.MCP, mcp),), False
+    elif facts.native and facts.effects:
+        uncovered = [said.effect for said in bases if said.base is not Verdict.PRE_APPROVED]
+        if uncovered and all(effect.verb in PATH_VERBS and effect.target.startswith("/") for effect in uncovered):
+            yield from _path_candidates(uncovered)
+        elif uncovered and all(effect.verb is Verb.NET for effect in uncovered):
+            yield from _host_candidates(uncovered)
+        elif facts.tool not in SHELL_TOOLS:
+            yield _tool_candidate(facts)
+    else:
+        yield _tool_candidate(facts)
+
+
+def _tool_candidate(facts: CallFacts) -> _Candidate:
+    return "tool", f"every call of {facts.tool}", (_allow_rule(RuleKind.TOOL, facts.tool),), False
+
+
+def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
+    commands = _commands_to_allow(facts, bases)
+    if not commands:
+        return
+    if len(commands) > 1:
+        prefixes = [prefix for words in commands for prefix in prefix_choices(words)[:1]]
+        if len(prefixes) == len(commands):
+            rules = tuple(_allow_rule(RuleKind.COMMAND, list(prefix)) for prefix in prefixes)
+            label = " and ".join(f"{_quoted_words(prefix)} …" for prefix in prefixes)
+            yield "prefix", label, rules, not all(map(is_saved_prefix, prefixes))
+        return
+    suggested = _suggested_prefix(facts.args.get("prefix_rule"), commands[0])
+    prefixes_of_one = [*prefix_choices(commands[0]), *([suggested] if suggested else [])]
+    for prefix in sorted(dict.fromkeys(map(tuple, prefixes_of_one)), key=len, reverse=True):
+        rules = (_allow_rule(RuleKind.COMMAND, list(prefix)),)
+        yield f"prefix{len(prefix)}", f"{_quoted_words(prefix)} …", rules, not is_saved_prefix(prefix)
+
+
+def _suggested_prefix(suggestion: Any, words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What the model proposed, if it is a prefix of what it wants to run and not one that allows nearly anything."""
+    if not isinstance(suggestion, list) or not suggestion:
+        return None
+    prefix = tuple(suggestion)
+    usable = prefix == words[: len(prefix)] and is_offered_prefix(prefix)
+    return prefix if usable else None
+
+
+def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
+    access: dict[str, list[str]] = {}
+    for effect in effects:
+        verbs = access.setdefault(effect.target, [])
+        if effect.verb.value not in verbs:
+            verbs.append(effect.verb.value)
+    if len(access) > _MAX_FILE_RULES:
+        return
+    files = tuple({**_allow_rule(RuleKind.PATH, escape_glob(path)), "access": verbs} for path, verbs in access.items())
+    if len(access) > 1:
+        yield "files", "its files: " + ", ".join(access), files, False
+        return
+    path, verbs = next(iter(access.items()))
+    what = " and ".join(verbs)
+    yield "file", f"{what} {path}", files, False
+    directory, _, name = path.rpartition("/")
+    if not directory:
+        return
+    stem, dot, extension = name.rpartition(".")
+    if stem and dot and extension:
+        glob = f"{escape_glob(directory)}/*.{escape_glob(extension)}"
+        yield (
+            "extension",
+            f"{what} {directory}/*.{extension}",
+            ({**_allow_rule(RuleKind.PATH, glob), "access": verbs},),
+            False,
+        )
+    glob = f"{escape_glob(directory)}/**"
+    yield "directory", f"{what} {directory}/**", ({**_allow_rule(RuleKind.PATH, glob), "access": verbs},), False
+
+
+def _host_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
+    places = [host_and_port(effect.target) for effect in effects]
+    known = list(dict.fromkeys(place for place in places if place is not None))
+    if not known or None in places:
+        return
+    rules = tuple({**_allow_rule(RuleKind.HOST, host), "ports": [port]} for host, port in known)
+    yield "host", " and ".join(host for host, _ in known), rules, False
+    host, port = known[0]
+    labels = host.split(".")
+    if len(known) == 1 and len(labels) >= 3 and ":" not in host and not labels[-1].isdigit():
+        parent = "*." + ".".join(labels[1:])
+        yield "domain", parent, ({**_allow_rule(RuleKind.HOST, parent), "ports": [port]},), True
+
+
+def _allow_rule(kind: RuleKind, pattern: Any) -> dict[str, Any]:
+    return {kind.value: pattern, "verdict": Verdict.PRE_APPROVED.value}
+
+
+def escape_glob(text: str) -> str:
+    """The glob that matches exactly this text."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in text)
+
+
+def _quoted_words(words: tuple[str, ...]) -> str:
+    return " ".join(quote(word) for word in words)

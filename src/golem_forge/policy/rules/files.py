@@ -1,0 +1,358 @@
+"""The files that hold rules: the person's rules.yaml, a trusted project's, and remembered.yaml, which Forge writes.
+
+A source knows whether its file changed on disk. `load` reads for the first time and raises ConfigError. `refresh` reads
+again if the file changed, says whether the rules changed, and raises RulesUnusable while the file cannot be used.
+
+remembered.yaml keeps the "always" answers; a person reads it, or revokes by id. A change takes the lock, reads what is
+there and replaces the whole file, so that two processes that save at once keep both rules and no reader sees half a
+file. A file that cannot be read is never overwritten (ConfigError).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from sys import intern
+from typing import Any, Final
+
+from golem_forge._version import __version__
+from golem_forge.config.program import PROJECT_RULES
+from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.policy.rules.load import make_rule, parse_rules
+from golem_forge.policy.rules.model import Rule, RuleFile, RuleOrigin
+from golem_forge.storage.file_stamp import FileStamp, target_stamp
+from golem_forge.storage.home import ForgeHome
+
+_PLACE: Final = re.compile(r"(?P<file>.*?):(?P<line>\d+): (?P<problem>.*)", re.DOTALL)
+_EMPTY: Final = RuleFile(())
+_LARGE: Final = 16 << 10
+"""Bytes of YAML; a smaller file is read as fast as it is recalled."""
+_LARGEST_KEPT: Final = 8 << 20
+_KEPT_FILES: Final = 4
+_RULES: Final = "rules"
+_MAX_INTERNED: Final = 24
+
+
+class RulesUnusable(ForgeError):
+    """A rules file broke while the session runs: calls with effects are refused until it is repaired."""
+
+    stated_name = "RulesUnusable"
+
+    def __init__(self, error: ConfigError) -> None:
+        first = error.problems[0]
+        super().__init__(first, status=Status.POLICY_DENIED, code="RULES_UNUSABLE")
+        place = _PLACE.match(first)
+        self.file = place["file"] if place else first.partition(":")[0]
+        self.line = int(place["line"]) if place else 0
+        self.problem = place["problem"] if place else first.partition(": ")[2]
+
+
+class FileSource:
+    """rules.yaml or remembered.yaml in FORGE_HOME. A missing file has no rules."""
+
+    def __init__(self, path: Path, name: str, origin: RuleOrigin, values: ValueCache) -> None:
+        self._path = path
+        self._name = name
+        self._origin = origin
+        self._values = values
+        self._seen: FileStamp | None = None
+        self._sure = False
+        self._error: ConfigError | None = None
+        self.content = _EMPTY
+        self.data = b""
+        """The bytes that were parsed, of a project's file."""
+
+    def load(self) -> None:
+        self._read(target_stamp(self._path))  # a person may keep their rules elsewhere, and link to them
+        if self._error:
+            raise self._error
+
+    def refresh(self) -> bool:
+        now = target_stamp(self._path)
+        changed = not self._sure or now != self._seen
+        if changed:
+            before = self.content
+            self._read(now)
+            changed = self.content != before
+        if self._error:
+            raise RulesUnusable(self._error)
+        return changed
+
+    def _read(self, seen: FileStamp | None) -> None:
+        """The stamp is taken before reading: a file that changes meanwhile is read once more, never too seldom."""
+        self._seen, self._sure = seen, seen is None or seen.settled
+        self._error = None
+        try:
+            missing = seen is None and not os.path.lexists(self._path)
+            self.content = _EMPTY if missing else _parse_values(self._read_values(), self._origin)
+            if missing:
+                self.data = b""
+        except ConfigError as error:
+            self._error = error
+            self._sure = False  # a file whose permissions are repaired keeps its times
+
+    def _read_values(self) -> YamlFile:
+        data = read_bytes(self._path, self._name)
+        if self._origin is RuleOrigin.PROJECT:
+            self.data = data
+        return self._values.read(data, self._name)
+
+
+class ProjectSource:
+    """`.forge/rules.yaml` of a project; counts only while the project is trusted with exactly these bytes."""
+
+    def __init__(
+        self,
+        root: Path,
+        trusted: Callable[[], bool],
+        trusted_with: Callable[[Mapping[str, bytes]], bool] | None,
+        values: ValueCache,
+    ) -> None:
+        self._file = FileSource(root / PROJECT_RULES, PROJECT_RULES, RuleOrigin.PROJECT, values)
+        self._values = values
+        self._path = root / PROJECT_RULES
+        self._trusted = trusted
+        self._trusted_with = trusted_with
+        self._in_use = False
+        self._trusted_bytes: bytes | None = None
+        """The bytes that were found to be the trusted ones."""
+        self.notice = ""
+
+    @property
+    def content(self) -> RuleFile:
+        return self._file.content if self._in_use else _EMPTY
+
+    def load(self) -> None:
+        self._in_use = False
+        if self._may_be_used():
+            self._file.load()
+            self._in_use = self._still_trusted()
+
+    def refresh(self) -> bool:
+        before = self.content
+        self._in_use = False
+        if self._may_be_used():
+            self._file.refresh()
+            self._in_use = self._still_trusted()
+        return self.content != before
+
+    def ignored_rules(self) -> tuple[Rule, ...]:
+        """What the file would say if it counted, for listings; nothing if it cannot be read."""
+        if self._in_use or not self._path.is_file():
+            return ()
+        try:
+            values = self._values.read(read_bytes(self._path, PROJECT_RULES), PROJECT_RULES)
+            return _parse_values(values, RuleOrigin.PROJECT).rules
+        except ConfigError:
+            return ()
+
+    def _may_be_used(self) -> bool:
+        self.notice = ""
+        if not os.path.lexists(self._path):
+            return False
+        if self._path.is_symlink() or self._path.parent.is_symlink():
+            self.notice = f"{PROJECT_RULES} is ignored: it is reached through a link."
+            return False
+        if not self._trusted():
+            self.notice = f"{PROJECT_RULES} is ignored: the project is not trusted. Read it, then run `forge trust`."
+            return False
+        return True
+
+    def _still_trusted(self) -> bool:
+        """Asked again after reading, about the very bytes that were parsed: others may stand there already."""
+        if not self._may_be_used():
+            return False
+        if self._trusted_with is None or self._trusted_bytes == self._file.data:
+            return True
+        if not self._trusted_with({PROJECT_RULES: self._file.data}):
+            return False
+        self._trusted_bytes = self._file.data
+        return True
+
+
+class ValueCache:
+    """The values of large rules files, by the digest of their bytes: FORGE_HOME/cache/rules-…, 0600, safe to delete.
+
+    To read 5,000 rules as YAML takes two seconds; to read their values back, a fiftieth of that. Values are all that is
+    kept: every rule and every example is checked at every start, as if the YAML had just been read.
+
+    Threat: a forged file would put other rules in force than the person reads. Whoever can write it can write
+    rules.yaml, which lies beside it; a link, or a file that others own or may write, is not used. It is JSON and no
+    pickle: reading it runs nothing.
+    """
+
+    def __init__(self, home: ForgeHome) -> None:
+        self._home = home
+
+    def read(self, data: bytes, name: str) -> YamlFile:
+        """As `parse_yaml` does."""
+        if len(data) < _LARGE:
+            return parse_yaml(data, name)
+        digest = sha256(f"{__version__}\n".encode())
+        digest.update(data)
+        kept = self._home.path / "cache" / f"rules-{digest.hexdigest()}"
+        if (found := _read_cached(kept, name)) is not None:
+            return found
+        file = parse_yaml(data, name)
+        with contextlib.suppress(OSError, ValueError):  # without it the next start is slower, and that is all
+            self._store(kept, file)
+        return _read_cached(kept, name) or file  # what comes back takes half the memory
+
+    def _store(self, kept: Path, file: YamlFile) -> None:
+        folder = self._home.ensure("cache")
+        items = file.value.get(_RULES)
+        rules = items if isinstance(items, list) else []
+        lines: dict[int, list[list[str | int]]] = {}
+        """Number of the rule (-1: of none) → places in it with the line of each, where it is not the one around it."""
+        for path, line in file.lines.items():
+            if not path or file.line(path[:-1]) != line:
+                number = path[1] if path[:1] == (_RULES,) and path[1:2] and rules else -1
+                lines.setdefault(int(number), []).append([*(path if number == -1 else path[2:]), line])
+        made = folder / f".rules-{os.urandom(8).hex()}"
+        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with open(handle, "w", encoding="ascii") as out:
+                head = {"value": {**file.value, _RULES: []} if rules else file.value, "lines": lines.get(-1, [])}
+                out.write(f"{json.dumps({**head, 'count': len(rules)})}\n")
+                out.writelines(f"{json.dumps([rule, lines.get(at, [])])}\n" for at, rule in enumerate(rules))
+            os.replace(made, kept)
+        except BaseException:
+            os.unlink(made)
+            raise
+        others = sorted(folder.glob("rules-*"), key=lambda path: path.lstat().st_mtime_ns)
+        for old in others[:-_KEPT_FILES]:
+            old.unlink(missing_ok=True)
+
+
+def _read_cached(kept: Path, name: str) -> YamlFile | None:
+    """None for a file that is not there, or is not what `ValueCache` wrote."""
+    try:
+        handle = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(handle, encoding="ascii", newline="\n") as file:
+        status = os.fstat(handle)
+        private = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o022 and status.st_uid == os.geteuid()
+        if not private or status.st_size > _LARGEST_KEPT:
+            return None
+        try:
+            head = json.loads(file.readline())
+            value, lines = head["value"], {tuple(place): int(line) for *place, line in head["lines"]}
+            decoder, number = json.JSONDecoder(object_pairs_hook=_interned_mapping), -1
+            for number, text in enumerate(file):
+                rule, places = decoder.decode(text)
+                value[_RULES].append(rule)
+                lines.update({(_RULES, number, *place): int(line) for *place, line in places})
+            whole = number + 1 == head["count"]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+    return YamlFile(name, value, lines) if whole and isinstance(value, dict) else None
+
+
+def _interned_mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping of a rule, its words held once for all rules: thousands of them say the same few."""
+    return {intern(key): _interned(value) for key, value in pairs}
+
+
+def _interned(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_interned(each) for each in value]
+    return intern(value) if isinstance(value, str) and len(value) <= _MAX_INTERNED else value
+
+
+def _parse_values(file: YamlFile, origin: RuleOrigin) -> RuleFile:
+    from golem_forge.policy.rules.load import checked_rules  # most people start without any rules file
+
+    return checked_rules(file, origin)
+
+
+_HEADER: Final = """\
+# "Always" answers, kept by Forge. See them with `forge rules list`, take one back with `forge rules revoke ID`.
+version: 1
+rules:"""
+_NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def remember(home: ForgeHome, rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Adds rules that are not there yet; gives them as kept. Raises ConfigError for a rule that may not be saved."""
+    name = home.shown(home.remembered)
+    kept = tuple(make_rule(rule.to_yaml(), RuleOrigin.REMEMBERED, file=name) for rule in rules)
+
+    def added(present: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        return tuple({rule.id: rule for rule in (*kept, *present)}.values())
+
+    _update_remembered(home, added)
+    return kept
+
+
+def revoke(home: ForgeHome, ids: Iterable[str]) -> tuple[str, ...]:
+    """The ids that were there and are gone now."""
+    unwanted = frozenset(ids)
+    before = _update_remembered(home, lambda present: tuple(rule for rule in present if rule.id not in unwanted))
+    return tuple(rule.id for rule in before if rule.id in unwanted)
+
+
+def revoke_all(home: ForgeHome) -> int:
+    return len(_update_remembered(home, lambda present: ()))
+
+
+def _update_remembered(home: ForgeHome, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> tuple[Rule, ...]:
+    """Gives the rules as they were before."""
+    home.ensure()
+    with _locked(home):
+        present = _read_remembered(home)
+        changed = change(present)
+        if [rule.id for rule in changed] != [rule.id for rule in present]:
+            _write_remembered(home, changed)
+        return present
+
+
+def _read_remembered(home: ForgeHome) -> tuple[Rule, ...]:
+    if not os.path.lexists(home.remembered):
+        return ()
+    name = home.shown(home.remembered)
+    return parse_rules(read_bytes(home.remembered, name), name, RuleOrigin.REMEMBERED).rules
+
+
+def _write_remembered(home: ForgeHome, rules: tuple[Rule, ...]) -> None:
+    lines = [f"  - {_as_yaml(rule)}" for rule in rules]
+    text = "\n".join([_HEADER, *lines]) + "\n" if lines else f"{_HEADER} []\n"
+    temporary = home.path / f".remembered-{os.urandom(8).hex()}.tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, home.remembered)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _as_yaml(rule: Rule) -> str:
+    """JSON is YAML, but for a few characters that YAML wants escaped."""
+    return _NOT_IN_YAML.sub(
+        lambda match: f"\\u{ord(match.group()):04x}", json.dumps(rule.to_yaml(), ensure_ascii=False)
+    )
+
+
+@contextmanager
+def _locked(home: ForgeHome) -> Iterator[None]:
+    """The lock is a file of its own: the file it guards is replaced by each change."""
+    handle = os.open(home.path / "remembered.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

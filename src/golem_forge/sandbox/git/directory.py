@@ -1,0 +1,552 @@
+"""GitDir: one git directory, opened by handle, whose files, refs and objects are read, replaced and checked.
+
+Every write takes git's own lock file and ends in a rename, so the user's git, which may run at the same time, sees
+the old or the new content. Threat: one side is a directory that hostile commands write to. No link is followed,
+only regular files are read, and nothing is read without a bound.
+
+ObjectCheck hashes new objects and compares them with their names. Threat: git believes the name of a loose object,
+so a command could store other content under the name of an old one; a link in the store makes the user's git write
+elsewhere. `git_succeeds` asks the system's git on the host: nothing that runs hooks or filters, no settings but the
+repository's own, no replacements, no fetching.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import subprocess
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from golem_forge.core.calls import Leftover, Severity
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Opener
+from golem_forge.sandbox.host import find_program
+
+PathParts = tuple[str, ...]
+Stamp = tuple[int, int, int, int]
+"""Inode, size, time of writing, time of change: other ones mean another content."""
+
+PACKED_REFS: Final = "packed-refs"
+_LARGEST: Final = 256 << 20
+"""No index or list of refs is larger; a file that is stays where it is."""
+_LARGEST_LOG: Final = 16 << 20
+_LARGEST_FILE: Final = 1 << 20
+_DEEPEST: Final = 24
+_MOST: Final = 100_000
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OURS: Final = re.compile(r"\.forge-[0-9a-f]{16}\.tmp")
+_STALE_NS: Final = 10_000_000_000
+_OBJECT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_PACKED_LINE: Final = re.compile(rb"^([0-9a-f]{40,64}) (refs/[^\x00-\x20\x7f]{1,1000})$", re.MULTILINE)
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.$|/$|\.lock(?:/|$)|(?:^|/)\.|^@$")
+
+
+class GitLocked(Exception):
+    """Another git holds the lock of this file."""
+
+    stated_name = "Busy"
+
+
+class TooManyFiles(Exception):
+    """More files than anybody could mean."""
+
+    stated_name = "TooMany"
+
+
+class GitDir:
+    def __init__(self, root: int, opener: Opener, base: PathParts) -> None:
+        """`root` stays the caller's to close; `base`: the git directory below it."""
+        self._root = root
+        self._opener = opener
+        self._base = base
+        self._values: dict[str, tuple[Stamp, str]] = {}
+        self._packed: tuple[Stamp | None, dict[str, str]] = (None, {})
+
+    def stamp(self, path: str) -> Stamp | None:
+        """Of a regular file; None for anything else."""
+        found = self.look(path)
+        return stamp_of(found) if found is not None and stat.S_ISREG(found.st_mode) else None
+
+    def look(self, path: str) -> os.stat_result | None:
+        """What stands at a path, without following a link at its end."""
+        with contextlib.suppress(OSError):
+            if not self._parts(path):
+                return os.fstat(self._root)
+            with self._parent(path) as (parent, name):
+                return os.stat(name, dir_fd=parent, follow_symlinks=False)
+        return None
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a regular file; None if there is none, or it is larger than git makes such a file."""
+        try:
+            file = self._opener(self._root, self._parts(path), CONTENT)
+        except (OSError, ValueError):
+            return None
+        with os.fdopen(file, "rb") as opened:
+            try:
+                found = os.fstat(file)
+                if not stat.S_ISREG(found.st_mode) or found.st_size > size_limit(path):
+                    return None
+                content = opened.read(size_limit(path) + 1)
+            except OSError:
+                return None
+        return content if len(content) <= size_limit(path) else None
+
+    def replace(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        mode: int = 0o644,
+        written: int | None = None,
+        still: Callable[[], bool] | None = None,
+    ) -> None:
+        """`written`: the time of writing, where a copy must keep it: git compares the index's with those of files.
+        `still`: asked while the lock is held; False: it is no longer what was judged. Raises Busy then, and while
+        somebody else has the lock; OSError where the system refuses."""
+        self._make_parents(path)
+        with self._parent(path) as (parent, name):
+            # Written beside it first: whoever is killed while the lock is held leaves it to block the person's git.
+            fresh = f".forge-{os.urandom(8).hex()}.tmp"
+            file = os.open(fresh, _WRITE, mode, dir_fd=parent)
+            try:
+                with os.fdopen(file, "wb") as opened:
+                    opened.write(content)
+                    opened.flush()
+                    if written is not None:
+                        os.utime(file, ns=(written, written))
+                with _lock(parent, name, fresh) as lock:
+                    if still is not None and not still():
+                        raise GitLocked(path)
+                    try:
+                        os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
+                    except IsADirectoryError:  # empty ones that are left of other refs give way, as with git
+                        _remove_empty(name, parent)
+                        os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh, dir_fd=parent)
+
+    def remove(self, path: str, *, still: Callable[[], bool] | None = None) -> None:
+        """A file or a link, and the directories that are empty without it (not `refs` and its first level). `still`:
+        as for `replace`."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (parent, name):
+            if still is None:
+                os.unlink(name, dir_fd=parent)
+            else:
+                self._remove_locked(parent, name, still)
+        above = path.split("/")[:-1]
+        while above and above != ["logs"] and not (above[0] == "refs" and len(above) <= 2):
+            try:
+                with self._parent("/".join(above)) as (parent, name):
+                    os.rmdir(name, dir_fd=parent)
+            except OSError:
+                return
+            above.pop()
+
+    def _remove_locked(self, parent: int, name: str, still: Callable[[], bool]) -> None:
+        fresh = f".forge-{os.urandom(8).hex()}.tmp"
+        os.close(os.open(fresh, _WRITE, 0o644, dir_fd=parent))
+        try:
+            with _lock(parent, name, fresh):
+                if not still():
+                    raise GitLocked(name)
+                os.unlink(name, dir_fd=parent)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh, dir_fd=parent)
+
+    def remove_stale(self) -> None:
+        """Locks and files of a Forge that was killed while it wrote here. Each lock of ours is a second name of a file
+        of ours beside it; nobody else's is."""
+        for folder, _ in list(self.folders("")):
+            names = self.names(folder)
+            ours = {found.st_ino: name for name, found in names.items() if _OURS.fullmatch(name) and _is_old(found)}
+            for name, found in names.items() if ours else ():
+                if found.st_ino in ours:
+                    self.remove(f"{folder}/{name}" if folder else name)
+
+    def make_folder(self, path: str) -> None:
+        self._make_parents(f"{path}/")
+
+    def make_accessible(self) -> None:
+        """Threat: a command takes away the right to enter a directory, so that what it did there is not looked at."""
+        with contextlib.suppress(OSError):
+            if stat.S_IMODE(os.fstat(self._root).st_mode) & 0o700 != 0o700:
+                os.chmod(f"/proc/self/fd/{self._root}", 0o700)
+        waiting = [""]
+        while waiting:
+            here = waiting.pop()
+            for name, found in self.names(here).items():
+                if stat.S_ISDIR(found.st_mode):
+                    below = f"{here}/{name}" if here else name
+                    if stat.S_IMODE(found.st_mode) & 0o700 != 0o700:
+                        with contextlib.suppress(OSError), self._parent(below) as (parent, last):
+                            os.chmod(last, 0o700, dir_fd=parent)
+                    if below.count("/") < _DEEPEST:
+                        waiting.append(below)
+
+    def clear(self, path: str) -> None:
+        """Whatever stands there, with all below it."""
+        with contextlib.suppress(OSError), self._parent(path) as (parent, name):
+            _clear(name, parent)
+
+    def names(self, path: str = "") -> dict[str, os.stat_result]:
+        """What a directory has in it; empty if there is none."""
+        try:
+            directory = self._opener(self._root, self._parts(path), _LIST)
+        except OSError:
+            return {}
+        found: dict[str, os.stat_result] = {}
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        found[entry.name] = entry.stat(follow_symlinks=False)
+                    if len(found) >= _MOST:
+                        break
+        except OSError:
+            pass
+        finally:
+            os.close(directory)
+        return found
+
+    def files(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
+        """Everything below a directory that is no directory, by its path; links too. Raises TooMany."""
+        left = _MOST
+        waiting = [path]
+        while waiting:
+            here = waiting.pop()
+            for name, found in self.names(here).items():
+                left -= 1
+                if left < 0:  # a cut list would look as if the others had been deleted
+                    raise TooManyFiles
+                below = f"{here}/{name}" if here else name
+                if not stat.S_ISDIR(found.st_mode):
+                    yield below, found
+                elif below.count("/") < _DEEPEST:
+                    waiting.append(below)
+
+    def folders(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
+        """A directory and all directories below it, but for those of objects."""
+        found = self.look(path)
+        waiting = [(path, found)] if found is not None and stat.S_ISDIR(found.st_mode) else []
+        while waiting:
+            here, info = waiting.pop()
+            yield here, info
+            if here.count("/") < _DEEPEST:
+                waiting += [
+                    (f"{here}/{name}" if here else name, one)
+                    for name, one in self.names(here).items()
+                    if stat.S_ISDIR(one.st_mode) and name != "objects"
+                ]
+
+    # --- refs
+
+    def refs(self) -> dict[str, str]:
+        """Every ref with its value: an object id, or `ref: …` for a symbolic one. Loose ones are read first, as git
+        does: one that is being packed is then seen twice, and not never."""
+        loose: dict[str, tuple[Stamp, str]] = {}
+        for path, info in self.files("refs"):
+            if not stat.S_ISREG(info.st_mode) or path.endswith((".lock", ".tmp")):
+                continue
+            stamp = stamp_of(info)
+            known = self._values.get(path)
+            if known is None or known[0] != stamp:
+                known = (stamp, self._loose(path))
+            loose[path] = known
+        self._values = loose
+        return {**self._packed_refs(), **{path: value for path, (_, value) in loose.items() if value}}
+
+    def ref(self, name: str) -> str | None:
+        """One of them, as it is now."""
+        return self._loose(name) or self._packed_refs().get(name)
+
+    def set_ref(self, name: str, value: str, *, old: str | None) -> None:
+        """Raises Busy, also where it is no longer `old`; OSError."""
+        self.replace(name, f"{value}\n".encode(), still=lambda: self.ref(name) == old)
+
+    def delete_ref(self, name: str, *, old: str | None) -> None:
+        """From the list of packed ones first: else the old value would come back for a moment."""
+        if name in self._packed_refs():
+            stamp = self.stamp(PACKED_REFS)
+            kept, skipping = [], False
+            for line in (self.read(PACKED_REFS) or b"").splitlines(keepends=True):
+                if line.startswith(b"^"):  # the object that the tag on the line before points at
+                    if not skipping:
+                        kept.append(line)
+                    continue
+                skipping = line.rstrip(b"\n").endswith(b" " + os.fsencode(name))
+                if not skipping:
+                    kept.append(line)
+            loose = self._loose(name)
+            is_old = (loose or self._packed_refs().get(name)) == old
+            self.replace(PACKED_REFS, b"".join(kept), still=lambda: is_old and self.stamp(PACKED_REFS) == stamp)
+            old = loose or None
+        if self._loose(name):
+            self.remove(name, still=lambda: self._loose(name) == old)
+
+    def _loose(self, name: str) -> str:
+        return (self.read(name) or b"")[:4096].decode("utf-8", "replace").strip()
+
+    def _packed_refs(self) -> dict[str, str]:
+        stamp = self.stamp(PACKED_REFS)
+        if stamp is None:
+            return {}
+        if self._packed[0] != stamp:
+            content = self.read(PACKED_REFS) or b""
+            refs = {os.fsdecode(match[2]): match[1].decode() for match in _PACKED_LINE.finditer(content)}
+            self._packed = (stamp, refs)
+        return self._packed[1]
+
+    # --- the way there
+
+    def _parts(self, path: str) -> PathParts:
+        return (*self._base, *path.split("/")) if path else self._base
+
+    @contextlib.contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        *above, name = self._parts(path)
+        parent = self._opener(self._root, above, DIRECTORY)
+        try:
+            yield parent, name
+        finally:
+            os.close(parent)
+
+    def _make_parents(self, path: str) -> None:
+        above = path.split("/")[:-1]
+        for length in range(1, len(above) + 1):
+            with self._parent("/".join(above[:length])) as (parent, name), contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=parent)
+
+
+def _is_old(found: os.stat_result) -> bool:
+    return time.time_ns() - found.st_ctime_ns > _STALE_NS
+
+
+def size_limit(path: str) -> int:
+    """The size up to which a file is carried over. Threat: one with a hole costs a command nothing."""
+    last = path.rpartition("/")[2]
+    if last == PACKED_REFS or last.startswith(("index", "sharedindex")):
+        return _LARGEST
+    return _LARGEST_LOG if "logs/" in path else _LARGEST_FILE
+
+
+@contextlib.contextmanager
+def _lock(parent: int, name: str, fresh: str) -> Iterator[str]:
+    """Git's own lock of a file, which is `fresh` under another name. Raises Busy."""
+    lock = f"{name}.lock"
+    try:
+        os.link(fresh, lock, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+    except FileExistsError:
+        raise GitLocked(name) from None
+    try:
+        yield lock
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(lock, dir_fd=parent)
+
+
+def is_ref_name(name: str) -> bool:
+    """Whether git would take this for the full name of a ref."""
+    return name.startswith("refs/") and len(name) < 1024 and _FORBIDDEN.search(name) is None
+
+
+def is_object_id(text: str) -> bool:
+    return _OBJECT.fullmatch(text) is not None
+
+
+def stamp_of(found: os.stat_result) -> Stamp:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _remove_empty(name: str, parent: int) -> None:
+    """A directory that holds nothing but empty directories. Raises OSError where there is more."""
+    directory = os.open(name, _LIST, dir_fd=parent)
+    try:
+        for below in os.listdir(directory):
+            _remove_empty(below, directory)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _clear(name: str, parent: int) -> None:
+    """Whatever stands there, however deep: directories are brought up to be removed."""
+    try:
+        os.unlink(name, dir_fd=parent)
+        return
+    except FileNotFoundError:
+        return
+    except OSError:
+        pass
+    with contextlib.suppress(OSError):
+        os.chmod(name, 0o700, dir_fd=parent)
+    directory = os.open(name, _LIST, dir_fd=parent)
+    try:
+        while below := os.listdir(directory):
+            for each in below:
+                try:
+                    os.unlink(each, dir_fd=directory)
+                except OSError:
+                    _flatten(each, directory)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _flatten(name: str, parent: int) -> None:
+    """Remove a directory of which only what is in it directly must be empty: what is deeper moves one level up."""
+    with contextlib.suppress(OSError):
+        os.chmod(name, 0o700, dir_fd=parent)
+    directory = os.open(name, _LIST, dir_fd=parent)
+    try:
+        for each in os.listdir(directory):
+            try:
+                os.unlink(each, dir_fd=directory)
+            except OSError:
+                os.rename(each, f"{os.urandom(8).hex()}", src_dir_fd=directory, dst_dir_fd=parent)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)
+
+
+_STORE: Final = "objects"
+_MOST_OBJECTS: Final = 5_000
+_MOST_BYTES: Final = 128 << 20
+_LARGEST_OBJECT: Final = 64 << 20
+_SLACK_NS: Final = 50_000_000
+"""So far the clock of files may be behind the one that is read."""
+_MOST_NAMED: Final = 5
+
+
+class ObjectCheck:
+    """One look at the objects that came since a moment."""
+
+    def __init__(self, real: GitDir, host: str, shown: str, since_ns: int) -> None:
+        """`host`: the git directory on the host; `shown`: how people call it."""
+        self._real = real
+        self._host = host
+        self._shown = shown
+        self._since = since_ns - _SLACK_NS
+        self._objects = _MOST_OBJECTS
+        self._bytes = _MOST_BYTES
+
+    def run(self) -> Iterator[Leftover]:
+        links: list[str] = []
+        forged: list[str] = []
+        packs: list[str] = []
+        unread = 0
+        for name, info in self._real.names(_STORE).items():
+            path = f"{_STORE}/{name}"
+            if stat.S_ISLNK(info.st_mode):
+                links.append(path)
+            elif stat.S_ISDIR(info.st_mode):
+                for below, found in self._real.names(path).items():
+                    if stat.S_ISLNK(found.st_mode):
+                        links.append(f"{path}/{below}")
+                    elif found.st_ctime_ns < self._since or not stat.S_ISREG(found.st_mode):
+                        continue
+                    elif name == "pack" and below.endswith((".idx", ".pack")):
+                        packs.append(f"{path}/{below.rpartition('.')[0]}.idx")
+                    elif name == "info" and below in ("alternates", "http-alternates"):
+                        links.append(f"{path}/{below}")
+                    elif len(name) == 2 and not below.startswith("tmp"):
+                        good = self._is_sound(f"{path}/{below}", name + below, found.st_size)
+                        unread += good is None
+                        if good is False:
+                            forged.append(f"{path}/{below}")
+        for path in (*links, *forged):
+            with contextlib.suppress(OSError):
+                self._real.remove(path)
+        if links:
+            yield self._told(Severity.CRITICAL, "led your git elsewhere, and was removed", links)
+        if forged:
+            yield self._told(Severity.CRITICAL, "had another content than its name says, and was removed", forged)
+        packs = sorted(set(packs))
+        if packs and (bad := self._bad_packs(packs)) is not None:
+            severity = Severity.CRITICAL if bad else Severity.NOTE
+            text = "is damaged or forged: run `git fsck`" if bad else "is new and was not checked: `git fsck` does"
+            yield self._told(severity, text, packs)
+        if unread:
+            text = f"{unread:,} new objects in {self._shown}/{_STORE} were not checked: `git fsck` does."
+            yield Leftover(kind="git_objects", severity=Severity.NOTE, text=text)
+
+    def _is_sound(self, path: str, name: str, size: int) -> bool | None:
+        """None: too much to read."""
+        if self._objects <= 0 or size > self._bytes:
+            return None
+        self._objects -= 1
+        self._bytes -= size
+        content = self._real.read(path)
+        if content is None:
+            return False
+        try:
+            unpacked = zlib.decompressobj()
+            plain = unpacked.decompress(content, _LARGEST_OBJECT)
+            if unpacked.unconsumed_tail:
+                return None
+        except zlib.error:
+            return False
+        self._bytes -= len(plain)
+        made = hashlib.sha256(plain) if len(name) == 64 else hashlib.sha1(plain, usedforsecurity=False)
+        return made.hexdigest() == name
+
+    def _bad_packs(self, packs: list[str]) -> bool | None:
+        """None: git has looked at each object in them, and each is what its name says. False: nobody could."""
+        if len(packs) > _MOST_NAMED:
+            return False
+        sound = git_succeeds(self._host, "verify-pack", *(os.path.join(self._host, path) for path in packs))
+        return {True: None, False: True, None: False}[sound]
+
+    def _told(self, severity: Severity, what: str, paths: list[str]) -> Leftover:
+        named = ", ".join(f"{self._shown}/{path}" for path in paths[:_MOST_NAMED])
+        more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+        shown = tuple(f"{self._shown}/{path}" for path in paths[:20])
+        return Leftover(kind="git_objects", severity=severity, text=f"{named}{more} {what}.", paths=shown)
+
+
+_GIT_ENVIRONMENT: Final = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_OPTIONAL_LOCKS": "0",
+}
+_GIT_OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+_WITHIN_S: Final = 2.0
+
+
+def git_succeeds(git_dir: str, *words: str) -> bool | None:
+    """Whether git exits with 0. None: it could not be asked, or thought about it for too long."""
+    git = find_program("git", kept_out=(os.path.dirname(git_dir.rstrip("/")),))
+    if git is None:
+        return None
+    try:
+        ran = subprocess.run(
+            [git, "--git-dir", git_dir, *_GIT_OPTIONS, *words],
+            cwd="/",
+            env=_GIT_ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_WITHIN_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return ran.returncode == 0
+
+
+def is_ancestor(git_dir: str, old: str, new: str) -> bool:
+    """False also where nobody can tell: a missing git, a missing commit."""
+    return git_succeeds(git_dir, "merge-base", "--is-ancestor", old, new) is True

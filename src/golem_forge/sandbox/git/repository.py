@@ -1,0 +1,402 @@
+"""What git needs from outside a zone, and the paths in a zone that git's config names.
+
+`shared_repository` returns the repository of a linked worktree, to be shown read-only; it must point back at the
+zone, or a `.git` file could name any directory of the host. `git_identity` returns a `.gitconfig` with the user's
+name and e-mail only. GitPaths reads the config of the repositories that a zone is or lies in, and the user's own,
+with all includes, and returns hooks directories, included files, attribute and exclude files and programs, existing
+or not: git runs or obeys what is there, so no command may write it. Threat: a command makes the missing target of
+an `include.path`, or a hook in a directory that `core.hooksPath` names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import stat
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from golem_forge.sandbox.git.formats import ConfigSyntaxError, GitSetting, read_config, unlisted_keys
+from golem_forge.sandbox.handles import Identity, identity_of
+from golem_forge.sandbox.protected import GIT_FILE
+from golem_forge.sandbox.walls.listing import Parts
+from golem_forge.sandbox.zones import Zone
+
+_LARGEST_FILE: Final = 256 * 1024
+
+
+def shared_repository(zone: Zone) -> str | None:
+    """The real directory of the repository that the zone's root is a linked worktree of, if it says so itself."""
+    pointer = os.path.join(zone.host, ".git")
+    if not _is_plain_file(pointer):
+        return None
+    said = _read_text(pointer).strip()
+    if not said.startswith("gitdir:"):
+        return None
+    own = os.path.realpath(os.path.join(zone.host, said.removeprefix("gitdir:").strip()))
+    worktrees = os.path.dirname(own)
+    common = os.path.dirname(worktrees)
+    if os.path.basename(worktrees) != "worktrees" or not os.path.isfile(os.path.join(common, "HEAD")):
+        return None
+    back = _read_text(os.path.join(own, "gitdir")).strip()
+    if not back or os.path.realpath(os.path.join(own, back)) != os.path.realpath(pointer):
+        return None
+    shared = _read_text(os.path.join(own, "commondir")).strip()
+    if os.path.realpath(os.path.join(own, shared or ".")) != common:
+        return None
+    return None if _contains(common, zone.host) or _contains(zone.host, common) else common
+
+
+def is_bare(parts: Sequence[str], names: Container[str]) -> bool:
+    """Whether git takes a directory with these names in it for a repository, though it is called otherwise."""
+    if "HEAD" not in names or ".git" in (part.casefold() for part in parts):
+        return False
+    return ("objects" in names and "refs" in names) or "commondir" in names
+
+
+def repository_above(zone: Zone) -> bool:
+    """Whether the zone lies inside a repository whose root no child can see."""
+    if os.path.lexists(os.path.join(zone.host, ".git")):
+        return False
+    place = Path(zone.host)
+    return any(os.path.lexists(above / ".git" / "HEAD") or (above / ".git").is_file() for above in place.parents)
+
+
+def git_identity(home: str, config_home: str) -> str:
+    """The text of a `.gitconfig` with the person's name and e-mail; empty if they gave neither."""
+    said: dict[str, str] = {}
+    for file in (os.path.join(config_home, "git", "config"), os.path.join(home, ".gitconfig")):
+        said |= _user_settings(_read_text(file))
+    lines = [f"\t{key} = {_quoted(said[key])}" for key in ("name", "email") if said.get(key)]
+    return "\n".join(("[user]", *lines, "")) if lines else ""
+
+
+def global_ignores(home: str, config_home: str) -> bytes:
+    """The content of the person's `core.excludesFile`, or of the file that git reads without that setting."""
+    place = os.path.join(config_home, "git", "ignore")
+    for file in (os.path.join(config_home, "git", "config"), os.path.join(home, ".gitconfig")):
+        named = _settings(_read_text(file)).get("core.excludesfile")
+        if named:
+            place = os.path.join(home, named.removeprefix("~/"))
+    return _read_text(place).encode("utf-8", "replace")
+
+
+def _user_settings(text: str) -> dict[str, str]:
+    names = {f"user.{key}": key for key in ("name", "email")}
+    return {names[name]: value for name, value in _settings(text).items() if name in names}
+
+
+def _settings(text: str) -> dict[str, str]:
+    """The last value of each key."""
+    try:
+        return {one.name: one.value for one in read_config(text) if one.value is not None}
+    except ConfigSyntaxError:  # git refuses the whole file too
+        return {}
+
+
+def _quoted(value: str) -> str:
+    """One line, whatever the value: a line break in a name must not begin a section."""
+    printable = "".join(char for char in value if char.isprintable())
+    return '"' + printable.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _read_text(path: str) -> str:
+    """The content of a small regular file; empty for anything else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        try:
+            return file.read(_LARGEST_FILE).decode("utf-8", "replace").replace("\0", "")
+        except OSError:
+            return ""
+
+
+def _is_plain_file(path: str) -> bool:
+    return os.path.isfile(path) and not os.path.islink(path)
+
+
+def _contains(directory: str, other: str) -> bool:
+    return other == directory or other.startswith(directory + "/")
+
+
+_LARGEST_CONFIG: Final = 1024 * 1024
+_DEEPEST_INCLUDE: Final = 10
+_MOST_HOOKS: Final = 500
+_SETTLED_NS: Final = 100_000_000
+_SYSTEM_CONFIG: Final = "/etc/gitconfig"
+
+_INCLUDES: Final = frozenset({"include.path", "includeif.*.path"})
+_DIRECTORIES: Final = frozenset({"core.hookspath", "init.templatedir"})
+_FILES: Final = frozenset(
+    {"core.attributesfile", "core.excludesfile", "gpg.*.allowedsignersfile", "gpg.*.revocationfile"}
+)
+_COMMAND_KEYS: Final = {
+    "core": "fsmonitor editor pager sshcommand askpass gitproxy alternaterefscommand",
+    "sequence": "editor",
+    "diff": "external",
+    "diff.*": "command textconv",
+    "filter.*": "clean smudge process",
+    "merge.*": "driver",
+    "gpg": "program",
+    "gpg.*": "program defaultkeycommand",
+    "credential": "helper",
+    "credential.*": "helper",
+    "interactive": "difffilter",
+    "uploadpack": "packobjectshook",
+    "remote.*": "uploadpack receivepack",
+    "mergetool.*": "cmd path",
+    "difftool.*": "cmd path",
+    "guitool.*": "cmd",
+    "man.*": "cmd path",
+    "browser.*": "cmd path",
+    "trailer.*": "command cmd",
+    "hook.*": "command",
+    "alias.*": "command",
+    "sendemail": "smtpserver sendmailcmd tocmd cccmd headercmd",
+    "imap": "tunnel",
+}
+_COMMANDS: Final = frozenset(f"{section}.{key}" for section, keys in _COMMAND_KEYS.items() for key in keys.split())
+_DATA: Final = frozenset({"safe", "gui", "maintenance", "scalar", "url", "remote", "branch", "submodule", "color"})
+"""Sections of which no other value is a program: directories that somebody opened once, addresses, names."""
+_INTERPRETER: Final = re.compile(
+    r"(?:env|nice|time|exec|sh|bash|dash|zsh|ksh|python|node|ruby|perl|deno|bun|php|lua)[\d.]*"
+)
+_SEGMENTS: Final = re.compile(r"[;|&(){}\n`]+")
+_TOPLEVEL: Final = re.compile(r"\$\(\s*git rev-parse --show-toplevel\s*\)|\$\{?GIT_(?:PREFIX|WORK_TREE)\}?")
+_HOME: Final = re.compile(r"\$(?:HOME\b|\{HOME\})")
+_NO_PATH: Final = re.compile(r"[%*?$<>\0]|://")
+
+Stamp = tuple[int, int, int, int] | None
+
+
+class NamedPath(NamedTuple):
+    parts: Parts
+    directory: bool
+    """It is meant as a directory: what is missing is to be made as one."""
+
+
+class _Repository(NamedTuple):
+    worktree: str
+    git_dir: str
+    common: str
+
+
+class GitPaths:
+    def __init__(self, zone: Zone, *, home: str, environ: Mapping[str, str]) -> None:
+        self._zone = zone
+        self._home = home
+        self._environ = environ
+        self._nested: tuple[Parts, ...] = ()
+        self._stamps: dict[str, Stamp] = {}
+        self._entries: dict[str, Identity | None] = {}
+        """What is or is not a repository; what changes in one is not asked here."""
+        self._real: dict[str, str] = {}
+        """Where paths led; a link on the way may be another one now."""
+        self._files: dict[str, bool] = {}
+        """Names that count only if they are files."""
+        self._read_at = -1
+        self.paths: tuple[NamedPath, ...] = ()
+
+    def refresh(self, nested: Iterable[Parts] = ()) -> bool:
+        """Look again; True: `paths` are others than before. `nested`: directories in the zone that have a `.git`."""
+        wanted = tuple(sorted(nested))
+        if wanted == self._nested and not self._is_stale():
+            return False
+        self._nested = wanted
+        self._stamps, self._entries, self._real, self._files = {}, {}, {}, {}
+        self._read_at = time.time_ns()
+        found = tuple(sorted(set(self._found())))
+        changed, self.paths = found != self.paths, found
+        return changed
+
+    def _is_stale(self) -> bool:
+        if self._read_at < 0:
+            return True
+        for path, stamp in self._stamps.items():
+            if _stamp(path) != stamp or (stamp is not None and abs(self._read_at - stamp[0]) < _SETTLED_NS):
+                return True
+        return (
+            any(_identity(path) != was for path, was in self._entries.items())
+            or any(os.path.realpath(path) != real for path, real in self._real.items())
+            or any(os.path.isfile(path) != was for path, was in self._files.items())
+        )
+
+    def _found(self) -> Iterator[NamedPath]:
+        repositories = list(self._repositories())
+        own = [(path, repository) for repository in repositories for path in _configs(repository)]
+        everywhere = [(path, repository) for repository in repositories for path in self._personal()]
+        for path, repository in (*own, *everywhere):
+            yield from self._named_by(path, repository, depth=0, seen=set())
+        for repository in repositories:
+            yield from self._hooks(os.path.join(repository.common, "hooks"))
+
+    def _repositories(self) -> Iterator[_Repository]:
+        """The one that the zone's root is in, and nested ones. Without any, personal config still names paths."""
+        host = self._zone.host
+        above = host
+        while not self._exists(os.path.join(above, GIT_FILE)) and above != os.path.dirname(above):
+            above = os.path.dirname(above)
+        found = self._repository(above)
+        yield found if found else _Repository(host, "", "")
+        for parts in self._nested:
+            if parts and (inner := self._repository(self._zone.real(parts))):
+                yield inner
+
+    def _repository(self, worktree: str) -> _Repository | None:
+        git_dir = os.path.join(worktree, GIT_FILE)
+        if not self._exists(git_dir):
+            return None
+        if os.path.isfile(git_dir):
+            said = self._text(git_dir).strip()
+            git_dir = os.path.join(worktree, said.removeprefix("gitdir:").strip())
+        common = self._text(os.path.join(git_dir, "commondir")).strip()
+        return _Repository(worktree, git_dir, os.path.normpath(os.path.join(git_dir, common)))
+
+    def _personal(self) -> Iterator[str]:
+        if not self._environ.get("GIT_CONFIG_NOSYSTEM"):
+            yield self._environ.get("GIT_CONFIG_SYSTEM") or _SYSTEM_CONFIG
+        if chosen := self._environ.get("GIT_CONFIG_GLOBAL"):
+            yield chosen
+            return
+        config_home = self._environ.get("XDG_CONFIG_HOME", "")
+        yield os.path.join(
+            config_home if config_home.startswith("/") else os.path.join(self._home, ".config"), "git", "config"
+        )
+        yield os.path.join(self._home, ".gitconfig")
+
+    def _named_by(self, file: str, repository: _Repository, *, depth: int, seen: set[str]) -> Iterator[NamedPath]:
+        if file in seen or depth > _DEEPEST_INCLUDE:
+            return
+        seen.add(file)
+        try:
+            settings = read_config(self._text(file))
+        except ConfigSyntaxError:  # git stops at such a file
+            return
+        for setting in settings:
+            name = _setting_pattern(setting)
+            if not setting.value:
+                continue
+            if name in _INCLUDES:
+                target = self._path(setting.value, os.path.dirname(file))
+                yield from self._in_zone(target, directory=False)
+                yield from self._named_by(target, repository, depth=depth + 1, seen=seen)
+            elif name in _FILES or name in _DIRECTORIES:
+                target = self._path(setting.value, repository.worktree)
+                yield from self._in_zone(target, directory=name in _DIRECTORIES)
+                if name == "core.hookspath":
+                    yield from self._hooks(target)
+            else:
+                yield from self._programs(setting, name, repository.worktree)
+
+    def _programs(self, setting: GitSetting, name: str, worktree: str) -> Iterator[NamedPath]:
+        value = setting.value or ""
+        shell = value.startswith("!")
+        if name in _COMMANDS or setting.section == "pager" or shell:
+            for word, starts in _command_words(_TOPLEVEL.sub(lambda _: worktree, value.removeprefix("!"))):
+                yield from self._program(word, worktree, missing=starts)
+        elif setting.section == "alias" or setting.section in _DATA or not unlisted_keys([setting]):
+            return
+        else:
+            first = next(iter(value.split(maxsplit=1)), "")
+            yield from self._program(first, worktree, missing=first.startswith(("/", "./", "../", "~/")))
+
+    def _program(self, word: str, worktree: str, *, missing: bool) -> Iterator[NamedPath]:
+        """`missing`: what would start there counts although nothing is there yet."""
+        word = _HOME.sub(lambda _: self._home, word)
+        if not word or word.startswith("-") or _NO_PATH.search(word) or (missing and "/" not in word):
+            return
+        path = self._path(word, worktree)
+        if os.path.isdir(path):
+            return
+        if not missing:
+            self._files[path] = os.path.isfile(path)
+            if not self._files[path]:
+                return
+        yield from self._in_zone(path, directory=False)
+
+    def _hooks(self, directory: str) -> Iterator[NamedPath]:
+        """What linked hooks lead to."""
+        self._stamps[directory] = _stamp(directory)
+        if os.path.islink(directory):
+            yield from self._in_zone(directory, directory=True)
+        with contextlib.suppress(OSError), os.scandir(directory) as found:
+            for _, entry in zip(range(_MOST_HOOKS), found, strict=False):
+                if entry.is_symlink():
+                    yield from self._in_zone(entry.path, directory=False)
+
+    def _in_zone(self, path: str, *, directory: bool) -> Iterator[NamedPath]:
+        """A path as it is written and where it leads, if that is in the zone. Not below the zone's own `.git`, which
+        commands never write."""
+        real = self._real.setdefault(path, os.path.realpath(path))
+        for each in {os.path.normpath(path), real}:
+            parts = self._zone.inside([part for part in each.split("/") if part])
+            if parts and parts[0].casefold() != GIT_FILE:
+                yield NamedPath(parts, directory)
+
+    def _path(self, value: str, base: str) -> str:
+        value = value.removeprefix(":(optional)")
+        if value.startswith("~/") or value == "~":
+            return os.path.join(self._home, value[2:])
+        return os.path.join(base, os.path.expanduser(value))
+
+    def _text(self, path: str) -> str:
+        self._stamps[path] = _stamp(path)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError):
+            return ""
+        with os.fdopen(fd, "rb") as file, contextlib.suppress(OSError):
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                return file.read(_LARGEST_CONFIG).decode("utf-8", "surrogateescape")
+        return ""
+
+    def _exists(self, path: str) -> bool:
+        self._entries[path] = found = _identity(path)
+        return found is not None
+
+
+def _configs(repository: _Repository) -> Iterator[str]:
+    if repository.common:
+        yield os.path.join(repository.common, "config")
+        yield from sorted({os.path.join(one, "config.worktree") for one in (repository.common, repository.git_dir)})
+
+
+def _setting_pattern(setting: GitSetting) -> str:
+    """The name with `*` for the subsection."""
+    return f"{setting.section}.{setting.key}" if setting.subsection is None else f"{setting.section}.*.{setting.key}"
+
+
+def _command_words(command: str) -> Iterator[tuple[str, bool]]:
+    """The words of a command line, and of each whether something starts there: a program, or a script behind an
+    interpreter. Quotes are taken off, so that what stands in `sh -c '…'` counts too."""
+    with contextlib.suppress(ValueError):  # also whole, where a path has spaces in it
+        yield from ((word, False) for word in shlex.split(command) if " " in word)
+    for segment in _SEGMENTS.split(command):
+        starts = True
+        for word in re.split(r"[\s\"'=,]+", segment):
+            if not word:
+                continue
+            yield word, starts
+            if starts and not word.startswith("-"):
+                starts = _INTERPRETER.fullmatch(os.path.basename(word)) is not None
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_ctime_ns, found.st_ino, found.st_dev, found.st_size
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        return identity_of(os.lstat(path))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,337 @@
+"""Child: a running process tree behind one object: its output, its time and limits, and its end.
+
+`start_process` takes a Launch and returns a Child whose command is about to run. The outer program (bwrap, the
+launcher) builds the walls; only the inner stage's byte on READY proves that they stand. Without it the launch's own
+refusal is raised, whatever the exit code, and no process or descriptor is left. Everything runs by callbacks of the
+event loop, so an end that was decided happens even if nobody waits for it: TERM to the command's group, 300 ms,
+then KILL to everybody. Memory and process limits, and walls that no longer hold, kill at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.process.launch import (
+    CONTROL,
+    GO,
+    INFO,
+    READY,
+    STDERR,
+    STDIN,
+    STDOUT,
+    ChildPipes,
+    Launch,
+    Terminal,
+    spawn,
+)
+from golem_forge.sandbox.process.monitor import (
+    ENDED,
+    OUTPUT_LIMIT,
+    TIMEOUT,
+    WALLS_CHANGED,
+    ExitStatus,
+    ResourceMonitor,
+    exit_status_of,
+)
+from golem_forge.sandbox.process.output import Capture, OutputBudget, OutputReader, TailBuffer, TextFilter
+from golem_forge.sandbox.process.tree import ProcessTree, kill_unfinished
+from golem_forge.sandbox.walls.model import Streams
+
+GRACE_S: Final = 0.3
+GIVE_UP_S: Final = 1.5
+"""After KILL. Only a process stuck inside the kernel lasts so long; its tree's Ending is not kept back for it."""
+
+
+class Child:
+    def __init__(
+        self,
+        launch: Launch,
+        pid: int,
+        *,
+        output: int | None,
+        errors: int | None,
+        keyboard: int | None,
+        info: int | None,
+        control: int | None,
+        filters: Sequence[TextFilter],
+    ) -> None:
+        """`pid`: the outer process. The descriptors become ours to close, unless this raises OSError. `filters`: one
+        for each stream. Without `output` only the end of `errors` is kept."""
+        self.ending: ExitStatus | None = None
+        """Set once the whole tree is gone and output is complete."""
+        self.holder = ProcessTree(pid, launch.root, info=info, control=control, gone=self._gone, marker=launch.marker)
+        self._launch = launch
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[ExitStatus] = self._loop.create_future()
+        self._code = ""
+        self._ending_began = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._watcher: ResourceMonitor | None = None
+        self._began = time.monotonic()
+        self._terminal = None if keyboard is None else Terminal(keyboard)
+        budget = OutputBudget(launch.limits.output, lambda: self.request_end(OUTPUT_LIMIT))
+        streams = (each for each in (output, errors) if each is not None)
+        self.tail = TailBuffer() if output is None else None
+        """Of standard error, where standard output goes to the caller as it is."""
+        self._readers = [
+            OutputReader(each, text_filter, budget, self.tail)
+            for each, text_filter in zip(streams, filters, strict=True)
+        ]
+        self.holder.watch()
+
+    @property
+    def pid(self) -> int:
+        """The root of the tree, as the host sees it."""
+        return self.holder.root or 0
+
+    @property
+    def output(self) -> Capture:
+        """Not where there is a `tail`."""
+        return self._readers[0].capture
+
+    @property
+    def errors(self) -> Capture | None:
+        return self._readers[1].capture if len(self._readers) > 1 else None
+
+    def error_text(self, longest: int) -> str:
+        """What it said on standard error, or at all where that is not kept apart."""
+        if self.tail is not None:
+            return self.tail.text()[:longest]
+        return (self.errors or self.output).read(0, longest).decode("utf-8", "replace")
+
+    def read_pending(self) -> None:
+        """`output` holds all that was written until now, also if the loop had no time for it yet."""
+        for reader in self._readers:
+            reader.catch_up()
+
+    def begin(self) -> None:
+        """The command starts now; time and limits count from here."""
+        self._began = time.monotonic()
+        if self.ending is not None:
+            return
+        limits = self._launch.limits
+        self._watcher = ResourceMonitor(self.pid, limits, self.holder.sessions, self._hurts, self._launch.mount_check)
+        if limits.timeout_s is not None:
+            self._timers.append(self._loop.call_later(max(limits.timeout_s, 0), self.request_end, TIMEOUT))
+
+    async def wait(self, seconds: float | None = None) -> ExitStatus | None:
+        """None: it still runs after `seconds`."""
+        if self.ending is None:
+            await asyncio.wait([self.ended], timeout=seconds)
+        return self.ending
+
+    async def end(self, code: str = ENDED) -> ExitStatus:
+        """The first reason given is the Ending's."""
+        self.request_end(code or ENDED)
+        return await self.gone()
+
+    async def gone(self) -> ExitStatus:
+        """Once the end was decided: returns when nobody is left. A caller who is cancelled meanwhile, also by a scope
+        that does it again and again, hears of it only then: nothing of a call outlives it."""
+        cancelled: asyncio.CancelledError | None = None
+        while self.ending is None:
+            try:
+                await asyncio.wait([self.ended])
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+        if cancelled is not None:
+            raise cancelled
+        return self.ending
+
+    def signal(self, number: int) -> None:
+        """To the command's process group, in a terminal to the foreground group; nothing once it ended."""
+        if self.ending is None:
+            self.holder.signal(number, self._terminal.foreground() if self._terminal else None)
+
+    async def write(self, data: bytes) -> None:
+        """Types into the terminal; after the end it is ignored."""
+        if self._terminal is None:
+            raise SandboxError("NO_TERMINAL", "This process has no terminal; start it with one to type into it.")
+        if self.ending is None:
+            self._terminal.write(data)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """The window of the person who looks at this terminal changed."""
+        if self._terminal is not None and self.ending is None:
+            self._terminal.resize(rows, columns)
+
+    def kill(self, code: str = ENDED) -> None:
+        """Like `end`, without TERM, without the time after it, and without waiting."""
+        if not self._ending_began:
+            self._ending_began = True
+            self._code = code
+        self._kill()
+
+    def request_end(self, code: str) -> None:
+        """Like `end`, without waiting."""
+        if self._ending_began or self.ending is not None:
+            return
+        self._ending_began = True
+        self._code = code
+        self.holder.signal(signal.SIGTERM)
+        if self._terminal is not None and (group := self._terminal.foreground()) is not None:
+            self.holder.signal(signal.SIGTERM, group)
+        self._timers.append(self._loop.call_later(GRACE_S, self._kill))
+
+    def _hurts(self, code: str) -> None:
+        self.kill(code)
+
+    def _kill(self) -> None:
+        if self.ending is None:
+            self.holder.kill()
+            self._timers.append(self._loop.call_later(GIVE_UP_S, self._finish))
+
+    def _gone(self) -> None:
+        self._finish()
+        self._launch.mount_check = None
+        if self._launch.on_exit is not None:
+            afterwards, self._launch.on_exit = self._launch.on_exit, None
+            afterwards()
+
+    def _finish(self) -> None:
+        if self.ending is not None:
+            return
+        for timer in self._timers:
+            timer.cancel()
+        if self._watcher is not None:
+            self._watcher.stop()
+        if not self._code and self._launch.mount_check is not None and not self._launch.mount_check():
+            self._code = WALLS_CHANGED  # between two looks, or before the first one
+        self._ending_began = True  # a limit reached by the last of the output decides nothing any more
+        for reader in self._readers:
+            reader.finish()
+        if self._terminal is not None:
+            self._terminal.close()
+        self.ending = exit_status_of(
+            self.holder.status,
+            code=self._code,
+            seconds=time.monotonic() - self._began,
+            cpu_spent=self._watcher is not None and self._watcher.cpu_spent,
+        )
+        if not self.ended.done():
+            self.ended.set_result(self.ending)
+
+
+READY_WITHIN_S: Final = 30.0
+_LAST_WORDS_S: Final = 0.3
+_LONGEST_SHOWN: Final = 4096
+
+
+async def start_process(
+    launch: Launch,
+    streams: Streams,
+    *,
+    stdin: bytes | int | None = None,
+    stdout: int | None = None,
+    filter: Callable[[], TextFilter],
+) -> Child:
+    """Returns when the command is about to run. Raises the launch's refusal, or what `before_go` raised."""
+    pipes = ChildPipes()
+    try:
+        child = _spawn_child(launch, pipes, lambda: pipes.open(launch, streams, stdin, stdout), filter)
+    except BaseException as error:
+        pipes.close()
+        _afterwards(launch)
+        if isinstance(error, OSError):
+            raise _refusal(launch, f"it could not be started ({os.strerror(error.errno or 0)})") from None
+        raise
+    try:
+        await _until_ready(launch, child, pipes)
+        child.begin()
+    except BaseException:
+        child.kill()
+        await child.gone()
+        raise
+    finally:
+        pipes.close()
+    return child
+
+
+def _spawn_child(
+    launch: Launch, pipes: ChildPipes, lay: Callable[[], None], text_filter: Callable[[], TextFilter]
+) -> Child:
+    try:
+        lay()
+        filters = [text_filter() for number in (STDOUT, STDERR) if number in pipes.ours]
+        pid = spawn(launch.argv, launch.env, {**launch.descriptors, **pipes.theirs})
+    finally:
+        pipes.close_theirs()
+        for descriptor in launch.descriptors.values():
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        launch.descriptors.clear()
+    try:
+        child = Child(
+            launch,
+            pid,
+            output=pipes.ours.get(STDOUT),
+            errors=pipes.ours.get(STDERR),
+            keyboard=pipes.ours.get(STDIN),
+            info=pipes.ours.get(INFO),
+            control=pipes.ours.get(CONTROL),
+            filters=filters,
+        )
+    except OSError:
+        # No descriptor was left to watch it with. It is not at its inner stage yet, and does not get there.
+        pipes.close()  # looking for what it started takes one
+        kill_unfinished(pid)
+        os.waitpid(pid, 0)
+        raise
+    pipes.keep_only(READY, GO)
+    return child
+
+
+async def _until_ready(launch: Launch, child: Child, pipes: ChildPipes) -> None:
+    ready = await _is_ready(pipes.ours[READY], child)
+    if ready and not child.holder.find_root():
+        # Over already, which is being noticed just now; otherwise this outer program holds no tree together.
+        ready = await child.wait(1) is not None
+    if not ready:
+        await child.wait(_LAST_WORDS_S)
+        child.kill()
+        await child.gone()
+        text = child.error_text(_LONGEST_SHOWN).strip()
+        raise _refusal(launch, text or "it ended before the command could begin")
+    if launch.before_go is not None:
+        await launch.before_go(child.pid)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(pipes.ours[GO], b"\n")
+
+
+async def _is_ready(descriptor: int, child: Child) -> bool:
+    """The inner stage's byte; its pipe's end, the child's end or a long time without a word mean no."""
+    loop = asyncio.get_running_loop()
+    something: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(descriptor, _set_done, something)
+    try:
+        first: list[asyncio.Future[Any]] = [something, child.ended]
+        await asyncio.wait(first, timeout=READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        loop.remove_reader(descriptor)
+    with contextlib.suppress(BlockingIOError):
+        return os.read(descriptor, 1) != b""
+    return False
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _afterwards(launch: Launch) -> None:
+    if launch.on_exit is not None:
+        afterwards, launch.on_exit = launch.on_exit, None
+        afterwards()
+
+
+def _refusal(launch: Launch, said: str) -> SandboxError:
+    if launch.make_error is not None:
+        return launch.make_error(said)
+    return walls_unavailable(said, "Run 'forge doctor' to see which walls this machine gives.")

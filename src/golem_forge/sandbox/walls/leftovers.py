@@ -1,0 +1,610 @@
+"""What a command made or changed that other programs run or obey: reported afterwards, because it stays writable.
+
+`obeyed_leftovers` compares names with those that programs follow without being told to. `hidden_code` reports files
+that can run and that git does not show; `remove_bytecode` deletes Python's caches among them. All take a zone and
+the paths that changed, look through directory handles and never through a link, within the bounds of BoundedPaths,
+and refuse nothing. Git is never asked; its ignore files are read from the root of the work tree on. Threats: who
+reviews a command's work by `git status` and `git diff` sees none of this and runs it with the next `pytest`, `npm
+test` or shell; a command that makes 100,000 files hides one of them behind the others, so what matters most comes
+first. The user may have changed some of these files while the command ran, so no text says who did it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from golem_forge.core.calls import Leftover, Severity
+from golem_forge.core.effects import Mark
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox import protected
+from golem_forge.sandbox.git.formats import LARGEST_IGNORE_FILE, GitIgnore
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle
+from golem_forge.sandbox.protected import in_dependencies, own_code_in
+from golem_forge.sandbox.target import shadows_another
+from golem_forge.sandbox.walls.listing import DEPTH, Parts
+from golem_forge.sandbox.zones import Zone
+
+_MOST_PATHS: Final = 20
+_MOST_NAMED: Final = 5
+_MOST_LISTED: Final = 12
+"""So many are named if each is by another name on our lists: a dozen harmless ones hide no `sitecustomize.py`."""
+_MOST_LOOKED_AT: Final = 20_000
+_ORDER_S: Final = 0.25
+_LOOK_S: Final = 0.15
+"""Of computing, not of waiting: what is told must not depend on what else runs on this machine."""
+_PATHS_PER_CLOCK: Final = 64
+_DEEPEST: Final = 64
+"""Components of a directory whose rank is kept, with that of each directory above it."""
+
+
+class BoundedPaths:
+    """The paths that changed, those that matter most first, as many as its bounds allow.
+
+    Threat: a command that makes 100,000 files would hold up Forge, and hide one of them behind the others.
+    """
+
+    def __init__(self, changed: Iterable[Parts], matters: Callable[[str], bool] = lambda name: False) -> None:
+        """First what lies outside dependency directories and has a name that others obey, or one that `matters`."""
+        self._until = time.thread_time() + _ORDER_S
+        ranked: tuple[list[Parts], ...] = ([], [], [])
+        known: dict[Parts, int] = {(): 1}
+        in_order = True
+        for count, parts in enumerate(set(changed)):
+            in_order = in_order and (count % _PATHS_PER_CLOCK > 0 or not self.out_of_time())
+            rank = (known.get(parts[:-1]) or _rank(parts[:-1], known)) if in_order else 1
+            if rank == 1 and in_order and parts and (matters(parts[-1]) or protected.is_listed(parts[-1])):
+                rank = 0
+            ranked[rank].append(parts)
+        self.paths: list[Parts] = []
+        for paths in ranked:
+            self.paths += sorted(paths[: _MOST_LOOKED_AT - len(self.paths)])
+        self._until = time.thread_time() + _LOOK_S
+        self._all = sum(map(len, ranked))
+        self._dependencies = len(ranked[2])
+        self.unseen = 0
+        """How many were left out; complete once the paths were gone through."""
+
+    def __iter__(self) -> Iterator[Parts]:
+        self.unseen = self._all
+        for count, parts in enumerate(self.paths):
+            if not count % _PATHS_PER_CLOCK and self.out_of_time():
+                return
+            self.unseen -= 1
+            yield parts
+
+    def out_of_time(self) -> bool:
+        return time.thread_time() > self._until
+
+    def unseen_leftovers(self, kind: str, text: str) -> Iterator[Leftover]:
+        """One line about what was left out, if anything was. Of dependency directories alone it is a note: installers
+        fill them with as many files."""
+        if self.unseen:
+            severity = Severity.NOTE if self.unseen <= self._dependencies else Severity.WARNING
+            yield Leftover(kind=kind, severity=severity, text=f"{self.unseen:,} further {text}")
+
+
+def obeyed_leftovers(zone: Zone, changed: Iterable[Parts]) -> Iterator[Leftover]:
+    """`changed`: paths of the zone that a command made or changed; what is gone again is left out."""
+    above = tuple(part for part in zone.host.split("/") if part)
+    links = own_code_in(zone.host).links
+    look = BoundedPaths(changed)
+    filled = _parent_directories(look.paths)
+    own: list[Parts] = []
+    obeyed: dict[Parts, str] = {}
+    instructions: dict[Parts, str] = {}
+    for parts in look:
+        if not parts or protected.GIT_FILE in parts:  # a branch may be called `x.pth`
+            continue
+        if parts in links:
+            if _exists(zone, parts, filled):
+                own.append(parts)
+        elif Mark.PROTECTED_PATH in protected.marks((*above, *parts), unprotect=zone.unprotect):
+            deeper = len(parts) > DEPTH + 1 and not protected.in_dependencies(parts)
+            if deeper and _exists(zone, parts, filled):
+                obeyed[parts] = "protected"
+        elif protected.in_dependencies(parts):  # installers leave hundreds, which nothing reads there
+            continue
+        elif (name := _obeyed_by(zone, parts, above)) is not None:
+            if _exists(zone, parts, filled):
+                obeyed[parts] = name
+        elif protected.is_instructions(parts) and _exists(zone, parts, filled):
+            instructions[parts] = parts[-1].casefold()
+    if own:
+        text = "Exchanged, and your next `forge` starts through it; look where it leads before you run Forge again"
+        yield _obeyed_leftover(zone, "own_code", Severity.CRITICAL, text, dict.fromkeys(own, ""))
+    if obeyed:
+        text = "Made or changed, and other programs obey it without being told to"
+        yield _obeyed_leftover(zone, "obeyed_name", Severity.WARNING, text, obeyed)
+    if instructions:
+        text = "Made or changed, and other agents read it as instructions"
+        yield _obeyed_leftover(zone, "obeyed_name", Severity.WARNING, text, instructions)
+    text = "paths changed while the command ran; their names were not compared with those that other programs obey"
+    yield from look.unseen_leftovers("obeyed_name", text)
+
+
+def _rank(directory: Parts, known: dict[Parts, int]) -> int:
+    """Of all that lies in it: 0 if names there are obeyed, 2 in dependency directories. Adds to `known`."""
+    if len(directory) > _DEEPEST:
+        return 2 if protected.in_dependencies((*directory, "")) else int(not any(map(protected.is_listed, directory)))
+    depth = next(depth for depth in range(len(directory), -1, -1) if directory[:depth] in known)
+    rank = known[directory[:depth]]
+    for length in range(depth + 1, len(directory) + 1):
+        name = directory[length - 1]
+        if rank != 2 and protected.in_dependencies((name, "")):
+            rank = 2
+        elif rank == 1 and protected.is_listed(name):
+            rank = 0
+        known[directory[:length]] = rank
+    return rank
+
+
+def _obeyed_by(zone: Zone, parts: Parts, above: Parts) -> str | None:
+    name = protected.obeyed_by(parts, above)
+    return parts[-1] if not name and shadows_another(zone, parts) else name
+
+
+def _parent_directories(changed: Iterable[Parts]) -> set[Parts]:
+    """Directories that something of what they hold is named of."""
+    filled: set[Parts] = set()
+    for above in {parts[:-1] for parts in changed}:
+        while above and above not in filled:
+            filled.add(above)
+            above = above[:-1]
+    return filled
+
+
+def _exists(zone: Zone, parts: Parts, filled: set[Parts]) -> bool:
+    """A directory counts only where nothing of what is in it is named: it may have been moved there whole."""
+    try:
+        directory = zone.open(parts[:-1], DIRECTORY)
+        info = os.stat(parts[-1], dir_fd=directory.fd, follow_symlinks=False)
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISDIR(info.st_mode) or parts not in filled
+
+
+def _obeyed_leftover(zone: Zone, kind: str, severity: Severity, text: str, found: dict[Parts, str]) -> Leftover:
+    """`found`: each path with the name on our lists that it is obeyed by. Of each such name one comes first, and what
+    has none last: many of one kind do not push the others out of sight."""
+    seen: Counter[str] = Counter()
+    turns: dict[Parts, tuple[bool, int]] = {}
+    for parts, name in found.items():
+        turns[parts] = (not name, seen[name])
+        seen[name] += 1
+    ordered = sorted(found, key=lambda parts: (*turns[parts], parts))
+    paths = [
+        escape_control_chars(zone.virtual(parts)).replace("\n", "\\x0a").replace("\t", "\\x09") for parts in ordered
+    ]
+    most = max(_MOST_NAMED, min(_MOST_LISTED, len(seen)))
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    text = f"{text}: {', '.join(paths[:most])}{more}"
+    return Leftover(kind=kind, severity=severity, text=text, paths=tuple(paths[:_MOST_PATHS]))
+
+
+HIDDEN_CODE: Final = "hidden_code"
+_MOST_GROUPS: Final = 10
+_MOST_PLACES: Final = 3
+_IGNORE_FILE: Final = ".gitignore"
+_CACHE: Final = "__pycache__"
+_GIT: Final = ".git"
+_NAMES: Final = re.IGNORECASE | re.DOTALL
+_COMPILED: Final = re.compile(
+    r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?|dll|dylib|node|jar|class|wasm|exe|o|obj|a|lib|rlib|rmeta|beam|elc|eln|zwc|luac"
+    r"|gch|pch|cm[aiox]|cmxs|hi|pkl|pickle)",
+    _NAMES,
+)
+_LOADED: Final = re.compile(r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?)", _NAMES)
+"""What Python takes instead of a source beside it. Told in every zone; objects of a build are ordinary work."""
+_METADATA: Final = (".egg-info", ".dist-info", ".egg-link")
+_SCRIPT: Final = re.compile(
+    r".+\.(?:pyw?|pyx|pth|ipynb|[cm]?jsx?|[cm]?tsx?|vue|svelte|sh|bash|zsh|fish|csh|ksh|rb|rake|gemspec|pl|pm|php|phar"
+    r"|lua|tcl|awk|r|jl|exs?|erl|el|vim|ps1|bat|cmd|mk|mak|cmake|gradle|kts?|groovy|java|scala|cs|swift|go|rs|nix|bzl"
+    r"|d|ninja|rc)|activate(?:\..+)?|(?:requirements|constraints).*\.txt",
+    _NAMES,
+)
+_SCRIPT_NAMES: Final = frozenset(
+    {
+        *("makefile", "gnumakefile", "rakefile", "justfile", ".justfile", "dockerfile", "containerfile", "vagrantfile"),
+        *("jenkinsfile", "procfile", "gemfile", "tiltfile", "brewfile", "build", "workspace", "taskfile.yml"),
+        *("taskfile.yaml", "cmakelists.txt", "cmakecache.txt", "cmakepresets.json", "cmakeuserpresets.json"),
+        *("meson.txt", "meson_options.txt", "package.json", "pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini"),
+        *("mypy.ini", "pylintrc", "cargo.toml", "pom.xml", "deno.json", "deno.jsonc", "go.work", "local.properties"),
+        ".flaskenv",
+    }
+)
+"""Names that interpreters, test runners and build programs take for code without being told to. Only for what is said
+first and in which words: any other file that git hides is told too, unless it is inert."""
+_INERT: Final = re.compile(
+    r".+\.(?:log|txt|md|rst|adoc|csv|tsv|pdf|png|jpe?g|gif|webp|bmp|ico|tiff?|mp[34]|wav|ogg|webm|woff2?|ttf|otf)"
+    r"|\.coverage(?:\..+)?|\.ds_store|thumbs\.db",
+    _NAMES,
+)
+"""Names of what no program runs or obeys. Short on purpose: a list of what is obeyed always misses some."""
+_ENTRY_DIRECTORIES: Final = frozenset({"bin", ".bin", "scripts"})
+_OWN_CACHES: Final = frozenset({".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"})
+"""Test runners and linters put a `.gitignore` of `*` into these. What can run in them is told all the same."""
+
+
+class _CodeClass(StrEnum):
+    """What is told apart, in words that hold for one path and, behind a number, for several."""
+
+    COMPILED = "compiled code, which runs without its source being read"
+    METADATA = "package metadata, whose plug-ins Python loads"
+    SELF_HIDING = ".gitignore that hides itself and what lies beside it"
+    LEAVING = "link out of the zone"
+    CODE = "code"
+    OTHER = "file that a program may read as its input or settings"
+    DEPENDENCY = "code in dependency directories"
+
+
+def hidden_code(
+    zone: Zone,
+    changed: Iterable[Parts],
+    tracked: Callable[[Parts], bool],
+    *,
+    person_ignores: bytes = b"",
+) -> tuple[Leftover, ...]:
+    """`changed`: paths of the zone made or changed while a command ran. `tracked`: whether git's index has a path.
+    `person_ignores`: the content of the person's own `core.excludesFile`. In a zone that lies in no work tree git shows
+    nothing, so only names that are no ordinary work are told there."""
+    look = BoundedPaths(changed, _runs_by_name)
+    found: dict[_CodeClass, list[Parts]] = {one: [] for one in _CodeClass}
+    tree = _work_tree(zone)
+    view = _GitView(zone, tree, tracked, person_ignores, look.out_of_time) if tree is not None else None
+    for parts, info in _existing_files(zone, look):
+        one = _class_by_name(zone, parts, info) if view is None else _class_in_git(view, parts, info)
+        if one is not None:
+            found[one].append(parts)
+    told = _hidden_code_leftovers(zone, found, "where git does not show it" if view is not None else "")
+    return (*told, *look.unseen_leftovers(HIDDEN_CODE, "paths changed while the command ran; they were not looked at"))
+
+
+def remove_bytecode(zone: Zone, changed: Iterable[Parts]) -> tuple[Leftover, ...]:
+    """Deletes bytecode made or changed in `__pycache__` outside dependency directories: a cache, which Python writes
+    again. It cannot be kept read-only instead: that would cost a mount for every package. A `__pycache__` that is a
+    link goes too, and of one that came whole everything."""
+    caches = [parts for parts in changed if _CACHE in parts]
+    installed = {above: in_dependencies((*above, "")) for above in {parts[:-1] for parts in caches}}
+    look = BoundedPaths(parts for parts in caches if not installed[parts[:-1]])
+    removed: list[Parts] = []
+    for parts in look:
+        if parts[-1] == _CACHE:
+            removed += _emptied(zone, parts, look)
+        elif parts[-2] == _CACHE and parts[-1].endswith(".pyc") and _unlinked(zone, parts):
+            removed.append(parts)
+    told = [
+        *look.unseen_leftovers(
+            HIDDEN_CODE, f"files of bytecode may be in {_CACHE}; delete these directories before you run Python"
+        )
+    ]
+    if removed:
+        text = f"Bytecode in {_CACHE}, {_amount(removed)}made or changed while the command ran, was deleted after it"
+        told.insert(0, _hidden_code_leftover(zone, Severity.WARNING, text, removed))
+    return tuple(told)
+
+
+# ---- what stands there
+
+
+def _existing_files(zone: Zone, paths: Iterable[Parts]) -> Iterator[tuple[Parts, os.stat_result]]:
+    """Files and links that are still there, in order; of repositories' own directories nothing."""
+    directory: Parts | None = None
+    handle: Handle | None = None
+    repositories: dict[Parts, bool] = {}
+    for parts in paths:
+        if not parts or parts[-1] == _GIT:
+            continue
+        if _GIT in parts:
+            place = parts[: parts.index(_GIT)]
+            if place not in repositories:
+                repositories[place] = _is_repository(zone, place)
+            if repositories[place]:
+                continue
+        if directory != parts[:-1]:
+            directory = parts[:-1]
+            try:
+                handle = zone.open(directory, DIRECTORY)
+            except OSError:
+                handle = None
+        if handle is None:
+            continue
+        try:
+            info = os.stat(parts[-1], dir_fd=handle.fd, follow_symlinks=False)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
+            yield parts, info
+
+
+def _class_in_git(view: _GitView, parts: Parts, info: os.stat_result) -> _CodeClass | None:
+    link = stat.S_ISLNK(info.st_mode)
+    if in_dependencies(parts):
+        runs = _can_run(parts, info) or (link and (_is_entry(parts) or _leaves(view.zone, parts)))
+        return _CodeClass.DEPENDENCY if runs and view.hides(parts) else None
+    if link and _leaves(view.zone, parts):
+        return _CodeClass.LEAVING  # also where git shows it: who writes there writes outside
+    if parts[-1] == _IGNORE_FILE:
+        own_cache = len(parts) > 1 and parts[-2] in _OWN_CACHES
+        return _CodeClass.SELF_HIDING if not own_cache and view.shows_inside(parts[:-1]) and view.hides(parts) else None
+    runs = link or _can_run(parts, info)
+    if not runs and (_INERT.fullmatch(parts[-1]) or not _OWN_CACHES.isdisjoint(parts[:-1])):
+        return None
+    return (_class_of_name(parts) if runs else _CodeClass.OTHER) if view.hides(parts) else None
+
+
+def _class_by_name(zone: Zone, parts: Parts, info: os.stat_result) -> _CodeClass | None:
+    if in_dependencies(parts):
+        return None
+    if stat.S_ISLNK(info.st_mode) and _leaves(zone, parts):
+        return _CodeClass.LEAVING
+    if _class_of_name(parts) is _CodeClass.METADATA:
+        return _CodeClass.METADATA
+    return _CodeClass.COMPILED if _LOADED.fullmatch(parts[-1]) else None
+
+
+def _class_of_name(parts: Parts) -> _CodeClass:
+    if any(part.casefold().endswith(_METADATA) for part in parts):
+        return _CodeClass.METADATA
+    return _CodeClass.COMPILED if _COMPILED.fullmatch(parts[-1]) else _CodeClass.CODE
+
+
+def _can_run(parts: Parts, info: os.stat_result) -> bool:
+    executable = stat.S_ISREG(info.st_mode) and info.st_mode & 0o111
+    return bool(
+        executable
+        or parts[-1].casefold() in _SCRIPT_NAMES
+        or _SCRIPT.fullmatch(parts[-1])
+        or _class_of_name(parts) is not _CodeClass.CODE
+    )
+
+
+def _runs_by_name(name: str) -> bool:
+    """Quick, for the order only."""
+    return name.casefold() in _SCRIPT_NAMES or _runs_by_ending(name.rpartition(".")[2])
+
+
+@lru_cache(4096)
+def _runs_by_ending(ending: str) -> bool:
+    name = f"x.{ending}"
+    return bool(_SCRIPT.fullmatch(name) or _COMPILED.fullmatch(name))
+
+
+def _is_entry(parts: Parts) -> bool:
+    """What a shell starts, or reads, by its name: `.venv/bin/activate`, `node_modules/.bin/tsc`."""
+    return len(parts) > 1 and parts[-2].casefold() in _ENTRY_DIRECTORIES
+
+
+def _leaves(zone: Zone, parts: Parts) -> bool:
+    real = os.path.realpath(zone.real(parts))
+    return zone.host != "/" and real != zone.host and not real.startswith(f"{zone.host}/")
+
+
+class _WorkTree(NamedTuple):
+    root: str
+    """A host path."""
+    to_zone: Parts
+    """From there to the zone's root; nothing, where that is the root itself."""
+
+
+def _work_tree(zone: Zone) -> _WorkTree | None:
+    names = tuple(part for part in zone.host.split("/") if part)
+    for depth in range(len(names), -1, -1):
+        root = "/" + "/".join(names[:depth])
+        git = os.path.join(root, _GIT)
+        if os.path.lexists(os.path.join(git, "HEAD")) or os.path.isfile(git):
+            return _WorkTree(root, names[depth:])
+    return None
+
+
+class _GitView:
+    """What git leaves out of a work tree, in a zone at its root or below."""
+
+    def __init__(
+        self,
+        zone: Zone,
+        tree: _WorkTree,
+        tracked: Callable[[Parts], bool],
+        person_ignores: bytes,
+        is_over: Callable[[], bool],
+    ) -> None:
+        self.zone = zone
+        self._above = tree.to_zone
+        self._tracked = tracked
+        self._is_over = is_over
+        rules: GitIgnore | None = GitIgnore(person_ignores, 0)
+        excluded = _excluded(tree.root)
+        rules = GitIgnore(excluded, 0, rules) if excluded is not None else rules
+        for depth in range(len(self._above)):
+            if depth and rules is not None and self._left_out(rules, self._above[:depth], is_directory=True):
+                rules = None
+            own = _host_content(os.path.join(tree.root, *self._above[:depth], _IGNORE_FILE))
+            rules = GitIgnore(own, depth, rules) if own is not None and rules is not None else rules
+        if self._above and rules is not None and self._left_out(rules, self._above, is_directory=True):
+            rules = None
+        own = _zone_content(zone, (_IGNORE_FILE,))
+        rules = GitIgnore(own, len(self._above), rules) if own is not None and rules is not None else rules
+        self._known: dict[Parts, GitIgnore | None] = {(): rules}
+        """Of each directory of the zone the lines that hold for its entries; None: git shows nothing in it."""
+
+    def hides(self, parts: Parts) -> bool:
+        """Of a file or a link."""
+        if self._tracked(parts):
+            return False
+        rules = self._rules(parts[:-1])
+        return rules is None or self._left_out(rules, (*self._above, *parts), is_directory=False)
+
+    def shows_inside(self, directory: Parts) -> bool:
+        return self._rules(directory) is not None
+
+    def _rules(self, directory: Parts) -> GitIgnore | None:
+        depth = next(depth for depth in range(len(directory), -1, -1) if directory[:depth] in self._known)
+        for length in range(depth + 1, len(directory) + 1):
+            parts = directory[:length]
+            self._known[parts] = self._of(parts, self._known[parts[:-1]])
+        return self._known[directory]
+
+    def _of(self, parts: Parts, above: GitIgnore | None) -> GitIgnore | None:
+        if above is None or self._is_over() or self._left_out(above, (*self._above, *parts), is_directory=True):
+            return None
+        if parts[-1] == _GIT or _is_repository(self.zone, parts):
+            return None  # a repository of its own: the outer one names the directory at most
+        own = _zone_content(self.zone, (*parts, _IGNORE_FILE))
+        return above if own is None else GitIgnore(own, len(self._above) + len(parts), above)
+
+    def _left_out(self, rules: GitIgnore, parts: Parts, *, is_directory: bool) -> bool:
+        """Threat: a child must not decide for how long Forge compares with its patterns; when the time is over, the
+        rest counts as hidden."""
+        return rules.ignores(parts, is_directory, self._is_over)
+
+
+def _zone_content(zone: Zone, parts: Parts) -> bytes | None:
+    """None: there is none. One that cannot be read, or is longer than anybody's, hides everything: we would rather tell
+    too much."""
+    return _read(lambda: zone.open(parts, CONTENT))
+
+
+def _host_content(path: str, flags: int = CONTENT) -> bytes | None:
+    """The same of a file of the person's outside the zone."""
+    return _read(lambda: Handle(os.open(path, flags)))
+
+
+def _read(opened: Callable[[], Handle]) -> bytes | None:
+    try:
+        handle = opened()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        return b"*"
+    try:
+        data = os.read(handle.fd, LARGEST_IGNORE_FILE + 1) if stat.S_ISREG(os.fstat(handle.fd).st_mode) else b""
+    except OSError:
+        return b"*"
+    return data if len(data) <= LARGEST_IGNORE_FILE else b"*"
+
+
+def _excluded(root: str) -> bytes | None:
+    """`info/exclude` of a repository. A `.git` that is a file (a linked worktree, a submodule) says where it is."""
+    git = os.path.join(root, _GIT)
+    follow = CONTENT & ~os.O_NOFOLLOW
+    if os.path.isfile(git):
+        said = _host_content(git, follow) or b""
+        git = os.path.join(root, os.fsdecode(said.removeprefix(b"gitdir:").strip()))
+        common = _host_content(os.path.join(git, "commondir"), follow) or b""
+        git = os.path.join(git, os.fsdecode(common.strip()))
+    return _host_content(os.path.join(git, "info", "exclude"), follow)
+
+
+def _is_repository(zone: Zone, parts: Parts) -> bool:
+    """Git takes a directory `.git` without a HEAD for nothing; what lies in it, it never shows."""
+    try:
+        handle = zone.open(parts, DIRECTORY)
+        is_directory = stat.S_ISDIR(os.stat(_GIT, dir_fd=handle.fd, follow_symlinks=False).st_mode)
+        os.stat(f"{_GIT}/HEAD" if is_directory else _GIT, dir_fd=handle.fd, follow_symlinks=False)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+# ---- bytecode
+
+
+def _emptied(zone: Zone, cache: Parts, look: BoundedPaths) -> list[Parts]:
+    """What was bytecode in a directory, or the link that stood in its place."""
+    try:
+        handle = zone.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        names = [name for name in os.listdir(handle.fd) if name.endswith(".pyc")]
+    except OSError:
+        return [cache] if _unlinked(zone, cache) else []
+    removed = []
+    for done, name in enumerate(names):
+        if look.out_of_time():
+            look.unseen += len(names) - done
+            break
+        if _unlinked(zone, (*cache, name)):
+            removed.append((*cache, name))
+    return removed
+
+
+def _unlinked(zone: Zone, parts: Parts) -> bool:
+    """A file or a link itself; never what a link leads to."""
+    with contextlib.suppress(OSError):
+        handle = zone.open(parts[:-1], DIRECTORY)
+        mode = os.stat(parts[-1], dir_fd=handle.fd, follow_symlinks=False).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+            os.unlink(parts[-1], dir_fd=handle.fd)
+            return True
+    return False
+
+
+# ---- words
+
+
+def _hidden_code_leftovers(zone: Zone, found: dict[_CodeClass, list[Parts]], where: str) -> Iterator[Leftover]:
+    for one, paths in found.items():
+        if not paths:
+            continue
+        text = f"{one.value[0].upper()}{one.value[1:]}, {_amount(paths)}made or changed while the command ran"
+        if where and one is not _CodeClass.LEAVING:
+            text += f", {where}"
+        if one is _CodeClass.DEPENDENCY:  # installers fill these: ordinary work, and what a shell starts first
+            paths.sort(key=lambda parts: (not _is_entry(parts), parts))
+            yield _hidden_code_leftover(zone, Severity.NOTE, text, paths, group=_dependency_group)
+        else:
+            yield _hidden_code_leftover(zone, Severity.WARNING, text, _spread(paths))
+
+
+def _hidden_code_leftover(
+    zone: Zone,
+    severity: Severity,
+    text: str,
+    paths: list[Parts],
+    *,
+    group: Callable[[Parts], Parts] = lambda parts: parts[:-1],
+) -> Leftover:
+    """Few paths are named each, many by their directories."""
+    shown = tuple(_shown(zone, parts) for parts in paths[:_MOST_PATHS])
+    if len(paths) <= _MOST_NAMED:
+        named = list(shown)
+    else:
+        groups = Counter(map(group, paths))
+        named = [f"{_shown(zone, directory)} ({count:,})" for directory, count in list(groups.items())[:_MOST_GROUPS]]
+        if rest := list(groups)[_MOST_GROUPS:]:
+            places = [_shown(zone, place) for place in dict.fromkeys(directory[:1] for directory in rest)]
+            below = ", ".join(places) if len(places) <= _MOST_PLACES else _shown(zone, ())
+            named.append(f"{len(rest):,} more directories below {below}")
+    return Leftover(kind=HIDDEN_CODE, severity=severity, text=f"{text}: {', '.join(named)}", paths=shown)
+
+
+def _spread(paths: list[Parts]) -> list[Parts]:
+    """One of each directory first, if not all can be named: many in one do not push another out of sight."""
+    if len(paths) <= _MOST_PATHS:
+        return paths
+    seen: Counter[Parts] = Counter()
+    turns: list[int] = []
+    for parts in paths:
+        turns.append(seen[parts[:-1]])
+        seen[parts[:-1]] += 1
+    return [parts for _, parts in sorted(zip(turns, paths, strict=True), key=lambda each: each[0])]
+
+
+def _dependency_group(parts: Parts) -> Parts:
+    """`.venv/lib` of everything below it."""
+    start = next(depth for depth in range(1, len(parts) + 1) if in_dependencies((*parts[:depth], "")))
+    return parts[: min(start + 1, len(parts) - 1)]
+
+
+def _shown(zone: Zone, parts: Parts) -> str:
+    return escape_control_chars(zone.virtual(parts)).replace("\n", "\\x0a").replace("\t", "\\x09")
+
+
+def _amount(paths: list[Parts]) -> str:
+    return f"{len(paths):,} files " if len(paths) > 1 else ""

@@ -1,0 +1,366 @@
+"""The records of walls: what is asked for (Job), what this machine gives (Level, ProbeReport), what is refused
+(WallPlan).
+
+Everything in a Job was judged and approved before. A WallPlan is plain data: `refusal` says why a path, as the
+child sees it, cannot be read or changed; it never asks the disk, so what the plan refuses is what was mounted.
+PathRule is a path rule of policy as far as walls care; `is_masked` is the one answer for walls (which mask such
+paths) and for tools that walk trees (which skip them). Light: imported by policy, tools and toolsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from golem_forge.config.sandbox_block import ResourceLimits
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Verb
+
+
+class Streams(StrEnum):
+    """How output comes back."""
+
+    MERGED = "merged"
+    """One stream in order of arrival, standard input empty."""
+    APART = "apart"
+    """Standard output and standard error each for itself, standard input empty."""
+    TERMINAL = "terminal"
+    """A pseudo-terminal of 40 rows and 120 columns, standard input open."""
+
+
+class StartDirectory(StrEnum):
+    """The private directory where a job without any zone starts."""
+
+    HOME = "home"
+    TEMPORARY = "temporary"
+
+
+@dataclass(frozen=True, slots=True)
+class HostGrant:
+    """One approved `host:port`; `private`: a rule of the person's own allows a private address for it."""
+
+    host: str
+    port: int = 443
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostDirectory:
+    """A host directory that this job may read although no zone has it: Forge's own libraries, a snapshot."""
+
+    host: str
+    """Its real path; walls are refused if a link leads there by the time they are built."""
+    inner: str
+    """Where it stands in full walls. At other levels it is read where it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    argv: tuple[str, ...]
+    """The command as the child will see it; argv[0] is looked up on the inner PATH."""
+    cwd: str = ""
+    """Virtual; empty: the default zone's root, or `nowhere` where there is no zone."""
+    nowhere: StartDirectory = StartDirectory.HOME
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What this kind of child declares, on top of what every child gets."""
+    streams: Streams = Streams.MERGED
+    limits: ResourceLimits | None = None
+    """None: those of the settings."""
+    hosts: tuple[HostGrant, ...] = ()
+    """The child may reach exactly these, through the proxy; empty: no network."""
+    shares_network: bool = False
+    """The host's own network instead, declared by a trusted tool or server: its loopback services and abstract sockets
+    are in reach then, too."""
+    lifted: frozenset[str] = frozenset()
+    """Virtual paths of secrets (or of paths with a read rule) that this call's approved effects name."""
+    reads_only: bool = False
+    """Proven read-only (or a tool of ours that only reads): all zones are mounted read-only, and level landlock
+    suffices."""
+    own_program: bool = False
+    """A program of Forge's own that reads zones and needs nothing else. Its walls are quicker to build: no toolchains,
+    no /etc, no private directories, no sockets instead of a network of its own. Zones are whole in them: what must not
+    be shown of them its caller leaves out, by the same names and rules."""
+    host_operands: bool = False
+    """Level landlock: argv may name virtual paths, which are handed on as host paths."""
+    stdin: bytes | int | None = None
+    """Not with a terminal: what the child reads, or a descriptor of a person's that it reads from. None: nothing.
+    One end of a socket pair is a way to speak with the child: it may write there, too."""
+    stdout: int | None = None
+    """Not with a terminal: a descriptor of the caller's that standard output goes to as it is. What comes back then is
+    the end of standard error."""
+    path_first: tuple[str, ...] = ()
+    """Directories before all others on the inner PATH."""
+    home: str = ""
+    """A host directory of this job's own (`kept_home`), its HOME and writable, that stays. Empty: a private one, gone
+    afterwards."""
+    bytecode: str = ""
+    """A host directory that stands at `layout.BYTECODE`, writable, for Python's bytecode (`Walls.keeping_bytecode`)."""
+    shown: tuple[HostDirectory, ...] = ()
+    """Read-only, below everything else that is shown: a zone or a toolchain at the same place, and what is masked of
+    it, stands on top."""
+
+
+class Level(StrEnum):
+    FULL = "full"
+    """bubblewrap: own user, mount, pid, net, ipc and uts namespaces, and seccomp."""
+    LANDLOCK = "landlock"
+    """Landlock and seccomp: read-only walls."""
+    NONE = "none"
+    """No process runs."""
+    OFF = "off"
+    """The person switched walls off: processes run without, and every call that needs one asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelResult:
+    """One rung of the ladder, as tried."""
+
+    level: Level
+    held: tuple[str, ...] = ()
+    """Guarantees (`G1` …) whose forbidden attempt failed."""
+    missing: tuple[str, ...] = ()
+    """Those that were tried and did not hold."""
+    untried: tuple[str, ...] = ()
+    """Those that there was no time for: nothing is known about them, and another try may find that they hold."""
+    cause: str = ""
+    """Why this level is not reached; empty if it is."""
+    fix: str = ""
+
+    @property
+    def reached(self) -> bool:
+        return not self.cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    level: Level
+    tried: tuple[LevelResult, ...] = field(default=())
+
+    @property
+    def _own(self) -> LevelResult | None:
+        return next((each for each in self.tried if each.level is self.level), None)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        return self._own.held if self._own else ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Of the level in force, by nature or as tried."""
+        tried = self._own.missing if self._own else ()
+        return (*tried, *DIFFERS) if self.level is Level.LANDLOCK else tried
+
+    @property
+    def cause(self) -> str:
+        """Why the walls are not full; empty if they are."""
+        failure = self._first_failure
+        if failure is None:
+            return ""
+        return f"{failure.level} walls were {failure.cause}" if failure.untried else failure.cause
+
+    @property
+    def fix(self) -> str:
+        return self._first_failure.fix if self._first_failure else ""
+
+    @property
+    def _first_failure(self) -> LevelResult | None:
+        """Full walls need no excuse for a lower level that was tried beside them."""
+        return None if self.level is Level.FULL else next((each for each in self.tried if each.cause), None)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The data of a `wallsReport` event."""
+        optional = {"cause": self.cause, "fix": self.fix}
+        return {
+            "level": "read-only" if self.level is Level.LANDLOCK else self.level.value,
+            "guarantees": list(self.held),
+            "missing": list(self.missing),
+            **{name: text for name, text in optional.items() if text},
+        }
+
+
+DIFFERS = {"G14": "host paths are visible inside; those of zones are rewritten in output"}
+"""What level landlock never gives, in words. (G1 it keeps in its own way: no zone is writable at all.)"""
+
+GUARANTEES = {
+    "G1": "writes only in rw zones and private directories",
+    "G2": "reads only zones, system directories and toolchains",
+    "G3": "protected paths unchanged",
+    "G4": "secret paths unreadable",
+    "G5": "no network",
+    "G6": "no Unix socket of the host",
+    "G7": "no capability, no new privileges, no remount, no nested namespace",
+    "G8": "other processes out of reach",
+    "G9": "dangerous system calls refused",
+    "G10": "own session, away from your terminal",
+    "G11": "ends when Forge ends",
+    "G12": "limits on time, memory, processes, files and output",
+    "G13": "empty environment, no inherited descriptor",
+}
+"""In words, for people."""
+
+
+class RefusalReason(StrEnum):
+    """The reason of a restriction."""
+
+    PROTECTED = "protected"
+    SECRET = "secret"
+    SEALED = "sealed"
+    """A socket of the host, or a directory that nobody could look through: no grant lifts its mask."""
+    OWN_CODE = "own_code"
+    """The running Forge was loaded from it."""
+    RULE = "rule"
+    ZONE = "zone"
+    """The whole zone is read-only for this call."""
+    OUTSIDE = "outside"
+    """Below no zone: a system directory, a toolchain, or something that is not there at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restriction:
+    """One path of a zone, with all that lies below it, that a child may not read or may not change."""
+
+    parts: tuple[str, ...]
+    why: RefusalReason
+    masked: bool = False
+    """Neither read nor changed; otherwise only not changed."""
+    directory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedZone:
+    name: str
+    host: str
+    base: str
+    """Where it stands inside the walls: its host path, or `/<name>`."""
+    writable: bool
+    restrictions: tuple[Restriction, ...] = ()
+    lifted: tuple[tuple[str, ...], ...] = ()
+    """Paths below a masked directory that this call may read all the same."""
+    subpath: tuple[str, ...] = ()
+    """Where it begins inside the zone that rules speak of."""
+    meant_writable: bool = False
+    """Its mode is `rw`, whether or not a child may write there now."""
+
+    def virtual(self, parts: Sequence[str]) -> str:
+        return "/".join(("", self.name, *parts))
+
+    def inside(self, path: str) -> tuple[str, ...] | None:
+        """The components below this zone of a path that names it by its base, its host path or its address."""
+        for start in (self.base, self.host, f"/{self.name}"):
+            if path == start:
+                return ()
+            if path.startswith(start + "/"):
+                return tuple(path[len(start) + 1 :].split("/"))
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What the walls refuse at one path."""
+
+    target: str
+    """Virtual where a zone has it, else as given."""
+    access: Verb
+    why: RefusalReason
+    zone: str = ""
+    """Outside of every zone: one that lies in the same directory, if any does."""
+    restricted: str = ""
+    """The virtual path whose restriction it is (the path itself or a directory above it)."""
+    ruled: str = ""
+    """The same as rules name it, which is other than the worker does where its zone begins deeper."""
+    meant_writable: bool = False
+    """The mode of the zone is not what refuses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WallPlan:
+    zones: tuple[PlannedZone, ...] = ()
+    cwd: str = "/"
+    """The working directory as the child sees it."""
+    private: tuple[str, ...] = ()
+    """Writable directories of the call's own, gone afterwards."""
+    readable: tuple[str, ...] = ()
+    """Directories outside of zones that can be read but not changed."""
+    mounted: bool = False
+    """A read-only zone is a read-only mount, which refuses with no other error than that."""
+
+    def refusal(self, path: str, access: Verb) -> Refusal | None:
+        """Why this absolute, folded path cannot be read (READ) or changed (WRITE, DELETE); None: the walls allow it."""
+        for zone in sorted(self.zones, key=lambda zone: len(zone.base), reverse=True):
+            parts = zone.inside(path)
+            if parts is not None:
+                return _refusal_in(zone, parts, access)
+        around = [one for one in (*self.private, "/dev", *self.readable) if _is_below(path, (one,))]
+        innermost = max(around, key=len, default="")  # which is what stands there
+        if around and (access is Verb.READ or innermost in (*self.private, "/dev")):
+            return None
+        directory = path.rpartition("/")[0]
+        beside = (
+            zone.name for zone in self.zones if _is_below(zone.base, (directory,)) or _is_below(zone.host, (directory,))
+        )
+        return Refusal(target=path, access=access, why=RefusalReason.OUTSIDE, zone=next(beside, ""))
+
+
+def _refusal_in(zone: PlannedZone, parts: tuple[str, ...], access: Verb) -> Refusal | None:
+    changes = access is not Verb.READ
+    for one in zone.restrictions:
+        if parts[: len(one.parts)] != one.parts:
+            continue
+        if not changes and (not one.masked or parts in zone.lifted):
+            continue
+        return Refusal(
+            target=zone.virtual(parts),
+            access=access,
+            why=one.why,
+            zone=zone.name,
+            restricted=zone.virtual(one.parts),
+            ruled=zone.virtual((*zone.subpath, *one.parts)),
+        )
+    if changes and not zone.writable:
+        return Refusal(
+            target=zone.virtual(parts),
+            access=access,
+            why=RefusalReason.ZONE,
+            zone=zone.name,
+            restricted=zone.virtual(()),
+            meant_writable=zone.meant_writable,
+        )
+    return None
+
+
+def _is_below(path: str, directories: Sequence[str]) -> bool:
+    return any(path == one or path.startswith(one.rstrip("/") + "/") for one in directories)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathRule:
+    """A `path` rule as far as walls care: one that tightens, or one that accepts secrets."""
+
+    matches: Callable[[str], bool]
+    """Whether a virtual path (as the program names it) is meant."""
+    literal: str
+    """The virtual path that stands for all it matches (`/zone/a`, or `/zone/dir` for `/zone/dir/**`); empty if only a
+    scan can find what it matches."""
+    verdict: Verdict
+    access: frozenset[Verb]
+    accepts_secret: bool = False
+    """A preApproved rule of the person's own that accepts `secret_path`: what it matches is not masked."""
+
+
+def is_masked(virtual: str, *, secret: bool, rules: Sequence[PathRule]) -> bool:
+    """`secret`: the path has the mark SECRET_PATH. A held-back path stays so, whatever another rule accepts."""
+    said = [rule for rule in rules if Verb.READ in rule.access and rule.matches(virtual)]
+    if any(rule.verdict is not Verdict.PRE_APPROVED for rule in said):
+        return True
+    return secret and not any(rule.accepts_secret for rule in said)
+
+
+def is_read_only(virtual: str, rules: Sequence[PathRule]) -> bool:
+    """A write or delete rule of `ask` or `blocked` holds inside walls as a read-only path."""
+    return any(
+        rule.verdict is not Verdict.PRE_APPROVED and rule.matches(virtual)
+        for rule in rules
+        if Verb.WRITE in rule.access or Verb.DELETE in rule.access
+    )

@@ -1,0 +1,511 @@
+"""Planner: from a worker's zones, rules and one job to what its walls show and refuse, cached while nothing changed.
+
+Returns a PlannedWalls for a job. Refuses with WALLS_UNAVAILABLE: a zone whose directory was exchanged on disk, a
+zone of another user where Forge runs as root, and what `restrictions` refuses. A job that changes nothing about the
+plan costs one look at the times of the scanned directories. `nothing_secret_below` searches a whole directory for
+secret names, for a program that would read everything there. `explain` says what zones and walls would allow at one
+path (`forge sandbox explain`); it builds a plan and starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from golem_forge.config.sandbox_block import WallSettings
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Mark, Verb
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox import protected
+from golem_forge.sandbox.errors import SandboxError, not_a_directory, not_found, walls_unavailable, zone_access_denied
+from golem_forge.sandbox.git.repository import (
+    GitPaths,
+    NamedPath,
+    git_identity,
+    global_ignores,
+    is_bare,
+    repository_above,
+    shared_repository,
+)
+from golem_forge.sandbox.git.shadow import GitShadow, ShadowPlan, has_repository, why_no_shadow
+from golem_forge.sandbox.handles import CONTENT, identity_of
+from golem_forge.sandbox.protected import GIT_FILE, normal_name, own_code_notice
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import FileKind
+from golem_forge.sandbox.walls import layout
+from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.cache import cache_directory
+from golem_forge.sandbox.walls.layout import IS_ABSENT, IS_HIDDEN, IS_PARENT, Mount, RawArguments, describe_outside
+from golem_forge.sandbox.walls.listing import EntryKind, Parts, ScanFinding
+from golem_forge.sandbox.walls.model import (
+    Job,
+    PathRule,
+    PlannedZone,
+    Refusal,
+    RefusalReason,
+    Restriction,
+    StartDirectory,
+    WallPlan,
+)
+from golem_forge.sandbox.walls.restrictions import ReadOnlyGit, ZoneRestrictions, named_paths, restrictions
+from golem_forge.sandbox.walls.scan import MOST_DEPTH, ZoneScan, shared_scan
+from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains, without_toolchains
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
+
+_MOST_CACHED: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingDirectory:
+    """A job's working directory."""
+
+    inner: str
+    """Inside full walls."""
+    host: str
+    """Empty: a private directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWalls:
+    plan: WallPlan
+    mounts: tuple[Mount, ...]
+    """Everything but the root's last word, which names the working directory."""
+    held: Mapping[str, ZoneRestrictions]
+    """By the zone's name."""
+    known: Mapping[str, tuple[ScanFinding, ...]] = field(default_factory=dict)
+    """What the scan of each zone had found before the command ran."""
+    bare: frozenset[str] = frozenset()
+    """Virtual paths of directories that git took for repositories before."""
+
+
+class Planner:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        settings: WallSettings,
+        *,
+        forge_home: Path,
+        rules: Callable[[], tuple[PathRule, ...]],
+        environ: Mapping[str, str],
+        home: Path,
+        wider: Planner | None = None,
+    ) -> None:
+        """`wider`: of the worker whose zones these are some of. Toolchains are shown as it shows them: a directory of
+        PATH that lies in a zone which is left out here is not shown for being no zone any more."""
+        self._wider = wider
+        self._sandbox = sandbox
+        self._settings = settings
+        self.forge_home = forge_home
+        self.rules = rules
+        self.environ = environ
+        self.home = home
+        self.zones = tuple(zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS)
+        """Those that children can have at all."""
+        self._names = tuple(zone.name for zone in self.zones)
+        self._scans = {zone.name: shared_scan(zone.host, zone.unprotect) for zone in self.zones}
+        self._declared: dict[str, ZoneScan] = {}
+        self._toolchains: VisibleToolchains | None = None
+        self._system: tuple[Mount, ...] = ()
+        self._shadows: dict[str, tuple[int, GitShadow | ReadOnlyGit | None]] = {}
+        """By zone, for as long as its `.git` does not change."""
+        self._git_paths = {zone.name: GitPaths(zone, home=str(self.home), environ=self.environ) for zone in self.zones}
+        self._cached: dict[object, PlannedWalls] = {}
+        self._for_our_own: PlannedWalls | None = None
+        self.notices: tuple[str, ...] = ()
+        """What the last plan closed more than people may expect."""
+
+    @property
+    def scans(self) -> Mapping[str, ZoneScan]:
+        """By the zone's name."""
+        return self._scans
+
+    @property
+    def toolchains(self) -> VisibleToolchains:
+        """Looked for once."""
+        if self._toolchains is None:
+            self._toolchains = self._wider.toolchains if self._wider else self._found_toolchains()
+            self._declared = {path: shared_scan(path) for path in self._toolchains.declared}
+        return self._toolchains
+
+    def _found_toolchains(self) -> VisibleToolchains:
+        find = find_toolchains if self._settings.toolchains else without_toolchains
+        return find(
+            self.environ,
+            self.home,
+            forge_home=self.forge_home,
+            extra_read=self._settings.read,
+            zones=[zone.host for zone in self.zones],
+            shipped=layout.SHIPPED if ripgrep_path() else "",
+        )
+
+    def gitconfig(self) -> str:
+        return git_identity(str(self.home), self._config_home())
+
+    def _config_home(self) -> str:
+        named = self.environ.get("XDG_CONFIG_HOME", "")
+        return named if named.startswith("/") else str(self.home / ".config")
+
+    def global_ignores(self) -> bytes:
+        """The person's own rules of what git does not show, in all their repositories."""
+        return global_ignores(str(self.home), self._config_home())
+
+    def mount_point(self, zone: Zone) -> str:
+        return layout.zone_mount_point(zone, self._names)
+
+    def is_writable(self, zone: Zone, job: Job) -> bool:
+        """In the eyes of the child: consent that is never given is a read-only mount."""
+        return zone.mode is AccessMode.RW and Verdict.BLOCKED not in (zone.write, zone.delete) and not job.reads_only
+
+    def working_directory(self, job: Job) -> WorkingDirectory:
+        if not job.cwd and self._sandbox.default_zone is None:
+            if job.nowhere is StartDirectory.TEMPORARY:
+                return WorkingDirectory(inner=layout.TEMPORARY, host="")
+            return WorkingDirectory(inner=self.home_of(job) if job.home else layout.EMPTY, host="")
+        with self._sandbox.target(job.cwd or f"/{self._sandbox.default_zone}", Verb.READ) as target:
+            if target.kind is None:
+                raise target.obstacle or not_found(target.virtual)
+            if target.kind is not FileKind.DIRECTORY:
+                raise not_a_directory(target.virtual)
+            if target.zone is None:
+                return WorkingDirectory(inner="/", host="/")
+            if target.zone.name == USER_TOOLS:
+                raise zone_access_denied(target.virtual, self._sandbox.describe_zones())
+            return WorkingDirectory(inner=os.path.join(self.mount_point(target.zone), *target.parts), host=target.real)
+
+    def check(self, zone: Zone, *, writable: bool) -> None:
+        """The directory on disk is the one that was opened, and this process can write there if children should."""
+        try:
+            now = os.stat(zone.host)
+        except OSError:
+            raise walls_unavailable(
+                f"the directory of zone '/{zone.name}' is gone", "Put it back, or start Forge again."
+            ) from None
+        if identity_of(now) != zone.root.identity():
+            raise walls_unavailable(
+                f"another directory was put in the place of zone '/{zone.name}'", "Start Forge again to use it."
+            )
+        if writable and os.geteuid() == 0 and now.st_uid != 0:
+            raise walls_unavailable(
+                f"zone '/{zone.name}' belongs to another user, and root inside walls cannot write there",
+                f"To use it, run as that user (uid {now.st_uid}).",
+            )
+
+    def planned(self, job: Job) -> PlannedWalls:
+        """The plan for this job as things are now. Call it with the zones occupied and checked."""
+        if job.own_program:
+            return self._planned_for_our_own()
+        rules = self.rules()
+        for scan in (*self._scans.values(), *self._declared_scans()):
+            scan.refresh()
+        key = (
+            tuple(scan.version for scan in (*self._scans.values(), *self._declared.values())),
+            tuple(scan.names_version for scan in self._scans.values() if not all(rule.literal for rule in rules)),
+            rules,
+            tuple(tuple(named_paths(zone, rules)) for zone in self.zones),
+            job.lifted,
+            job.reads_only,
+            job.shown,
+            job.home,
+            job.bytecode,
+            job.shares_network,
+            tuple(self._git(zone, job) for zone in self.zones),
+            tuple(self._named_by_git(zone, job) for zone in self.zones),
+        )
+        found = self._cached.get(key)
+        if found is None:
+            if len(self._cached) >= _MOST_CACHED:
+                self._cached.clear()
+            found = self._cached[key] = self._made(job, rules)
+        return found
+
+    def prepare_git(self, zone: Zone) -> GitShadow | None:
+        """The private copy of the zone's `.git`, up to date for a command that is about to start. Call it before
+        `planned`, for each zone that a job can write. Raises WALLS_UNAVAILABLE."""
+        shadow = self._shadow(zone)
+        if not isinstance(shadow, GitShadow):
+            return None
+        try:
+            shadow.open()
+        except (SandboxError, OSError):
+            closed = ReadOnlyGit("there is no cache directory in which a private copy could be kept")
+            self._shadows[zone.name] = (self._shadows[zone.name][0], closed)
+            return None
+        shadow.begin()
+        return shadow
+
+    def _named_by_git(self, zone: Zone, job: Job) -> tuple[tuple[NamedPath, bool], ...]:
+        """Paths that git's settings name, and whether something is there."""
+        if not self.is_writable(zone, job):
+            return ()
+        known = self._git_paths[zone.name]
+        known.refresh()
+        return tuple((one, os.path.lexists(zone.real(one.parts))) for one in known.paths)
+
+    def _git(self, zone: Zone, job: Job) -> ShadowPlan | ReadOnlyGit | None:
+        if not self.is_writable(zone, job):
+            return None
+        shadow = self._shadow(zone)
+        return shadow.plan() if isinstance(shadow, GitShadow) else shadow
+
+    def _shadow(self, zone: Zone) -> GitShadow | ReadOnlyGit | None:
+        """None: there is no `.git`, it is not ours to guard, or it is no directory."""
+        try:
+            changed = os.lstat(os.path.join(zone.host, GIT_FILE)).st_ctime_ns
+        except OSError:
+            return None
+        found = self._shadows.get(zone.name)
+        if found is None or found[0] != changed:
+            found = self._shadows[zone.name] = (changed, self._found_shadow(zone, found[1] if found else None))
+        return found[1]
+
+    def _found_shadow(self, zone: Zone, known: GitShadow | ReadOnlyGit | None) -> GitShadow | ReadOnlyGit | None:
+        if GIT_FILE in map(normal_name, zone.unprotect) or not has_repository(zone):
+            return None
+        if why := why_no_shadow(zone):
+            return ReadOnlyGit(why)
+        return known if isinstance(known, GitShadow) else GitShadow(zone, cache_directory(self.environ, self.home))
+
+    def start_up_notices(self) -> Iterator[str]:
+        yield from own_code_notice({zone.virtual(()): zone.host for zone in self.zones if zone.mode is AccessMode.RW})
+        for zone in self.zones:
+            if repository_above(zone):
+                yield (
+                    f"/{zone.name} lies inside a git repository whose root is above it: git finds no repository there. "
+                    "Make the repository's root the zone to use git."
+                )
+            if zone.at_host_path and self.mount_point(zone) != zone.host:
+                yield f"/{zone.name} cannot stand at its own path in walls: commands see it at /{zone.name} only."
+
+    def created_protected(self, planned: PlannedWalls) -> tuple[str, ...]:
+        """Protected names that exist now and did not when this was planned, or are something else now than then (a link
+        at the zone's root can be exchanged). A directory that became a repository without a `.git` counts by its HEAD.
+        What lies deeper than a scan looks is not seen."""
+        found = []
+        for zone in self.zones:
+            if not planned.held[zone.name].writable:
+                continue
+            scan = self._scans[zone.name]
+            scan.refresh()
+            before = {(finding.parts, finding.kind, finding.made) for finding in planned.known[zone.name]}
+            there = set(planned.held[zone.name].placeholders)
+            found += [
+                zone.virtual(one.parts)
+                for one in scan.findings
+                if one.protected and (one.parts, one.kind, one.made) not in before and one.parts not in there
+            ]
+            found += sorted(_bare_repositories(zone, scan) - planned.bare)
+        return tuple(escape_control_chars(path).replace("\n", "\\x0a").replace("\t", "\\x09") for path in found)
+
+    def complete(self, zone: Zone, parts: Parts, *, hidden: bool) -> bool:
+        """Whether everything below a directory is known by name, so that nothing secret in it is shown. Without
+        `hidden`, names that begin with a dot do not count."""
+        scan = self._scans.get(zone.name)
+        if scan is None:
+            return False
+        scan.refresh()
+        return scan.complete(parts) or nothing_secret_below(
+            zone, parts, {one.parts for one in scan.findings if one.secret}, hidden
+        )
+
+    def _made(self, job: Job, rules: tuple[PathRule, ...]) -> PlannedWalls:
+        held = {
+            zone.name: restrictions(
+                zone,
+                self._scans[zone.name],
+                rules,
+                writable=self.is_writable(zone, job),
+                lifted=job.lifted,
+                git=self._git(zone, job),
+                named=self._git_paths[zone.name].paths,
+            )
+            for zone in self.zones
+        }
+        repositories = [path for zone in self.zones if (path := self._repository(zone))]
+        mounts: list[Mount] = [*self._system_mounts(job)]
+        if job.shares_network:
+            mounts += layout.naming_mounts()
+        mounts += [RawArguments(("--ro-bind-try", path, path)) for path in sorted(set(repositories))]
+        # Outer directories first: a zone may lie in a directory on the way to another one.
+        for zone in sorted(self.zones, key=self.mount_point):
+            mounts += layout.zone_mounts(zone, self.mount_point(zone), held[zone.name])
+        occupied = [*self.toolchains.directories, *repositories, *(f"/{name}" for name in self._names)]
+        occupied += [self.mount_point(zone) for zone in self.zones]
+        for zone in self.zones:
+            mounts += layout.alias_mounts(zone, self.mount_point(zone), occupied)
+        self.notices = (
+            *(notice for each in held.values() for notice in each.notices),
+            *(notice for zone in self.zones for notice in self._scans[zone.name].notices(zone.virtual(()))),
+        )
+        return PlannedWalls(
+            plan=self._plan(held, [*repositories, *(one.inner for one in job.shown)], self.home_of(job)),
+            mounts=tuple(mounts),
+            held=held,
+            known={zone.name: self._scans[zone.name].findings for zone in self.zones},
+            bare=frozenset().union(*(_bare_repositories(zone, self._scans[zone.name]) for zone in self.zones)),
+        )
+
+    def _plan(self, held: Mapping[str, ZoneRestrictions], further: list[str], home: str = layout.HOME) -> WallPlan:
+        return WallPlan(
+            zones=tuple(
+                PlannedZone(
+                    name=zone.name,
+                    host=zone.host,
+                    base=self.mount_point(zone),
+                    writable=held[zone.name].writable,
+                    restrictions=(*held[zone.name].found, *_closed_in_git(held[zone.name].git)),
+                    lifted=held[zone.name].lifted,
+                    subpath=zone.subpath,
+                    meant_writable=zone.mode is AccessMode.RW,
+                )
+                for zone in self.zones
+            ),
+            private=tuple(dict.fromkeys((*layout.PRIVATE, layout.BYTECODE, home))),
+            readable=(*layout.SYSTEM, "/etc", "/proc", layout.SHIPPED, *self.toolchains.directories, *further),
+        )
+
+    def _planned_for_our_own(self) -> PlannedWalls:
+        """Nothing of it depends on what is in the zones."""
+        if self._for_our_own is None:
+            held = {zone.name: ZoneRestrictions(writable=False) for zone in self.zones}
+            mounts = [*layout.smallest_mounts(), RawArguments(("--ro-bind", ripgrep_path(), f"{layout.SHIPPED}/rg"))]
+            for zone in sorted(self.zones, key=self.mount_point):
+                mounts += layout.zone_mounts(zone, self.mount_point(zone), held[zone.name])
+            self._for_our_own = PlannedWalls(plan=self._plan(held, []), mounts=tuple(mounts), held=held)
+        return self._for_our_own
+
+    def home_of(self, job: Job) -> str:
+        """Where a job's HOME stands inside."""
+        if not job.home:
+            return layout.HOME
+        zones = (path for zone in self.zones for path in (self.mount_point(zone), *zone.aliases))
+        return layout.kept_home_mount_point((*zones, *self.toolchains.directories, *(one.inner for one in job.shown)))
+
+    def _system_mounts(self, job: Job) -> Iterator[Mount]:
+        if not self._system:
+            self._system = layout.system_mounts(uid=os.getuid(), gid=os.getgid())
+        yield from self._system
+        if gitconfig := self.gitconfig():
+            yield layout.TextMount(f"{layout.HOME}/.gitconfig", gitconfig)
+        yield RawArguments(("--dir", layout.EMPTY))
+        if own := ripgrep_path():
+            yield RawArguments(("--ro-bind", own, f"{layout.SHIPPED}/rg"))
+        if job.home:  # over the private one: nothing is made in it on the way
+            yield layout.HostMount(job.home, self.home_of(job), writable=True)
+        if job.bytecode:
+            yield layout.HostMount(job.bytecode, layout.BYTECODE, writable=True)
+        yield from (layout.HostMount(one.host, one.inner) for one in job.shown)
+        secrets = [
+            os.path.join(path, *finding.parts)
+            for path, scan in self._declared.items()
+            for finding in scan.findings
+            if finding.secret or finding.kind is EntryKind.SOCKET
+        ]
+        yield from layout.shown_directories(self.toolchains.directories, (*self.toolchains.masked, *secrets))
+
+    def _declared_scans(self) -> tuple[ZoneScan, ...]:
+        return tuple(self._declared.values()) if self.toolchains.declared else ()
+
+    def _repository(self, zone: Zone) -> str | None:
+        path = shared_repository(zone)
+        if path is None or any(path == one.host or path.startswith(one.host + "/") for one in self.zones):
+            return None
+        forge = os.path.realpath(self.forge_home)
+        nested = f"{path}/".startswith(f"{forge}/") or f"{forge}/".startswith(f"{path}/")
+        return None if nested else path
+
+
+def _closed_in_git(git: ShadowPlan | None) -> Iterator[Restriction]:
+    """What of a private `.git` cannot be changed: for whoever judges what a command was refused."""
+    for mount in git.mounts if git is not None else ():
+        if not mount.writable:
+            parts = (GIT_FILE, *mount.path.split("/"))
+            yield Restriction(parts=parts, why=RefusalReason.PROTECTED, directory=mount.directory)
+
+
+def _bare_repositories(zone: Zone, scan: ZoneScan) -> frozenset[str]:
+    found = scan.repositories()
+    return frozenset(zone.virtual((*parts, "HEAD")) for parts, entries in found if is_bare(parts, entries))
+
+
+_MOST_SEARCHED: Final = 50_000
+"""More take longer to look at than a person to answer."""
+_Parts = tuple[str, ...]
+
+
+def nothing_secret_below(zone: Zone, parts: _Parts, known: Collection[_Parts], hidden: bool) -> bool:
+    """False: a secret name that walls do not know (`known` ones they mask), or not everything could be looked at."""
+    left = _MOST_SEARCHED
+    waiting = [parts]
+    while waiting:
+        here = waiting.pop()
+        try:
+            directory = zone.open(here, CONTENT | os.O_DIRECTORY)
+            with os.scandir(directory.fd) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        return False
+                    name = entry.name
+                    if not hidden and name.startswith("."):
+                        continue
+                    below = (*here, name)
+                    if below in known:
+                        continue
+                    if not protected.is_plain(name) and Mark.SECRET_PATH in protected.marks(below):
+                        return False
+                    if entry.is_dir(follow_symlinks=False):
+                        if len(below) > MOST_DEPTH:
+                            return False
+                        waiting.append(below)
+        except OSError:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathExplanation:
+    virtual: str
+    inner: str
+    """As a child names it."""
+    read: Refusal | None
+    write: Refusal | None
+    stands: str = ""
+    """Outside of every zone: what a child finds there."""
+
+
+def explain(path: str, sandbox: Sandbox, planner: Planner) -> PathExplanation:
+    """Raises SandboxError for what is neither an address nor a host path."""
+    try:
+        place = sandbox.locate(path)
+    except SandboxError:
+        if not path.startswith("/"):
+            raise
+        return _explain_outside(os.path.normpath("/" + path.lstrip("/")), planner)
+    if place.zone is not None and place.zone.name not in {zone.name for zone in planner.zones}:
+        return _explain_outside(place.virtual, planner)  # a zone of the tools alone, as `/user_tools`
+    base = planner.mount_point(place.zone) if place.zone else "/"
+    inner = os.path.join(base, *place.parts)
+    plan = planner.planned(Job(argv=())).plan
+    return PathExplanation(
+        virtual=place.virtual,
+        inner=inner,
+        read=plan.refusal(inner, Verb.READ),
+        write=plan.refusal(inner, Verb.WRITE),
+    )
+
+
+def _explain_outside(path: str, planner: Planner) -> PathExplanation:
+    planned = planner.planned(Job(argv=()))
+    read = planned.plan.refusal(path, Verb.READ)
+    write = planned.plan.refusal(path, Verb.WRITE)
+    if any(zone.inside(path) is not None for zone in planned.plan.zones):
+        return PathExplanation(virtual="", inner=path, read=read, write=write)
+    stands = describe_outside(path, planned.mounts, planner.toolchains.directories)
+    if stands in (IS_ABSENT, IS_HIDDEN):
+        read = Refusal(target=path, access=Verb.READ, why=RefusalReason.OUTSIDE)
+    elif read is not None and stands == IS_PARENT:
+        read = None
+    return PathExplanation(virtual="", inner=path, read=read, write=write, stands=stands)

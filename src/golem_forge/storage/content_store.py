@@ -1,0 +1,390 @@
+"""The content store: read-only snapshots below FORGE_HOME/store, each named by the digest of its content.
+
+`put` takes name → bytes and returns a Snapshot; `check` compares one with its digest before it is used, `read`
+returns its bytes, `known` finds one by digest, `remove` deletes one. Refuses (StoreError) names that leave the
+snapshot and a snapshot that was changed: code runs from here and never from a folder that somebody may still be
+editing. Threats: a half-written snapshot (it gets its name when it is complete) and one edited in place: each store
+object hashes it once, afterwards its files must keep their times, sizes and inodes.
+
+`read_tree` reads every file below a folder through directory handles, with limits, and one stamp for each file and
+folder, taken from the handle that was read. Refuses (TreeError) links, devices, pipes, sockets, unreadable files,
+and more than the limits. Threats: the author swaps a file for a link while it is read, fills the folder without
+end, or changes it within one tick of the file system's clock, which no stamp shows (`unsettled`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.json import digest
+from golem_forge.core.text import escape_control_chars
+from golem_forge.storage.home import ForgeHome
+
+FileStamp = tuple[int, int, int, int]
+file_stamp: Final[Callable[[os.stat_result], FileStamp]] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino")
+
+_TICK_NS: Final = 20_000_000
+"""Kernels stamp files at 1 to 10 ms."""
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeLimits:
+    files: int
+    """Of folders there may be as many."""
+    total_bytes: int
+    depth: int = 32
+
+
+class TreeFault(StrEnum):
+    SPECIAL = "special"
+    """A link, a device, a pipe, a socket."""
+    LIMIT = "limit"
+    UNREADABLE = "unreadable"
+
+
+class TreeError(ForgeError):
+    """A folder that cannot be taken as it is. Names are relative to it."""
+
+    stated_name = "TreeError"
+
+    def __init__(self, fault: TreeFault, message: str) -> None:
+        super().__init__(message, code="TREE")
+        self.fault = fault
+        self.marks: dict[str, FileStamp] = {}
+        """Of what was looked at so far: while they stay, so does the fault."""
+
+
+@dataclass(slots=True)
+class Tree:
+    files: dict[str, bytes] = field(default_factory=dict)
+    """By relative name, with `/`."""
+    executable: set[str] = field(default_factory=set)
+    folders: set[str] = field(default_factory=set)
+    marks: dict[str, FileStamp] = field(default_factory=dict)
+    """Of every folder and file by relative name; the folder itself is the empty name."""
+
+
+def read_tree(folder: str | os.PathLike[str], limits: TreeLimits) -> Tree:
+    tree = Tree()
+    try:
+        if _is_special(mode := os.lstat(folder).st_mode):
+            raise TreeError(TreeFault.SPECIAL, f"the folder {_special_kind(mode)}")
+        handle = os.open(folder, _DIRECTORY)
+        try:
+            _TreeReader(tree, limits).folder(handle, "")
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise _unreadable("the folder", error) from None
+    except TreeError as error:
+        error.marks = tree.marks
+        raise
+    return tree
+
+
+def unsettled(marks: Iterable[FileStamp], *, since: int) -> bool:
+    """Whether something was changed so shortly before it was read, at `since`, that a later change may look the same.
+
+    A time far ahead is settled: the clock was set back, and the next change gets another time.
+    """
+    return any(abs(since - mark[0]) < _TICK_NS for mark in marks)
+
+
+class _TreeReader:
+    def __init__(self, tree: Tree, limits: TreeLimits) -> None:
+        self.tree = tree
+        self.limits = limits
+        self.left = limits.total_bytes
+
+    def folder(self, handle: int, within: str) -> None:
+        self.tree.marks[within] = file_stamp(os.fstat(handle))
+        if within.count("/") >= self.limits.depth:
+            raise TreeError(
+                TreeFault.LIMIT, f"{display_name(within)}: folders are nested deeper than {self.limits.depth}"
+            )
+        with os.scandir(handle) as listing:
+            names = sorted(entry.name for entry in islice(listing, 2 * self.limits.files + 1))
+        for name in names:
+            path = f"{within}/{name}" if within else name
+            try:
+                self._one(handle, name, path)
+            except OSError as error:
+                raise _unreadable(display_name(path), error) from None
+
+    def _one(self, above: int, name: str, path: str) -> None:
+        status = os.stat(name, dir_fd=above, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            self.tree.folders.add(path)
+            self._count(self.tree.folders, "folders")
+            handle = os.open(name, _DIRECTORY, dir_fd=above)
+            try:
+                self.folder(handle, path)
+            finally:
+                os.close(handle)
+        elif stat.S_ISREG(status.st_mode):
+            self.tree.marks[path] = file_stamp(status)
+            handle = os.open(name, _FILE, dir_fd=above)
+            with open(handle, "rb", buffering=0) as file:
+                self._file(file.fileno(), path)
+        else:
+            raise TreeError(TreeFault.SPECIAL, f"{display_name(path)}: {_special_kind(status.st_mode)}")
+
+    def _file(self, handle: int, path: str) -> None:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise TreeError(TreeFault.SPECIAL, f"{display_name(path)}: {_special_kind(status.st_mode)}")
+        self.tree.marks[path] = file_stamp(status)
+        content = b"" if status.st_size > self.left else _bounded(handle, self.left + 1)
+        if max(status.st_size, len(content)) > self.left:
+            raise TreeError(TreeFault.LIMIT, f"has more than {self.limits.total_bytes >> 20} MiB of files")
+        self.left -= len(content)
+        self.tree.files[path] = content
+        self._count(self.tree.files, "files")
+        if status.st_mode & 0o111:
+            self.tree.executable.add(path)
+
+    def _count(self, found: set[str] | dict[str, bytes], what: str) -> None:
+        if len(found) > self.limits.files:
+            raise TreeError(TreeFault.LIMIT, f"has more than {self.limits.files} {what}")
+
+
+def _bounded(handle: int, most: int) -> bytes:
+    parts = []
+    while most > 0 and (part := os.read(handle, min(most, 1 << 20))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+def display_name(name: str) -> str:
+    """A name on one line, with nothing in it that steers a terminal or hides."""
+    return escape_control_chars(name).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _is_special(mode: int) -> bool:
+    return not stat.S_ISDIR(mode) and not stat.S_ISREG(mode)
+
+
+def _special_kind(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "is a symbolic link"
+    if stat.S_ISFIFO(mode):
+        return "is a named pipe"
+    return "is a socket" if stat.S_ISSOCK(mode) else "is a device"
+
+
+def _unreadable(what: str, error: OSError) -> TreeError:
+    if error.errno == errno.ELOOP:  # it became one after it was looked at
+        return TreeError(TreeFault.SPECIAL, f"{what}: is a symbolic link")
+    return TreeError(TreeFault.UNREADABLE, f"{what}: cannot be read ({os.strerror(error.errno or 0)})")
+
+
+_FOLDER: Final = "store"
+_UNFINISHED: Final = ".new-"
+_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
+_SNAPSHOT_LIMITS: Final = TreeLimits(files=100_000, total_bytes=1 << 30)
+
+FileFact = tuple[str, bool, int, str]
+"""(relative name, may be executed, size, SHA-256 in hex) of one file."""
+
+
+class StoreError(ForgeError):
+    """A snapshot that cannot be made or is not what its name says."""
+
+    stated_name = "StoreError"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="STORE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    digest: str
+    path: Path
+
+
+def content_digest(files: Mapping[str, bytes], executable: Collection[str] = ()) -> str:
+    """`sha256:` over names, exec bits, sizes and bytes."""
+    return facts_digest(content_facts(files, executable))
+
+
+def content_facts(files: Mapping[str, bytes], executable: Collection[str] = ()) -> list[FileFact]:
+    return [
+        (name, name in executable, len(files[name]), hashlib.sha256(files[name]).hexdigest()) for name in sorted(files)
+    ]
+
+
+def facts_digest(facts: Iterable[FileFact]) -> str:
+    """Of facts in the order of their names."""
+    return f"sha256:{digest([list(fact) for fact in facts])}"
+
+
+class ContentStore:
+    def __init__(self, home: ForgeHome) -> None:
+        self._home = home
+        self._whole: dict[str, tuple[Snapshot, tuple[str, ...], list[FileStamp]]] = {}
+        """Digest → a snapshot that was hashed, its paths, and their marks at that time."""
+
+    def put(self, files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> Snapshot:
+        """The snapshot of exactly these files; one that is there already and still whole is used again."""
+        for name in files:
+            _check_name(name)
+        snapshot = self._place(content_digest(files, executable))
+        if self._is_whole(snapshot):
+            return snapshot
+        made = self._unfinished()
+        made.mkdir(mode=0o700)
+        try:
+            _write_files(made, files, executable)
+            self._name(made, snapshot)
+        finally:
+            _remove(made)
+        return snapshot
+
+    def known(self, digest: str) -> Snapshot | None:
+        """The snapshot with that digest, if there is one; whether it is whole, `check` and `read` say."""
+        if not _DIGEST.fullmatch(digest):
+            return None
+        snapshot = self._place(digest)
+        return snapshot if snapshot.path.is_dir() and not snapshot.path.is_symlink() else None
+
+    def still_whole(self, digest: str) -> Snapshot | None:
+        """The snapshot that this object hashed before, if it bears the marks it had then: as good as `known` and
+        `check`, and a few stats. None: it must be looked at."""
+        hashed = self._whole.get(digest)
+        return hashed[0] if hashed is not None and _file_stamps(hashed[1]) == hashed[2] else None
+
+    def names(self) -> frozenset[str]:
+        """The digests, without `sha256:`, of all snapshots there are."""
+        return frozenset(name for name in os.listdir(self._folder()) if not name.startswith("."))
+
+    def check(self, snapshot: Snapshot) -> None:
+        """Raises StoreError unless the files on disk are the ones the digest was made of."""
+        if not self._is_whole(snapshot):
+            raise _not_whole()
+
+    def read(self, snapshot: Snapshot) -> tuple[dict[str, bytes], frozenset[str]]:
+        """The files, and which of them may be executed: exactly those the digest was made of."""
+        tree = _snapshot_tree(snapshot)
+        if tree is None or content_digest(tree.files, tree.executable) != snapshot.digest:
+            raise _not_whole()
+        return tree.files, frozenset(tree.executable)
+
+    def remove(self, digest: str) -> bool:
+        """Forgets one snapshot for good; False if there was none."""
+        snapshot = self.known(digest)
+        if snapshot is None:
+            return False
+        self._whole.pop(digest, None)
+        self._set_aside(snapshot)
+        return True
+
+    def _is_whole(self, snapshot: Snapshot) -> bool:
+        if self.still_whole(snapshot.digest) is not None:
+            return True
+        self._whole.pop(snapshot.digest, None)
+        now = time.time_ns()
+        tree = _snapshot_tree(snapshot)
+        if tree is None or content_digest(tree.files, tree.executable) != snapshot.digest:
+            return False
+        if not unsettled(tree.marks.values(), since=now):
+            top = os.fspath(snapshot.path)
+            self._whole[snapshot.digest] = (
+                snapshot,
+                tuple(os.path.join(top, name) if name else top for name in tree.marks),
+                list(tree.marks.values()),
+            )
+        return True
+
+    def _name(self, made: Path, snapshot: Snapshot) -> None:
+        try:
+            os.rename(made, snapshot.path)
+        except OSError:  # somebody was faster, or what is there is not whole
+            if self._is_whole(snapshot):
+                return
+            self._set_aside(snapshot)
+            os.rename(made, snapshot.path)
+
+    def _set_aside(self, snapshot: Snapshot) -> None:
+        """Takes the name from it first: whoever looks meanwhile finds the whole of it or nothing."""
+        aside = self._unfinished()
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(snapshot.path, aside)
+            _remove(aside)
+
+    def _unfinished(self) -> Path:
+        return self._folder() / f"{_UNFINISHED}{os.urandom(8).hex()}"
+
+    def _place(self, digest: str) -> Snapshot:
+        return Snapshot(digest=digest, path=self._folder() / digest.removeprefix("sha256:"))
+
+    def _folder(self) -> Path:
+        return self._home.ensure(_FOLDER)
+
+
+def _not_whole() -> StoreError:
+    return StoreError("A snapshot in the content store was changed or is incomplete; it was not used.")
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    if not name or "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise StoreError(f"{name!r} is no name of a file in a snapshot.")
+
+
+def _write_files(folder: Path, files: Mapping[str, bytes], executable: Collection[str]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as file:
+            file.write(content)
+            os.fchmod(handle, 0o500 if name in executable else 0o400)
+    for place, _, _ in os.walk(folder, topdown=False):
+        os.chmod(place, 0o500)
+
+
+def _snapshot_tree(snapshot: Snapshot) -> Tree | None:
+    try:
+        return read_tree(snapshot.path, _SNAPSHOT_LIMITS)
+    except TreeError:
+        return None
+
+
+def _file_stamps(paths: Iterable[str]) -> list[FileStamp]:
+    try:
+        return list(map(file_stamp, map(os.lstat, paths)))
+    except OSError:
+        return []
+
+
+def _remove(folder: Path) -> None:
+    """Its own directories are read-only, which would keep their entries from being removed."""
+    import shutil
+
+    with contextlib.suppress(OSError):
+        if not stat.S_ISDIR(os.lstat(folder).st_mode):
+            os.unlink(folder)
+            return
+        for place, directories, _ in os.walk(folder):
+            os.chmod(place, 0o700)
+            for name in directories:
+                if not os.path.islink(path := os.path.join(place, name)):
+                    os.chmod(path, 0o700)
+        shutil.rmtree(folder)

@@ -1,0 +1,324 @@
+"""JSON Schemas as data: local references resolved, paths into a value, and the cost of a schema.
+
+`resolve_schema` follows local references and removes the null of a nullable schema; it serves the places where a person
+types or fills in values (options, forms). Validation is `tools.validation`.
+
+`field_path` and `json_path` write where in a value something is: `items[0].name` for people and forms,
+`$.items[0].name` for a whole value.
+
+`SchemaCost` estimates how much work a schema can cause, before any instance is checked against it. Threat: a few
+kilobytes of `anyOf` that refer to each other twice per step mean billions of evaluations, and explaining a failure
+costs far more than finding one. The author of the schema (a foreign server) may also write the instance.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urldefrag, urljoin
+
+_MAX_STEPS: Final = 32
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
+
+
+class ResolvedSchema(NamedTuple):
+    schema: dict[str, Any]
+    """Without references at its top and without its null alternative."""
+    nullable: bool
+    references: tuple[str, ...]
+    """The references that were followed to get here."""
+
+
+def resolve_schema(schema: Any, root: dict[str, Any]) -> ResolvedSchema:
+    """Anything that is not a schema object reads as `{}`: everything is allowed."""
+    followed: list[str] = []
+    current = schema if isinstance(schema, dict) else {}
+    nullable = False
+    for _ in range(_MAX_STEPS):
+        if isinstance(reference := current.get("$ref"), str):
+            followed.append(reference)
+            target = _local_reference(reference, root)
+            current = {**target, **{key: value for key, value in current.items() if key != "$ref"}}
+            continue
+        unwrapped = _unwrap_alternative(current)
+        if unwrapped is None:
+            break
+        current, was_nullable = unwrapped
+        nullable = nullable or was_nullable
+    if isinstance(kinds := current.get("type"), list) and "null" in kinds:
+        rest = [kind for kind in kinds if kind != "null"]
+        current = {**current, "type": rest[0] if len(rest) == 1 else rest}
+        nullable = True
+    if isinstance(options := current.get("enum"), list) and None in options and len(options) > 1:
+        current = {**current, "enum": [option for option in options if option is not None]}
+        nullable = True
+    return ResolvedSchema(current, nullable, tuple(followed))
+
+
+def with_defaults(value: Any, part: Any, root: dict[str, Any], level: int = 0) -> Any:
+    """A copy of a JSON value in which each property that is left out has the default of its schema, at every level."""
+    schema = resolve_schema(part, root).schema
+    if level > _MAX_STEPS:
+        return value
+    if isinstance(value, list):
+        return [with_defaults(item, schema.get("items"), root, level + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    properties = schema.get("properties")
+    known: dict[str, Any] = properties if isinstance(properties, dict) else {}
+    filled = {key: with_defaults(item, known.get(key), root, level + 1) for key, item in value.items()}
+    for name, one in known.items():
+        if name not in filled and "default" in (described := resolve_schema(one, root).schema):
+            filled[name] = with_defaults(described["default"], one, root, level + 1)
+    return filled
+
+
+def alternatives(schema: dict[str, Any]) -> list[Any]:
+    """The members of anyOf or oneOf, empty if there are none."""
+    for keyword in _ALTERNATIVES:
+        if isinstance(members := schema.get(keyword), list) and members:
+            return members
+    return []
+
+
+def _unwrap_alternative(schema: dict[str, Any]) -> tuple[dict[str, Any], bool] | None:
+    """One layer of anyOf/oneOf with null, or of a combination with a single member, taken off."""
+    for keyword in (*_ALTERNATIVES, "allOf"):
+        members = schema.get(keyword)
+        if not isinstance(members, list) or not members:
+            continue
+        rest = [member for member in members if not _is_null(member)] if keyword != "allOf" else members
+        if len(rest) == len(members) and len(members) > 1:
+            continue
+        around = {key: value for key, value in schema.items() if key != keyword}
+        if len(rest) == 1 and isinstance(rest[0], dict):
+            return {**rest[0], **around}, len(members) > 1
+        if rest and len(rest) < len(members):
+            return {**around, keyword: rest}, True
+    return None
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and (schema.get("type") == "null" or schema.get("const", 0) is None)
+
+
+def _local_reference(reference: str, root: dict[str, Any]) -> dict[str, Any]:
+    from urllib.parse import unquote
+
+    if not reference.startswith("#"):
+        return {}
+    place: Any = root
+    for word in unquote(reference[1:]).split("/")[1:]:
+        word = word.replace("~1", "/").replace("~0", "~")
+        if isinstance(place, list) and word.isdigit() and int(word) < len(place):
+            place = place[int(word)]
+        else:
+            place = place.get(word) if isinstance(place, dict) else None
+    return place if isinstance(place, dict) else {}
+
+
+_BARE_IN_PATH: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_BARE_FIELD: Final = re.compile(r"[^\s.\[\]\"'\x00-\x1f\x7f]+")
+_MAX_PARTS: Final = 40
+_MAX_KEY: Final = 100
+
+
+def field_path(parts: Iterable[str | int]) -> str:
+    """Empty for the value itself. A field name such as `dry-run` stays as it is."""
+    text = _join_parts(parts, _BARE_FIELD)
+    return text[1:] if text.startswith(".") else text
+
+
+def json_path(parts: Iterable[str | int]) -> str:
+    """`$` for the value itself; keys that are not identifiers are quoted: `$["a b"][0]`."""
+    return "$" + _join_parts(parts, _BARE_IN_PATH)
+
+
+def instance_path(value: Any, location: Sequence[str | int], is_missing: bool) -> list[str | int]:
+    """pydantic's location without the names of union members and models it puts between real keys."""
+    path: list[str | int] = []
+    inner = value
+    for part in location:
+        try:
+            inner = inner[part] if hasattr(inner, "__getitem__") else getattr(inner, str(part))
+            path.append(part)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            continue
+    return [*path, location[-1]] if is_missing and location else path
+
+
+def _join_parts(parts: Iterable[str | int], bare: re.Pattern[str]) -> str:
+    pieces = []
+    for number, part in enumerate(parts):
+        if number == _MAX_PARTS:
+            pieces.append("…")
+            break
+        if isinstance(part, int):
+            pieces.append(f"[{part}]")
+        elif bare.fullmatch(part) and len(part) <= _MAX_KEY:
+            pieces.append(f".{part}")
+        else:
+            pieces.append(f"[{json.dumps(part if len(part) <= _MAX_KEY else part[:_MAX_KEY] + '…')}]")
+    return "".join(pieces)
+
+
+MAX_COST: Final = 10**9
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_SAME_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_SAME_PLACE: Final = ("not", "if", "then", "else")
+_SAME_PLACE_MAPS: Final = ("dependentSchemas", "dependencies")
+_MEMBERS: Final = ("additionalProperties", "unevaluatedProperties", "propertyNames")
+_ITEMS: Final = ("items", "additionalItems", "unevaluatedItems", "contains")
+_HOLDERS: Final = ("$defs", "definitions")
+
+
+class PathCount(NamedTuple):
+    """Ways through a schema for one place of an instance, and how many of them lead back into the schema itself."""
+
+    ways: int
+    returns: int
+
+
+@dataclass(slots=True)
+class _Node:
+    same: list[int] = field(default_factory=list)
+    """Subschemas applied to the same value."""
+    members: list[list[int]] = field(default_factory=list)
+    """Groups of subschemas for members of an object; of each group at most one applies to one member."""
+    items: list[list[int]] = field(default_factory=list)
+
+
+class SchemaCost:
+    """`width`: evaluations per value of an instance; `growth`: by what that is multiplied with every level down."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.has_alternatives = False
+        self._nodes: dict[int, _Node] = {}
+        self._references: list[tuple[int, str]] = []
+        self._places: dict[str, Any] = {}
+        self._anchors: dict[str, int] = {}
+        self._collect(schema)
+        self._connect()
+        found = self._count(id(schema))
+        self.width = min(found.ways, MAX_COST)
+        self.growth = max(found.returns, 1)
+
+    def of(self, values: int, levels: int) -> int:
+        cost = self.width * values
+        for _ in range(levels if self.growth > 1 else 0):
+            cost *= self.growth
+            if cost > MAX_COST:
+                return MAX_COST
+        return cost
+
+    def _collect(self, schema: dict[str, Any]) -> None:
+        self._places[""] = schema
+        pending: list[tuple[Any, str]] = [(schema, "")]
+        while pending:
+            part, base = pending.pop()
+            if not isinstance(part, dict) or id(part) in self._nodes:
+                continue
+            if isinstance(own := part.get("$id", part.get("id")), str):
+                base = urldefrag(urljoin(base, own))[0]
+                self._places[base] = part
+            for keyword in ("$anchor", "$dynamicAnchor"):
+                if isinstance(name := part.get(keyword), str):
+                    self._anchors[f"{base}#{name}"] = id(part)
+            node = self._nodes[id(part)] = _Node()
+            for keyword in _REFERENCES:
+                if isinstance(target := part.get(keyword), str):
+                    self._references.append((id(part), urljoin(base, target) if target[:1] != "#" else base + target))
+            pending.extend((child, base) for child in self._children(part, node))
+
+    def _children(self, part: dict[str, Any], node: _Node) -> Iterator[dict[str, Any]]:
+        self.has_alternatives = self.has_alternatives or "anyOf" in part or "oneOf" in part
+        groups: list[tuple[list[list[int]] | None, list[Any]]] = [
+            *((None, _as_list(part.get(name))) for name in _SAME_PLACE_LISTS),
+            *((None, [part.get(name)]) for name in _SAME_PLACE),
+            *((None, _as_values(part.get(name))) for name in _SAME_PLACE_MAPS),
+            (node.members, _as_values(part.get("properties"))),
+            *((node.members, [value]) for value in _as_values(part.get("patternProperties"))),
+            *((node.members, [part.get(name)]) for name in _MEMBERS),
+            *((node.items, _as_list(part.get(name)) or [part.get(name)]) for name in _ITEMS),
+            (node.items, _as_list(part.get("prefixItems"))),
+        ]
+        for into, candidates in groups:
+            children = [child for child in candidates if isinstance(child, dict)]
+            if into is None:
+                node.same.extend(map(id, children))
+            elif children:
+                into.append([id(child) for child in children])
+            yield from children
+        for name in _HOLDERS:
+            yield from (child for child in _as_values(part.get(name)) if isinstance(child, dict))
+
+    def _connect(self) -> None:
+        for source, target in self._references:
+            place, fragment = urldefrag(target)
+            found = self._anchors.get(target) or id(_at_pointer(self._places.get(place), unquote(fragment)))
+            if found in self._nodes:
+                self._nodes[source].same.append(found)
+
+    def _count(self, root: int) -> PathCount:
+        """Children first, without recursion: a chain of references may be longer than Python's stack."""
+        done: dict[int, tuple[PathCount, PathCount]] = {}
+        open_nodes: set[int] = set()
+        stack = [root]
+        while stack:
+            current = stack[-1]
+            if current in done:
+                stack.pop()
+            elif current in open_nodes:
+                done[current] = self._sum(self._nodes[current], done)
+                open_nodes.discard(current)
+                stack.pop()
+            else:
+                open_nodes.add(current)
+                node = self._nodes[current]
+                children = (*node.same, *(child for group in (*node.members, *node.items) for child in group))
+                stack.extend(child for child in children if child not in done and child not in open_nodes)
+        return _largest(*done[root])
+
+    def _sum(self, node: _Node, done: dict[int, tuple[PathCount, PathCount]]) -> tuple[PathCount, PathCount]:
+        """(paths if the value is an object, paths if it is an array). A child still open leads back: a return."""
+        sums = []
+        for kind, groups in enumerate((node.members, node.items)):
+            ways, returns = 1, 0
+            for child in node.same:
+                paths = done[child][kind] if child in done else _BACK_REFERENCE
+                ways, returns = ways + paths.ways, returns + paths.returns
+            for group in groups:
+                largest = _largest(*(_largest(*done[child]) if child in done else _BACK_REFERENCE for child in group))
+                ways, returns = ways + largest.ways, returns + largest.returns
+            sums.append(PathCount(min(ways, MAX_COST), min(returns, MAX_COST)))
+        return sums[0], sums[1]
+
+
+_BACK_REFERENCE: Final = PathCount(1, 1)
+
+
+def _largest(*paths: PathCount) -> PathCount:
+    return PathCount(max(one.ways for one in paths), max(one.returns for one in paths))
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _as_values(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else []
+
+
+def _at_pointer(place: Any, pointer: str) -> Any:
+    for word in pointer.split("/")[1:] if pointer else ():
+        word = word.replace("~1", "/").replace("~0", "~")
+        if isinstance(place, dict):
+            place = place.get(word)
+        elif isinstance(place, list) and word.isdigit() and int(word) < len(place):
+            place = place[int(word)]
+        else:
+            return None
+    return place

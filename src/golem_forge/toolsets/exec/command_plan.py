@@ -1,0 +1,143 @@
+"""Planning exec_command: from its arguments to effects, a fingerprint, and what will be started if it is approved.
+
+Refuses before anyone is asked what cannot run: a patch in a command's place, a working directory that is none, too many
+sessions, walls that cannot hold it. Nothing is started here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.errors import ToolFailed
+from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
+from golem_forge.policy.rules.globs import host_and_port
+from golem_forge.policy.shell.strict import canonical_text
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.environment import exec_environment, reading_environment
+from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.validation import InputInvalid
+from golem_forge.toolsets.edit.patch import BARE_PATCH, is_bare_patch
+from golem_forge.toolsets.exec import ExecSettings, declared_env
+from golem_forge.toolsets.exec.environment import (
+    PRIVATE_DIRECTORY,
+    CommandAnalysis,
+    ExecEnvironment,
+    analyze_command,
+    environment_of,
+    proven_text,
+    rewrite_paths,
+    start_directory,
+    to_host_path,
+)
+from golem_forge.toolsets.exec.result import first_wait
+from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import WalledChild
+
+_PRESENTATION_ARGS: Final = frozenset({"yield_time_ms", "max_output_tokens", "justification", "prefix_rule"})
+_PLAIN_START: Final = {"bash": ("--noprofile", "--norc", "-c"), "zsh": ("-f", "-c"), "sh": ("-c",)}
+_LOGIN_START: Final = ("-l", "-c")
+
+
+async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    text: str = args["cmd"]
+    if is_bare_patch(text):
+        raise InputInvalid(BARE_PATCH)
+    sessions = ctx.parts.get(ExecSessions)
+    sessions.check_room()
+    shell = system_shell(args["shell"])
+    environment = environment_of(sandbox, ctx)
+    place = start_directory(args["workdir"], environment.sandbox)
+    cwd = place.virtual if place else PRIVATE_DIRECTORY
+    try:
+        weighed = await analyze_command(text, environment, cwd, hosts=args["network"], walled=settings.walled)
+        return Plan(
+            run=partial(
+                first_wait,
+                sessions,
+                _make_starter(settings, args, ctx, environment, place.virtual if place else "", shell, weighed),
+                CommandSpec(
+                    owner=ctx.owner,
+                    tty=args["tty"],
+                    timeout_s=args["timeout_ms"] / 1000,
+                    no_walls=weighed.level is Level.OFF,
+                    hosts=bool(args["network"]),
+                ),
+                args,
+                ctx,
+            ),
+            effects=weighed.effects,
+            command=weighed.facts,
+            payload=text,
+            fingerprint_args=_fingerprint_args(args, cwd),
+            targets=(f"cwd {place.real if place else cwd}",),
+            read_only=weighed.reads_only,
+            recheck=place.recheck if place else None,
+            close=place.close if place else None,
+            model_note=args["justification"],
+        )
+    except BaseException:
+        if place is not None:
+            place.close()
+        raise
+
+
+def system_shell(name: str) -> str:
+    """Its path in a system directory: a toolchain or a zone may bring a `bash` of its own."""
+    for directory in SYSTEM_PATH:
+        found = os.path.join(directory, name)
+        if is_system_directory(directory) and os.access(found, os.X_OK):
+            return found
+    raise ToolFailed(f"shell '{name}' is not installed in a system directory; use bash or sh.")
+
+
+def _fingerprint_args(args: dict[str, Any], cwd: str) -> dict[str, Any]:
+    """The call without presentation, its command and directory in their one spelling."""
+    kept = {name: value for name, value in args.items() if name not in _PRESENTATION_ARGS}
+    return kept | {"cmd": canonical_text(args["cmd"]), "workdir": cwd}
+
+
+def _make_starter(
+    settings: ExecSettings,
+    args: dict[str, Any],
+    ctx: ToolContext,
+    environment: ExecEnvironment,
+    cwd: str,
+    shell: str,
+    weighed: CommandAnalysis,
+) -> Callable[[], Awaitable[WalledChild]]:
+    text = proven_text(weighed.facts) if weighed.reads_only else args["cmd"]
+    if weighed.level is not Level.FULL:
+        text = rewrite_paths(text, lambda word: to_host_path(word, cwd, environment.sandbox))
+    options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]
+
+    async def start() -> WalledChild:
+        hosts = bool(args["network"])
+        own = exec_environment(
+            tty=args["tty"], level=weighed.level, hosts=hosts, workspace=environment.workspace(weighed.level)
+        )
+        declared = declared_env(settings.env, ctx)
+        job = Job(
+            argv=(shell, *options, text),
+            cwd=cwd,
+            env=own | (reading_environment(declared) if weighed.reads_only else declared),
+            streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
+            hosts=tuple(_host_grant(target, ctx) for target in args["network"]),
+            lifted=weighed.unmasked_paths(ctx.path_rules()),
+            reads_only=weighed.reads_only,
+        )
+        return await environment.walls.start(environment.walls.keeping_bytecode(job, weighed.level))
+
+    return start
+
+
+def _host_grant(target: str, ctx: ToolContext) -> HostGrant:
+    place = host_and_port(target)
+    assert place is not None  # checked when the arguments were
+    host, port = place
+    return HostGrant(host, port, private=ctx.host_rule(host, port).private)

@@ -1,0 +1,246 @@
+"""ExecEnvironment: the sandbox and the walls that the commands of one call run in, and where they start.
+
+`analyze_command` works out before anyone is asked what a command would touch, and whether walls can hold it at all.
+Refuses (WALLS_UNAVAILABLE, without a prompt) what the walls of this machine cannot contain. Tools made for an embedder
+may bring a sandbox of their own; its walls are built when first needed, once per session.
+
+A command is started in other words than it was given where the walls need it, with the same meaning. Where zones stand
+at their host directories only (level landlock, no walls), path operands are written that way. Where a command is proven
+to only read, git is told to start no diff driver and to leave secret names out. Only texts that the strict parser reads
+are touched; whatever it cannot read runs as it is, and finds no `/workspace` at those levels.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Effect, Mark, Verb, Walled
+from golem_forge.core.errors import ToolFailed
+from golem_forge.policy.commands import command_facts
+from golem_forge.policy.shell.arguments import file_words
+from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render
+from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.protected import is_secret_name
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import FileKind, Target
+from golem_forge.sandbox.walls.model import Level, is_masked
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from golem_forge.policy.commands import SandboxWorld
+    from golem_forge.policy.facts import CommandFacts
+    from golem_forge.sandbox.walls.model import PathRule
+    from golem_forge.sandbox.walls.walls import Walls
+
+PRIVATE_DIRECTORY: Final = "/home/forge"
+"""Where commands of a worker without zones start: an empty private directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecEnvironment:
+    sandbox: Sandbox
+    walls: Walls
+
+    def command_world(self) -> SandboxWorld:
+        """The machine as commands inside these walls find it."""
+        from golem_forge.policy.commands import SandboxWorld
+        from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+
+        return SandboxWorld(
+            self.sandbox,
+            self.walls.search_path(),
+            shipped_rg=ripgrep_path(),
+            complete=lambda virtual, hidden: self.walls.scan_complete(virtual, hidden=hidden),
+            rules=self.walls.path_rules,
+        )
+
+    def workspace(self, level: Level) -> str:
+        """Where the default zone stands for commands; empty without one."""
+        zone = self.sandbox.default_zone
+        return self.walls.mount_point(zone, level) if zone is not None else ""
+
+    @property
+    def writable(self) -> bool:
+        """Whether there is a zone that commands may change."""
+        return any(
+            zone.mode is AccessMode.RW and Verdict.BLOCKED not in (zone.write, zone.delete)
+            for zone in self.sandbox.zones.values()
+            if zone.name != USER_TOOLS
+        )
+
+
+class EmbedderWalls:
+    """Walls around sandboxes that no session brought; a part of the session."""
+
+    def __init__(self) -> None:
+        self._built: dict[int, tuple[Sandbox, Walls]] = {}
+
+    def walls_for(self, sandbox: Sandbox, ctx: ToolContext) -> Walls:
+        from golem_forge.sandbox.walls.walls import Walls
+        from golem_forge.storage.home import forge_home
+
+        if id(sandbox) not in self._built:
+            home = ctx.home or forge_home().path
+            walls = Walls(sandbox, forge_home=home, redactor=ctx.redactor, rules=ctx.path_rules)
+            self._built[id(sandbox)] = (sandbox, walls)  # the sandbox is kept too, or its id would be used again
+        return self._built[id(sandbox)][1]
+
+
+def environment_of(sandbox: Sandbox | None, ctx: ToolContext) -> ExecEnvironment:
+    """`sandbox`: the tool's own; None: that of the call."""
+    meant = sandbox or ctx.sandbox or Sandbox(has_block=False)
+    if ctx.walls is not None and meant is ctx.sandbox:
+        return ExecEnvironment(meant, ctx.walls)
+    return ExecEnvironment(meant, ctx.parts.get(EmbedderWalls).walls_for(meant, ctx))
+
+
+def start_directory(workdir: str, sandbox: Sandbox) -> Target | None:
+    """The directory to start in, held open; None: the private one of a worker without zones. Refuses what is none."""
+    if not workdir and sandbox.default_zone is None:
+        return None
+    target = sandbox.target(workdir or f"/{sandbox.default_zone}", Verb.READ)
+    try:
+        if target.zone is None:
+            raise ToolFailed(f"workdir '/' is in no zone. Zones: {sandbox.describe_zones()}")
+        if target.zone.name == USER_TOOLS:
+            name = target.parts[0] if target.parts else "<name>"
+            raise ToolFailed(f"Forge builds user tools itself; call run_custom_tool '{name}'.")
+        if target.kind is not FileKind.DIRECTORY:
+            is_none = "is not a directory" if target.exists else "does not exist"
+            raise ToolFailed(f"workdir '{target.virtual}' {is_none}.")
+    except ToolFailed:
+        target.close()
+        raise
+    return target
+
+
+def to_host_path(word: str, cwd: str, sandbox: Sandbox) -> str:
+    """A path operand as it is written where zones stand at their host directories only."""
+    climbs = ".." in word.split("/")
+    if not word.startswith("/") and not climbs:
+        return word
+    try:
+        place = sandbox.locate(word if word.startswith("/") else f"{cwd}/{word}")
+    except SandboxError:
+        return word
+    return place.zone.real(place.parts) if place.zone else word
+
+
+NETWORK_NEEDS_WALLS: Final = "network access needs full walls"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandAnalysis:
+    facts: CommandFacts
+    effects: tuple[Effect, ...]
+    level: Level
+    reads_only: bool
+    """Every segment is proven to only read, if all zones are read-only for it."""
+
+    def unmasked_paths(self, rules: Sequence[PathRule]) -> frozenset[str]:
+        """Masked paths that this call's own effects name: once approved, they are visible to it."""
+        return frozenset(
+            effect.target
+            for effect in self.effects
+            if effect.verb is Verb.READ
+            and is_masked(effect.outer or effect.target, secret=Mark.SECRET_PATH in effect.marks, rules=rules)
+        )
+
+
+async def analyze_command(
+    text: str, environment: ExecEnvironment, cwd: str, *, hosts: Sequence[str] = (), walled: Verdict
+) -> CommandAnalysis:
+    """`hosts` are `host:port` in normal form; `walled` is what the toolset's block says of commands in full walls."""
+    report = await environment.walls.report()
+    level = report.level
+    if level is Level.NONE:
+        raise walls_unavailable(report.cause, report.fix)
+    if level is Level.LANDLOCK and hosts:
+        raise walls_unavailable(NETWORK_NEEDS_WALLS, report.fix)
+    full = level is Level.FULL and not hosts
+    facts, effects = await run_in_thread(
+        lambda: command_facts(text, environment.command_world(), cwd, is_secret_name, full_walls=full)
+    )
+    reads_only = facts.reads_only
+    if level is Level.LANDLOCK and not reads_only and environment.writable:
+        cause = "this machine has read-only walls, and the command is not proven to only read"
+        raise walls_unavailable(f"{cause} ({report.cause})" if report.cause else cause, report.fix)
+    marked = tuple(_mark_effects(effects, level, walled if not hosts else None))
+    nets = tuple(Effect(verb=Verb.NET, target=host) for host in dict.fromkeys(hosts))
+    return CommandAnalysis(facts=facts, effects=(*marked, *nets), level=level, reads_only=reads_only)
+
+
+def _mark_effects(effects: tuple[Effect, ...], level: Level, walled: Verdict | None) -> Iterator[Effect]:
+    """`walled` None: whatever the block says, full walls alone are not enough for this call."""
+    given = Walled.GIVEN if walled is Verdict.PRE_APPROVED else Walled.OFFERED
+    for effect in effects:
+        if effect.verb is not Verb.EXEC:
+            yield effect
+        elif level is Level.OFF:
+            yield replace(effect, marks=(*effect.marks, Mark.NO_WALLS))
+        elif level is Level.FULL and walled is not None and effect.words and not effect.marks:
+            yield replace(effect, walled=given)
+        else:
+            yield effect
+
+
+_TOKEN: Final = re.compile(
+    r"(?P<operator>&&|\|\||;|\|)"
+    rf"|(?P<redirection>(?:{'|'.join(map(re.escape, REDIRECTIONS))})(?=[ ;|&]|$))"
+    r"|(?P<word>(?:'[^']*'|\"[^\"]*\"|[^ ;|&'\"])+)"
+)
+_QUOTED_PART: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+
+
+def rewrite_paths(text: str, host_path: Callable[[str], str]) -> str:
+    """`host_path` gives a path operand as the host knows it, or unchanged."""
+    parsed = parse_strict(text)
+    if not isinstance(parsed, Parsed):
+        return text
+    if parsed.segments[0].shells:  # `bash -c '…'` around the whole: the script inside is what runs
+        words = [_unquote(match["word"]) for match in _TOKEN.finditer(text) if match["word"]]
+        return rewrite_paths(words[2], host_path)
+    segments = iter(parsed.segments)
+    files = _file_operands(next(segments).words)
+    pieces: list[str] = []
+    end = 0
+    for match in _TOKEN.finditer(text):
+        pieces.append(text[end : match.start()])
+        end = match.end()
+        written = match[0]
+        if match["operator"]:
+            files = _file_operands(next(segments).words)
+        elif match["word"] and (word := _unquote(written)) in files and (path := host_path(word)) != word:
+            written = quote(path)
+        pieces.append(written)
+    return "".join(pieces) + text[end:]
+
+
+def proven_text(facts: CommandFacts) -> str:
+    """A command that is proven to only read in the words that the proof is of."""
+    if facts.started is None or facts.started == facts.parsed:
+        return facts.text
+    return render(facts.started)
+
+
+def rewrite_word_paths(words: tuple[str, ...], host_path: Callable[[str], str]) -> tuple[str, ...]:
+    files = _file_operands(words)
+    return tuple(host_path(word) if word in files else word for word in words)
+
+
+def _file_operands(words: tuple[str, ...]) -> frozenset[str]:
+    program = words[:1] if "/" in words[0] else ()
+    return frozenset((*program, *file_words(posixpath.basename(words[0]), words[1:])))
+
+
+def _unquote(word: str) -> str:
+    return _QUOTED_PART.sub(lambda match: match[1] or match[2] or "", word)

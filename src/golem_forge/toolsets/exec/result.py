@@ -1,0 +1,299 @@
+"""What a caller reads of a command: how long it ran, how it stands, and its output, head and tail with the whole kept
+on disk by handle.
+
+`first_wait` is the first wait of exec_command; `report` says what is new of a session from then on. A call that is
+cancelled while it first waits takes its whole process tree with it, and still says what came out of it. A session that
+outlived its call is ended by its own time limit, by a signal, or with the Forge session.
+
+Bounding reads only what it shows; the middle streams through once, to be kept and counted. Threat: a limit or a refusal
+of the walls that read like an ordinary failure would be repeated by a model for ever, so each says what it is. A hint
+about the network is no denial: the text of an output proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from golem_forge.core.calls import ToolCompletion
+from golem_forge.core.decisions import Status
+from golem_forge.core.results import ToolResult
+from golem_forge.sandbox.walls.denials import blocked_line
+from golem_forge.tools.context import ToolContext
+from golem_forge.tools.live_output import show_live_output
+from golem_forge.tools.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.process.monitor import ExitStatus
+    from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions, RunningCommand
+
+BYTES_PER_TOKEN: Final = 4
+
+
+async def first_wait(
+    sessions: ExecSessions,
+    start: Callable[[], Awaitable[WalledChild]],
+    kind: CommandSpec,
+    args: dict[str, Any],
+    ctx: ToolContext,
+) -> ToolCompletion:
+    running = await sessions.start(start, kind)
+    try:
+        async with show_live_output(ctx, {"stdout": running.child.output}):
+            await running.wait(args["yield_time_ms"] / 1000)
+    except asyncio.CancelledError:
+        await running.end()
+        if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
+            running.walled.report_unread()
+            raise
+    return await report(sessions, running, args["max_output_tokens"], ctx)
+
+
+async def report(
+    sessions: ExecSessions, running: RunningCommand, tokens: int, ctx: ToolContext, notes: Iterable[str] = ()
+) -> ToolCompletion:
+    """What is new since the last report, and how the process stands."""
+    ending = running.ending
+    if ending is None:
+        sessions.assign_number(running)
+    output = running.child.output
+    new = TextSlice(output, running.delivered, output.size)
+    lines = list(notes)
+    if ending is not None and ending.code == "WALLS_CHANGED":
+        new = TextSlice(output, output.size, output.size)
+        lines.append("Its output is withheld: for a moment it could read what was to stay hidden.")
+    shown = await bound_off_loop(new, tokens * BYTES_PER_TOKEN, output_keeper(ctx))
+    running.delivered = new.end
+    standing = command_status(ending, session=running.number, timeout_s=running.timeout_s)
+    value: dict[str, Any] = {"kind": "exec.result"}
+    finished = ToolCompletion(result=ToolResult(value, ""), status=standing.status, code=standing.code, bounded=True)
+    if ending is None:
+        value["session_id"] = running.number
+    else:
+        value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
+        lines += network_hint(running)
+        after = running.walled.aftermath()
+        finished.denials = after.denials
+        finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
+        if after.denials:
+            value["denials"] = list(after.denials)
+            if standing.status is Status.EXECUTION_FAILED and not ended_well(ending) and not standing.code:
+                finished.status = Status.SANDBOX_DENIED
+                lines.append(blocked_line(after.denials))
+    if finished.status is not Status.SUCCESS:
+        finished.error = lines[-1] if finished.status is Status.SANDBOX_DENIED else standing.line
+    value |= {"wall_s": round(running.seconds, 3), "bytes": new.size, "output": shown.text}
+    if shown.handle:
+        value["handle"] = finished.output_handle = shown.handle
+    finished.result.text = result_text(running.seconds, standing, new.size, shown.text, *lines)
+    return finished
+
+
+def output_keeper(ctx: ToolContext) -> KeepOutput:
+    """Where whole outputs go; nowhere for an embedder without an output store."""
+    outputs = ctx.outputs
+    return (lambda pieces: outputs.keep_pieces(pieces, ctx.worker)) if outputs is not None else lambda _: ""
+
+
+async def bound_off_loop(text: TextSlice, limit: int, keep: KeepOutput) -> BoundedText:
+    """What must be kept on disk is written in a thread: it may be 64 MiB."""
+    if text.size <= limit:
+        return bound_text(text, limit, keep)
+    return await run_in_thread(lambda: bound_text(text, limit, keep))
+
+
+LIMIT_REASONS: Final = {
+    "MEMORY_LIMIT": "its memory reached the limit sandbox.limits.memory",
+    "PROCESS_LIMIT": "its number of processes reached the limit sandbox.limits.processes",
+    "CPU_LIMIT": "its processor time reached the limit sandbox.limits.cpu_s",
+    "OUTPUT_LIMIT": "its output reached the limit sandbox.limits.output",
+    "WALLS_CHANGED": "a guarded file was replaced from outside while the command ran",
+}
+"""Code of an ending by limits or walls → why, in words."""
+TIMED_OUT: Final = "TIMEOUT"
+ENDED: Final = "ENDED"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandStatus:
+    """How a process stands, in one line, and what that makes of the call."""
+
+    line: str
+    status: Status = Status.SUCCESS
+    code: str = ""
+
+
+def command_status(ending: ExitStatus | None, *, session: int, timeout_s: float) -> CommandStatus:
+    if ending is None:
+        return CommandStatus(f"Running: session {session}")
+    if ending.code == TIMED_OUT:
+        return CommandStatus(f"Timed out {after_seconds(ending, timeout_s)}", Status.TIMEOUT, TIMED_OUT)
+    if ending.code in LIMIT_REASONS:
+        return CommandStatus(limit_line(ending.code), Status.EXECUTION_FAILED, ending.code)
+    line = f"Ended by signal: {signal_name(ending.signal)}" if ending.signal else f"Exited: code {ending.exit_code}"
+    if ending.signal is None and ending.exit_code is None:
+        line = "Ended: how is not known"
+    if ending.code == ENDED:
+        return CommandStatus(line, Status.INTERRUPTED)
+    return CommandStatus(line, Status.SUCCESS if ended_well(ending) else Status.EXECUTION_FAILED)
+
+
+def ended_well(ending: ExitStatus) -> bool:
+    return ending.exit_code == 0 and not ending.code
+
+
+def after_seconds(ending: ExitStatus, timeout_s: float) -> str:
+    """`after 1 s`: the call's own limit, or what a shorter one in the settings left it."""
+    return f"after {timeout_s if ending.seconds >= timeout_s else round(ending.seconds, 1):g} s"
+
+
+def limit_line(code: str) -> str:
+    return f"Ended: {LIMIT_REASONS[code]}"
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL (9)`; a real-time signal has only its number."""
+    import signal
+
+    try:
+        return f"{signal.Signals(number).name} ({number})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def result_text(seconds: float, standing: CommandStatus, size: int, output: str, *more: str) -> str:
+    """`more`: lines for the caller between how it stands and its output."""
+    lines = [f"Wall time: {seconds:.3f} s", standing.line, *more, f"Output ({size} bytes):"]
+    return "\n".join([*lines, output] if output else lines)
+
+
+class TextSource(Protocol):
+    """A text somewhere, as UTF-8; `sandbox.process.output.Capture` is one."""
+
+    @property
+    def size(self) -> int: ...
+    def read(self, start: int = 0, end: int | None = None) -> bytes: ...
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]: ...
+
+
+KeepOutput = Callable[[Iterable[bytes]], str]
+"""Keeps a whole text and gives its handle; empty where nothing can be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextSlice:
+    """What lies between two offsets of a text that may still grow."""
+
+    whole: TextSource
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        return self.whole.read(self.start + start, self.start + (self.size if end is None else min(end, self.size)))
+
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        return self.whole.pieces(self.start + start, self.start + (self.size if end is None else min(end, self.size)))
+
+
+@dataclass(frozen=True, slots=True)
+class FixedText:
+    """A text of our own."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        return self.data[start:end]
+
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        yield self.data[start:end]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedText:
+    """Several texts one after the other."""
+
+    parts: Sequence[TextSource]
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        return b"".join(self.pieces(start, end))
+
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        end = self.size if end is None else end
+        for part in self.parts:
+            if start < part.size and end > 0:
+                yield from part.pieces(max(0, start), min(end, part.size))
+            start, end = start - part.size, end - part.size
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedText:
+    text: str
+    handle: str = ""
+    """The whole, if the text is not."""
+    cut: bool = False
+
+
+def bound_text(whole: TextSource, limit: int, keep: KeepOutput) -> BoundedText:
+    """At most `limit` bytes of it, head and tail half each."""
+    size = whole.size
+    if size <= limit:
+        return BoundedText(whole.read().decode("utf-8", "replace"))
+    return bound_with_handle(whole, limit, keep(whole.pieces()))
+
+
+def bound_with_handle(whole: TextSource, limit: int, handle: str) -> BoundedText:
+    """The same for a text that was kept already, alone or as part of another."""
+    from golem_forge.orchestrator.outputs import cut_head, cut_tail
+
+    size = whole.size
+    if size <= limit:
+        return BoundedText(whole.read().decode("utf-8", "replace"))
+    half = limit // 2
+    head = cut_tail(whole.read(0, half))
+    tail = cut_head(whole.read(size - half, size)[-half:]) if half else b""
+    start, end = len(head), size - len(tail)
+    lines, last = 0, b""
+    for piece in whole.pieces(start, end):
+        lines += piece.count(b"\n")
+        last = piece[-1:] or last
+    lines += last != b"\n"
+    where = f"; whole output: read_output handle={handle}" if handle else ""
+    joint = f"[… {lines} lines, {end - start} bytes left out{where}]"
+    first = head.decode("utf-8", "replace").rstrip("\n")
+    before = f"{first}\n" if first else ""
+    return BoundedText(f"{before}{joint}\n{tail.decode('utf-8', 'replace')}", handle, cut=True)
+
+
+NETWORK_IS_OFF: Final = "The network is off inside; name hosts in 'network'."
+_INSPECTED_BYTES: Final = 64 * 1024
+_NO_NETWORK: Final = re.compile(
+    r"could not resolve|temporary failure in name resolution|name or service not known|failed to lookup address"
+    r"|unable to resolve host|getaddrinfo|network is unreachable|no such host|ENOTFOUND|EAI_AGAIN|ENETUNREACH",
+    re.IGNORECASE,
+)
+
+
+def network_hint(running: RunningCommand) -> tuple[str, ...]:
+    """For a command without hosts that failed and whose last words are about reaching one."""
+    ending = running.ending
+    if ending is None or not ending.exit_code or not running.offline:
+        return ()
+    output = running.child.output
+    text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
+    return (NETWORK_IS_OFF,) if _NO_NETWORK.search(text) else ()

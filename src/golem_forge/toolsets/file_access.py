@@ -1,0 +1,137 @@
+"""What the file tools share: the sandbox they work in, what an embedder says about its zones' consent, the `path`
+argument, and the plan of a tool that only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from golem_forge._version import __version__
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.options import require
+from golem_forge.core.text import closest_match
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import Target
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, NeedsApproval, SourceKind, Tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+ZoneApproval = Mapping[str, Mapping[str, Verdict | str]]
+"""Zone name → `write` or `delete` → verdict."""
+_VERBS = {"write": Verb.WRITE, "delete": Verb.DELETE}
+
+
+@dataclass(frozen=True, slots=True)
+class FileAccess:
+    sandbox: Sandbox | None = None
+    """None: the one of each call's context."""
+    overrides: Mapping[tuple[str, Verb], Verdict] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        fits = self.sandbox is None or isinstance(self.sandbox, Sandbox)
+        require(fits, "sandbox", "made by open_sandbox([ZoneSpec(name='workspace', path='.')])", self.sandbox)
+
+    def target(self, path: str, access: Verb, ctx: ToolContext, *, follow_last: bool = True) -> Target:
+        sandbox = self.sandbox or ctx.sandbox or Sandbox(has_block=False)
+        return sandbox.target(path, access, follow_last=follow_last)
+
+    def effect(self, target: Target) -> Effect:
+        """What the call does there. An override replaces the zone's consent, never its `blocked`, nor any mark."""
+        effect = target.effect()
+        said = self.overrides.get((target.zone.name, target.access)) if target.zone else None
+        if said is None or effect.zone_verdict is Verdict.BLOCKED:
+            return effect
+        return replace(effect, zone_verdict=said)
+
+
+def checked_overrides(
+    sandbox: Sandbox | None, zone_approval: ZoneApproval, called: str = "zone_approval"
+) -> dict[tuple[str, Verb], Verdict]:
+    """Raises ConfigError for a zone, a verb or a verdict that does not exist. `called`: the option, as it was given."""
+    overrides: dict[tuple[str, Verb], Verdict] = {}
+    problems: list[str] = []
+    given: Any = zone_approval
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{called}: must be a mapping, like {{'workspace': {{'write': 'ask'}}}}, not {given!r}")
+    for zone, verdicts in given.items():
+        if sandbox is not None and zone not in sandbox.zones:
+            problems.append(f"{called}: no zone '{zone}'{_suggestion(zone, sandbox.zones)}")
+        if not isinstance(verdicts, Mapping):
+            problems.append(f"{called}.{zone}: must be a mapping of write and delete to verdicts")
+            continue
+        for verb, verdict in verdicts.items():
+            if verb not in _VERBS:
+                problems.append(f"{called}.{zone}: no '{verb}' there; only write and delete ask for consent")
+            elif verdict not in tuple(Verdict):
+                known = [each.value for each in Verdict]
+                problems.append(f"{called}.{zone}.{verb}: '{verdict}' is no verdict{_suggestion(str(verdict), known)}")
+            else:
+                overrides[zone, _VERBS[verb]] = Verdict(verdict)
+    if problems:
+        raise ConfigError(*problems)
+    return overrides
+
+
+def _suggestion(word: str, known: Mapping[str, object] | list[str]) -> str:
+    close = closest_match(word, known)
+    return f"; did you mean '{close}'?" if close else f". There are: {', '.join(sorted(known)) or 'none'}"
+
+
+FilePlanner = Callable[[FileAccess, dict[str, Any], ToolContext], Plan]
+
+
+def file_tool(
+    name: str,
+    description: str,
+    *,
+    label: str,
+    arguments: Callable[[], type[BaseModel]],
+    planner: FilePlanner,
+    reach: FileAccess,
+    needs_approval: NeedsApproval | None,
+    always: Verb | None = None,
+    max_argument_bytes: int = MAX_ARGUMENT_BYTES,
+) -> Tool:
+    return Tool(
+        name,
+        description,
+        input_schema=arguments,
+        planner=partial(planner, reach),
+        needs_approval=needs_approval,
+        label=label,
+        category="Files",
+        read_only=always is None,
+        always=always,
+        source=SourceKind.NATIVE,
+        argument_aliases={"file_path": "path"},
+        max_argument_bytes=max_argument_bytes,
+        code_digest=__version__,
+    )
+
+
+def path_field(what: str) -> tuple[type[str], Any]:
+    from pydantic import Field
+
+    return str, Field(description=_path_text(what))
+
+
+def optional_path_field(what: str, default: str) -> tuple[type[str], Any]:
+    from pydantic import Field
+
+    return str, Field(default=default, description=_path_text(what))
+
+
+def _path_text(what: str) -> str:
+    return f"{what}: /<zone>/…, or relative to the default zone."
+
+
+def reading_plan(reach: FileAccess, target: Target, run: Callable[[], Any]) -> Plan:
+    """A plan that looks at one target and changes nothing."""
+    return Plan(run=run, effects=(reach.effect(target),), read_only=True, recheck=target.recheck, close=target.close)

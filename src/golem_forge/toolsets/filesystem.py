@@ -1,0 +1,538 @@
+"""The `filesystem` toolset: read, list, look, write and delete inside the zones of a sandbox.
+
+`create_<tool>_tool(sandbox)` gives one tool for embedders; without a sandbox it uses the one of each call's context.
+`needs_approval` (also as `{"needs_approval": …}`) and `zone_approval` replace a zone's consent, never its `blocked` and
+nothing that always asks.
+
+read_file gives a text file by lines: the caller reads `L<n>: text`, the value holds the raw text of the same lines.
+list_files gives one directory, one level; `/` lists the zones. file_exists and file_info say what is at a path without
+its content; links are followed, one that leads nowhere is described itself. write_file creates or replaces one file;
+its diff is made when planning, from the bytes that the run will write. If the old content is another one by the time of
+the run, nothing is written: the person agreed to a change of the content they saw. delete_file removes one file, or a
+link itself; directories are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.effects import Mark, Verb
+from golem_forge.core.errors import ConfigError, ToolFailed
+from golem_forge.core.options import takes_options
+from golem_forge.core.results import ToolResult
+from golem_forge.sandbox import files
+from golem_forge.sandbox import files as writing
+from golem_forge.sandbox.errors import from_os_error, path_changed, too_large
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import FileKind, Target
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.factory import ToolsetContext
+from golem_forge.tools.tool import NeedsApproval, Tool
+from golem_forge.toolsets.file_access import (
+    FileAccess,
+    ZoneApproval,
+    checked_overrides,
+    file_tool,
+    optional_path_field,
+    path_field,
+    reading_plan,
+)
+from golem_forge.toolsets.text import (
+    PAGE_BYTES,
+    SAMPLE_BYTES,
+    closing_note,
+    count_lines,
+    decode,
+    first_line,
+    has_binary_name,
+    lines_from_number,
+    looks_binary,
+    media_type,
+    offset_field,
+    replaced_secret,
+    replaced_whole,
+    strip_line_end,
+    unified_diff,
+)
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from golem_forge.events.redaction import Redactor
+
+DEFAULT_READ_LINES: Final = 2000
+_MAX_LINE: Final = 2000
+_READ_DESCRIPTION: Final = (
+    "Read a text file. Lines come back numbered as `L<n>: text`, up to `limit` lines or 30 KiB at a time; the last "
+    "line says where to continue. A very long line is shown whole when it is the only one asked for (`limit: 1`)."
+)
+
+
+def read_file_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
+    return file_tool(
+        "read_file",
+        _READ_DESCRIPTION,
+        label="Read file",
+        arguments=_read_arguments,
+        planner=_plan_read,
+        reach=reach,
+        needs_approval=needs_approval,
+    )
+
+
+def _read_arguments() -> type[BaseModel]:
+    from pydantic import Field, create_model
+
+    return create_model(
+        "read_file",
+        path=path_field("The file"),
+        offset=offset_field("read"),
+        limit=(int, Field(default=DEFAULT_READ_LINES, ge=1, le=10_000, description="How many lines at most.")),
+    )
+
+
+def _plan_read(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = reach.target(args["path"], Verb.READ, ctx)
+    target.must_be_file()
+    offset, limit = args.get("offset", 1), args.get("limit", DEFAULT_READ_LINES)
+    return reading_plan(reach, target, lambda: _read(target, offset, limit, ctx.redactor))
+
+
+def _read(target: Target, offset: int, limit: int, redactor: Redactor | None) -> ToolResult:
+    data = files.read_bytes(target)
+    if has_binary_name(target.name) or looks_binary(data):
+        kind = media_type(target.name, binary=True)
+        text = f"'{target.virtual}' is binary ({kind}, {len(data)} bytes). Use file_info, or attach it."
+        raise ToolFailed(text, code="BINARY_FILE")
+    decoded = decode(data)
+    total = count_lines(decoded.text)
+    first = first_line(offset, total)
+    lines = lines_from_number(decoded.text, first, limit)
+    texts = [_redact_long_line(strip_line_end(line), redactor) for line in lines]
+    shown = _numbered_page(texts, first)
+    last = first - 1 + len(shown)
+    raw = lines[: len(shown)]
+    shortened = len(lines) > 1 and any(len(text) > _MAX_LINE for text in texts[: len(shown)])
+    note = closing_note(first, last, total)
+    value = {
+        "kind": "file_content",
+        "path": target.virtual,
+        "content": "".join(raw),
+        "size": len(data),
+        "start_line": first if total else 0,
+        "end_line": last,
+        "total_lines": total,
+        "truncated": bool(note) or shortened,
+        "encoding": decoded.encoding,
+        "lossy": decoded.lossy,
+    }
+    return ToolResult(value=value, text="\n".join([*shown, note] if note else shown) or "(empty file)")
+
+
+def _redact_long_line(line: str, redactor: Redactor | None) -> str:
+    """A line that will be shortened, without its secrets: one that is cut could not be found any more."""
+    return redactor.redact_secrets(line) if redactor is not None and len(line) > _MAX_LINE else line
+
+
+def _numbered_page(lines: list[str], first: int) -> list[str]:
+    """As many of the lines as fit a page. One alone is shown whole, whatever its length."""
+    if len(lines) == 1:
+        return [f"L{first}: {lines[0]}"]
+    shown: list[str] = []
+    room = PAGE_BYTES
+    for number, line in enumerate(lines, first):
+        row = f"L{number}: {_shortened(line)}"
+        room -= len(row.encode()) + 1
+        if room < 0:
+            break
+        shown.append(row)
+    return shown
+
+
+def _shortened(line: str) -> str:
+    over = len(line) - _MAX_LINE
+    return line if over <= 0 else f"{line[:_MAX_LINE]}…[+{over} chars]"
+
+
+KIND_SUFFIXES: Final = {FileKind.FILE: "", FileKind.DIRECTORY: "/", FileKind.LINK: "@", FileKind.OTHER: "?"}
+_MAX_LISTED: Final = 1000
+_LIST_DESCRIPTION: Final = (
+    "List one directory, one level deep: `/` after directories, `@` after links, `?` after anything else that is no "
+    "file. The path `/` lists the zones."
+)
+
+
+def list_files_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
+    return file_tool(
+        "list_files",
+        _LIST_DESCRIPTION,
+        label="List files",
+        arguments=_list_arguments,
+        planner=_plan_list,
+        reach=reach,
+        needs_approval=needs_approval,
+    )
+
+
+def _list_arguments() -> type[BaseModel]:
+    from pydantic import create_model
+
+    return create_model("list_files", path=optional_path_field("The directory", "."))
+
+
+def _plan_list(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = reach.target(args.get("path", "."), Verb.READ, ctx)
+    target.must_exist()
+    return reading_plan(reach, target, lambda: _list(target))
+
+
+def _list(target: Target) -> ToolResult:
+    names = _list_zones(target) if target.zone is None else _list_entries(target)
+    shown = names[:_MAX_LISTED]
+    count = len(names)
+    lines = list(shown)
+    if count > len(shown):
+        lines.append(f"[… {count - len(shown)} more; use list_dir]")
+    lines.append(f"{'1 entry' if count == 1 else f'{count} entries'} in {target.virtual}")
+    value = {
+        "kind": "file_list",
+        "path": target.virtual,
+        "files": shown,
+        "count": count,
+        "truncated": count > len(shown),
+    }
+    return ToolResult(value=value, text="\n".join(lines))
+
+
+def _list_zones(target: Target) -> list[str]:
+    return [f"{name}/ ({target.zones[name].mode})" for name in sorted(target.zones)]
+
+
+def _list_entries(target: Target) -> list[str]:
+    return [entry.name + KIND_SUFFIXES[entry.kind] for entry in files.list_dir(target)]
+
+
+_MAX_INSPECTED: Final = 10 * 1024 * 1024
+
+
+def file_exists_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
+    return file_tool(
+        "file_exists",
+        "Tell whether something is at a path, and what it is: file, directory, link (one that leads nowhere) or other.",
+        label="File exists?",
+        arguments=_path_arguments,
+        planner=_plan_exists,
+        reach=reach,
+        needs_approval=needs_approval,
+    )
+
+
+def file_info_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
+    return file_tool(
+        "file_info",
+        "Describe a file or directory: type, size, time of change, mode, media type, whether it is binary, and up to "
+        "10 MiB its number of lines and its SHA-256.",
+        label="File info",
+        arguments=_path_arguments,
+        planner=_plan_info,
+        reach=reach,
+        needs_approval=needs_approval,
+    )
+
+
+def _path_arguments() -> type[BaseModel]:
+    from pydantic import create_model
+
+    return create_model("path", path=path_field("The file or directory"))
+
+
+def _plan_exists(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = _target_or_link(reach, args["path"], ctx)
+    answer = {
+        "path": target.virtual,
+        "exists": target.exists,
+        "type": target.kind.value if target.kind else None,
+    }
+    return reading_plan(reach, target, lambda: answer)
+
+
+def _plan_info(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = _target_or_link(reach, args["path"], ctx)
+    target.must_exist()
+    return reading_plan(reach, target, lambda: _file_info(target))
+
+
+def _target_or_link(reach: FileAccess, path: str, ctx: ToolContext) -> Target:
+    target = reach.target(path, Verb.READ, ctx)
+    if target.exists:
+        return target
+    itself = reach.target(path, Verb.READ, ctx, follow_last=False)
+    return itself if itself.kind is FileKind.LINK else target
+
+
+def _file_info(target: Target) -> dict[str, Any]:
+    info = files.file_info(target)
+    answer: dict[str, Any] = {
+        "path": target.virtual,
+        "type": info.kind.value,
+        "size": info.size,
+        "modified": _utc_text(info.modified) if target.zone else None,
+        "mode": f"{info.mode:04o}",
+        "mime": None,
+        "binary": None,
+        "lines": None,
+        "sha256": None,
+    }
+    if info.kind is FileKind.FILE and not target.unreadable:
+        answer |= _content_facts(target, info.size)
+    return answer
+
+
+def _content_facts(target: Target, size: int) -> dict[str, Any]:
+    import hashlib
+
+    whole = size <= _MAX_INSPECTED
+    data = files.read_bytes(target) if whole else _beginning(target)
+    binary = has_binary_name(target.name) or looks_binary(data)
+    facts: dict[str, Any] = {"mime": media_type(target.name, binary=binary), "binary": binary}
+    if whole:
+        facts["lines"] = None if binary else count_lines(decode(data).text)
+        facts["sha256"] = hashlib.sha256(data).hexdigest()
+    return facts
+
+
+def _beginning(target: Target) -> bytes:
+    assert target.entry is not None
+    try:
+        return os.pread(target.entry.fd, SAMPLE_BYTES, 0)
+    except OSError as error:
+        raise from_os_error(error, target.virtual) from None
+
+
+def _utc_text(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+_MAX_WRITE_ARGUMENTS: Final = 16 * 1024 * 1024
+"""Above the write limit, so that a content just over it gets the answer that names that limit."""
+_MAX_ORIGINAL: Final = 100 * 1024
+
+
+def write_file_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
+    return file_tool(
+        "write_file",
+        "Create a file or replace its whole content (at most 10 MiB). Missing directories are made. The content is "
+        "written as given; no newline is added.",
+        label="Write file",
+        arguments=_write_arguments,
+        planner=_plan_write,
+        reach=reach,
+        needs_approval=needs_approval,
+        always=Verb.WRITE,
+        max_argument_bytes=_MAX_WRITE_ARGUMENTS,
+    )
+
+
+def _write_arguments() -> type[BaseModel]:
+    from pydantic import Field, create_model
+
+    return create_model(
+        "write_file",
+        path=path_field("The file"),
+        content=(str, Field(description="The whole new content.")),
+    )
+
+
+def _plan_write(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = reach.target(args["path"], Verb.WRITE, ctx)
+    content: str = args["content"]
+    data = content.encode()
+    if len(data) > writing.WRITE_LIMIT:
+        raise too_large(target.virtual, len(data), writing.WRITE_LIMIT, "Write it as several files.")
+    change = _PlannedWrite(target, content, data)
+    return Plan(
+        run=change.make,
+        effects=(reach.effect(target),),
+        diff=change.diff,
+        recheck=target.recheck,
+        close=target.close,
+    )
+
+
+class _PlannedWrite:
+    """One planned write: what is there, what will be there, and the diff between the two."""
+
+    def __init__(self, target: Target, content: str, data: bytes) -> None:
+        self._target = target
+        self._content = content
+        self._data = data
+        self._original: str | None = None
+        self._old_hash: bytes | None = None
+        self._old_size = target.stat.st_size if target.stat else 0
+        self._unchanged = False
+        if self._old_size > files.READ_LIMIT:
+            self.diff = replaced_whole(target.virtual, self._old_size, data)
+            return
+        old = files.read_bytes(target) if target.exists else None
+        secret = Mark.SECRET_PATH in target.marks
+        self.diff = (
+            replaced_secret(target.virtual, len(old), data)
+            if secret and old is not None
+            else unified_diff(target.virtual, old, data)
+        )
+        if old is not None:
+            self._old_hash = hashlib.sha256(old).digest()
+            self._unchanged = old == data
+            if len(old) <= _MAX_ORIGINAL and not secret and not looks_binary(old):
+                self._original = decode(old).text
+
+    def make(self) -> ToolResult:
+        target = self._target
+        # Size and time of change do not tell everything: two writes within one tick of the clock look alike.
+        if self._old_hash is not None and hashlib.sha256(files.read_bytes(target)).digest() != self._old_hash:
+            raise path_changed(target.virtual)
+        if self._unchanged:
+            target.recheck()
+        else:
+            writing.write_atomic(target, self._data)
+        return self._result()
+
+    def _result(self) -> ToolResult:
+        path, size = self._target.virtual, len(self._data)
+        if self._unchanged:
+            summary = f"Unchanged {path}"
+        elif self._target.exists:
+            summary = f"Modified {path} ({size} bytes, was {self._old_size})"
+        else:
+            summary = f"Created {path} ({size} bytes)"
+        value: dict[str, Any] = {"kind": "diff", "path": path}
+        if self._original is not None:
+            value["original"] = self._original
+        value |= {
+            "modified": self._content,
+            "isNew": not self._target.exists,
+            "bytesWritten": 0 if self._unchanged else size,
+            "summary": summary,
+        }
+        return ToolResult(value=value, text=summary)
+
+
+def delete_file_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
+    return file_tool(
+        "delete_file",
+        "Delete one file, or a link itself (never what it leads to). Directories are not deleted.",
+        label="Delete file",
+        arguments=_delete_arguments,
+        planner=_plan_delete,
+        reach=reach,
+        needs_approval=needs_approval,
+        always=Verb.DELETE,
+    )
+
+
+def _delete_arguments() -> type[BaseModel]:
+    from pydantic import create_model
+
+    return create_model("delete_file", path=path_field("The file or link"))
+
+
+def _plan_delete(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = reach.target(args["path"], Verb.DELETE, ctx)
+    return Plan(
+        run=lambda: _delete(target),
+        effects=(reach.effect(target),),
+        recheck=target.recheck,
+        close=target.close,
+    )
+
+
+def _delete(target: Target) -> str:
+    what = "link" if target.kind is FileKind.LINK else f"{files.file_info(target).size} bytes"
+    files.delete(target)
+    return f"Deleted {target.virtual} ({what})"
+
+
+_Options = Mapping[str, Any]
+_BUILDERS = (read_file_tool, list_files_tool, file_exists_tool, file_info_tool, write_file_tool, delete_file_tool)
+
+
+class FilesystemToolset:
+    name = "filesystem"
+    config = None
+
+    @takes_options("FilesystemToolset", at=1)
+    def __init__(
+        self,
+        sandbox: Sandbox | Mapping[str, Any] | None = None,
+        *,
+        zone_approval: ZoneApproval | None = None,
+        zone_approval_config: ZoneApproval | None = None,
+    ) -> None:
+        """`zone_approval`: zone → `{"write": verdict, "delete": verdict}`; `zone_approval_config` is another name of
+        it. All of it may be one mapping. Raises ConfigError for a zone, a verb or a verdict that does not exist."""
+        assert not isinstance(sandbox, Mapping)
+        if zone_approval is not None and zone_approval_config not in (None, zone_approval):
+            raise ConfigError("zone_approval and zone_approval_config are the same option; give one of them")
+        given = zone_approval if zone_approval is not None else zone_approval_config
+        self._called = "zone_approval" if zone_approval is not None else "zone_approval_config"
+        self._zone_approval = given or {}
+        self._sandbox = FileAccess(sandbox).sandbox
+        checked_overrides(sandbox, self._zone_approval, self._called)
+
+    def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:
+        """Raises ConfigError where the zones that it was told of are known only now, and are not there."""
+        sandbox = self._sandbox or (ctx.sandbox if ctx else None)
+        reach = FileAccess(sandbox, checked_overrides(sandbox, self._zone_approval, self._called))
+        return [build(reach) for build in _BUILDERS]
+
+
+def _own_approval(needs_approval: NeedsApproval | _Options | None) -> NeedsApproval | None:
+    assert not isinstance(needs_approval, Mapping)  # options were taken out of it
+    return needs_approval
+
+
+@takes_options("create_read_file_tool", at=1)
+def create_read_file_tool(
+    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
+) -> Tool:
+    return read_file_tool(FileAccess(sandbox), _own_approval(needs_approval))
+
+
+@takes_options("create_list_files_tool", at=1)
+def create_list_files_tool(
+    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
+) -> Tool:
+    return list_files_tool(FileAccess(sandbox), _own_approval(needs_approval))
+
+
+@takes_options("create_file_exists_tool", at=1)
+def create_file_exists_tool(
+    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
+) -> Tool:
+    return file_exists_tool(FileAccess(sandbox), _own_approval(needs_approval))
+
+
+@takes_options("create_file_info_tool", at=1)
+def create_file_info_tool(
+    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
+) -> Tool:
+    return file_info_tool(FileAccess(sandbox), _own_approval(needs_approval))
+
+
+@takes_options("create_write_file_tool", at=1)
+def create_write_file_tool(
+    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
+) -> Tool:
+    return write_file_tool(FileAccess(sandbox), _own_approval(needs_approval))
+
+
+@takes_options("create_delete_file_tool", at=1)
+def create_delete_file_tool(
+    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
+) -> Tool:
+    return delete_file_tool(FileAccess(sandbox), _own_approval(needs_approval))

@@ -1,0 +1,313 @@
+"""One GET over one connection: HTTP/1.1 written by hand, because every byte of it must be bounded. Head, body, and the
+text of the body.
+
+Takes the checked addresses of a host; gives status, headers and a reader for the body. Sends no cookie, no credential,
+no referrer, and uses no proxy. Raises ToolFailed for a server that cannot be reached or understood, or a body that ends
+early or is damaged; BodyTooLarge as soon as there is one byte too many. Threat: a server may lie about lengths, never
+stop, or send a small archive of something huge; so nothing is inflated further than one piece beyond the limit, and no
+length is believed.
+
+Character sets: a byte order mark wins over the header, the header over what the page says of itself; nothing said means
+UTF-8. What does not fit becomes U+FFFD. Threat: Python knows "encodings" that are programs (rot13, unicode_escape) or
+take forever (idna); only real character sets are used.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from golem_forge._version import __version__
+from golem_forge.core.errors import ToolFailed
+from golem_forge.toolsets.web.address import WebAddress
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader
+    from ssl import SSLContext
+
+MAX_HEADERS: Final = 1 << 16
+_STATUS_LINE: Final = re.compile(r"HTTP/1\.[0-9] ([1-5][0-9]{2})( .*)?")
+_HEADER_LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)")
+_ONE_VALUE: Final = frozenset({"content-type", "location"})
+_ACCEPT: Final = (
+    "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, application/xml;q=0.9, */*;q=0.1"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    status: int
+    headers: dict[str, str]
+    """Names in lower case."""
+    reader: StreamReader
+
+
+@asynccontextmanager
+async def http_get(address: WebAddress, addresses: Sequence[str]) -> AsyncIterator[HttpResponse]:
+    import ssl
+
+    from golem_forge.sandbox.network.resolve import connect
+
+    tls = await _tls_context() if address.scheme == "https" else None
+    try:
+        reader, writer = await connect(addresses, address.port, tls=tls, name=address.host, limit=MAX_HEADERS)
+    except ssl.SSLCertVerificationError as error:
+        why = error.verify_message or "it does not verify"
+        raise ToolFailed(f"The certificate of '{address.host}' is not trusted: {why}.", code="TLS_FAILED") from None
+    except ssl.SSLError:
+        text = f"'{address.target}' does not speak TLS in a way that is safe to use."
+        raise ToolFailed(text, code="TLS_FAILED") from None
+    except OSError:
+        raise ToolFailed(f"Could not connect to '{address.target}'.", code="CONNECT_FAILED") from None
+    try:
+        writer.write(_request(address))
+        status, headers = await _read_head(reader)
+        yield HttpResponse(status=status, headers=headers, reader=reader)
+    except OSError:
+        raise ToolFailed(f"The connection to '{address.target}' broke off.", code="CONNECT_FAILED") from None
+    finally:
+        writer.transport.abort()  # nothing more is wanted, and a slow farewell would keep the call waiting
+
+
+async def _tls_context() -> SSLContext:
+    """The system's certificates, read off the loop: there are many."""
+    import ssl
+
+    from golem_forge.sandbox.network.resolve import run_in_thread
+
+    context = await run_in_thread(ssl.create_default_context)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _request(address: WebAddress) -> bytes:
+    lines = [
+        f"GET {address.resource} HTTP/1.1",
+        f"Host: {address.authority}",
+        f"User-Agent: golem-forge/{__version__}",
+        f"Accept: {_ACCEPT}",
+        f"Accept-Encoding: {ACCEPTED_ENCODINGS}",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+async def _read_head(reader: StreamReader) -> tuple[int, dict[str, str]]:
+    """The final answer's; interim ones (1xx) are passed over, and count towards the same bound."""
+    room = MAX_HEADERS
+    while True:
+        lines: list[str] = []
+        while True:
+            try:
+                line = await reader.readline()
+            except ValueError:
+                line = b"x" * (MAX_HEADERS + 1)
+            room -= len(line)
+            if room < 0:
+                raise ToolFailed(f"The server sent more than {MAX_HEADERS} bytes of headers.")
+            if not line.endswith(b"\n"):
+                raise ToolFailed("The server closed the connection without an answer.")
+            text = line.rstrip(b"\r\n").decode("latin-1")
+            if not text:
+                break
+            lines.append(text)
+        found = _STATUS_LINE.fullmatch(lines[0]) if lines else None
+        if found is None:
+            raise ToolFailed("The server does not answer in HTTP/1.")
+        status = int(found[1])
+        if status == 101 or status >= 200:
+            return status, _parse_headers(lines[1:])
+
+
+def _parse_headers(lines: list[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        found = _HEADER_LINE.fullmatch(line)
+        if found is None:
+            continue  # a folded or broken line says nothing that is needed
+        name, value = found[1].lower(), found[2].strip()
+        if name not in headers:
+            headers[name] = value
+        elif name not in _ONE_VALUE:
+            headers[name] += f", {value}"
+    return headers
+
+
+ACCEPTED_ENCODINGS: Final = "gzip, deflate"
+"""What can be inflated piece by piece with a bound; nothing else is asked for."""
+_PIECE_BYTES: Final = 1 << 16
+_SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r?\n")
+_MAX_TRAILERS: Final = 100
+_DAMAGED: Final = "The server's page is damaged (chunked encoding)."
+
+
+class BodyTooLarge(Exception):
+    pass
+
+
+async def read_body(reader: StreamReader, headers: Mapping[str, str], limit: int) -> bytes:
+    encoding = headers.get("content-encoding", "").strip().lower()
+    body = bytearray()
+
+    def keep(piece: bytes) -> None:
+        body.extend(piece)
+        if len(body) > limit:
+            raise BodyTooLarge
+
+    if encoding in ("", "identity"):
+        await _receive(reader, headers, keep)
+    elif encoding in ("gzip", "x-gzip", "deflate"):
+        inflating = _Inflater(keep, gzip=encoding != "deflate")
+        await _receive(reader, headers, inflating.feed)
+        inflating.finish()
+    else:
+        raise ToolFailed(f"The server sent an encoding that was not asked for: {encoding[:40]!a}.")
+    return bytes(body)
+
+
+def declared_length(headers: Mapping[str, str]) -> int | None:
+    """How many bytes the server says it will send; None where it does not say."""
+    text = headers.get("content-length", "")
+    if "transfer-encoding" in headers or not text:
+        return None
+    values = {each.strip() for each in text.split(",")}
+    only = values.pop()
+    if values or not re.fullmatch(r"[0-9]{1,15}", only, re.ASCII):
+        raise ToolFailed("The server's Content-Length is not a number.")
+    return int(only)
+
+
+async def _receive(reader: StreamReader, headers: Mapping[str, str], take: Callable[[bytes], None]) -> None:
+    if transfer := headers.get("transfer-encoding", "").strip().lower():
+        if transfer != "chunked":
+            raise ToolFailed(f"The server sent a transfer encoding that is not known: {transfer[:40]!a}.")
+        await _receive_chunks(reader, take)
+    elif (length := declared_length(headers)) is not None:
+        await _receive_exactly(reader, length, take)
+    else:
+        while piece := await reader.read(_PIECE_BYTES):
+            take(piece)
+
+
+async def _receive_exactly(reader: StreamReader, length: int, take: Callable[[bytes], None]) -> None:
+    while length:
+        piece = await reader.read(min(length, _PIECE_BYTES))
+        if not piece:
+            raise ToolFailed(f"The connection ended {length} bytes before the end of the page.")
+        length -= len(piece)
+        take(piece)
+
+
+async def _receive_chunks(reader: StreamReader, take: Callable[[bytes], None]) -> None:
+    while True:
+        found = _SIZE_LINE.fullmatch(await _read_line(reader))
+        if found is None:
+            raise ToolFailed(_DAMAGED)
+        size = int(found[1], 16)
+        if not size:
+            break
+        await _receive_exactly(reader, size, take)
+        if (await _read_line(reader)).strip():
+            raise ToolFailed(_DAMAGED)
+    for _ in range(_MAX_TRAILERS):
+        if not (await _read_line(reader)).strip():
+            return
+
+
+async def _read_line(reader: StreamReader) -> bytes:
+    try:
+        return await reader.readline()
+    except ValueError:  # longer than the reader's limit
+        raise ToolFailed(_DAMAGED) from None
+
+
+class _Inflater:
+    """gzip (also several archives in a row) or deflate (with its header or bare)."""
+
+    def __init__(self, take: Callable[[bytes], None], *, gzip: bool) -> None:
+        self._take = take
+        self._gzip = gzip
+        self._inflater = zlib.decompressobj(31) if gzip else None
+        self._whole = False
+        """One archive came to its end."""
+        self._done = False
+
+    def feed(self, data: bytes) -> None:
+        while data and not self._done:
+            data = self._feed_one(data)
+
+    def _feed_one(self, data: bytes) -> bytes:
+        """What of the data belongs to the next archive."""
+        if self._inflater is None:  # "deflate" is used for two formats; the first byte of one ends in 8
+            self._inflater = zlib.decompressobj(31 if self._gzip else 15 if data[0] & 0x0F == 8 else -15)
+        inflater, full = self._inflater, True
+        while (data or full) and not inflater.eof:
+            try:
+                plain = inflater.decompress(data, _PIECE_BYTES)
+            except zlib.error:
+                if not self._whole:
+                    raise ToolFailed("The compressed page is damaged.") from None
+                self._done = True  # what follows a whole archive is padding
+                return b""
+            self._take(plain)
+            data, full = inflater.unconsumed_tail, len(plain) == _PIECE_BYTES
+        if not inflater.eof:
+            return b""
+        self._whole, self._inflater = True, None
+        self._done = not self._gzip
+        return inflater.unused_data
+
+    def finish(self) -> None:
+        if self._inflater is not None and not self._done and not self._whole:
+            raise ToolFailed("The compressed page ended early.")
+
+
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CHARSET_HEADER: Final = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_CHARSET_META: Final = re.compile(rb"<meta\s[^>]{0,500}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_XML_ENCODING: Final = re.compile(rb"\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{1,40})")
+_INSPECTED_BYTES: Final = 2048
+_NO_CHARACTER_SETS: Final = frozenset(
+    {"idna", "punycode", "unicode_escape", "unicode-escape", "raw_unicode_escape", "raw-unicode-escape"}
+    | {"undefined", "utf-7", "mbcs", "oem"}
+)
+_BROWSER_CODECS: Final = {"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030"}
+
+
+def decode_page(body: bytes, content_type: str) -> str:
+    for mark, name in _BYTE_ORDER_MARKS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(name, "replace")
+    said = _CHARSET_HEADER.search(content_type)
+    codec = _known_codec(said[1]) if said else None
+    if codec is None and (said_inside := _declared_charset(body)):
+        codec = _known_codec(said_inside)
+        if codec is not None and codec.startswith("utf-16"):
+            codec = None  # it was just read as ASCII
+    return body.decode(codec or "utf-8", "replace")
+
+
+def _declared_charset(body: bytes) -> str:
+    beginning = body[:_INSPECTED_BYTES]
+    found = _XML_ENCODING.match(beginning) or _CHARSET_META.search(beginning)
+    return found[1].decode("ascii") if found else ""
+
+
+def _known_codec(name: str) -> str | None:
+    try:
+        codec = codecs.lookup(name)
+        b"x".decode(codec.name, "replace")  # raises LookupError for what makes no text
+    except (LookupError, ValueError, UnicodeError):
+        return None
+    if codec.name in _NO_CHARACTER_SETS:
+        return None
+    return _BROWSER_CODECS.get(codec.name, codec.name)

@@ -1,0 +1,281 @@
+"""Styled lines, the result of every renderer, and diffs as such lines.
+
+A line is a list of (style, text); a UI with colours maps the styles, one without joins the texts. Each text is safe to
+print: control, bidi and invisible characters are escaped, and no text holds a line end.
+The summary of a change is `new file`, `no changes` or `+A −D`; `+? −?` where the old content is not known.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
+
+from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
+
+Style = Literal["", "ok", "fail", "warn", "dim", "add", "del", "title", "code", "user", "thinking", "choice"]
+Span = tuple[Style, str]
+Line = list[Span]
+
+_AnyStyle = TypeVar("_AnyStyle", bound=str)
+_COLUMN: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+_HANG: Final = 2
+
+DISPLAY_CUT: Final = " · display cut"
+
+
+def one_line(value: Any) -> str:
+    """A value as one safe line; what is not text is written as JSON."""
+    return escape_control_chars(to_text(value)).replace("\n", " ").replace("\t", " ")
+
+
+def line(text: Any, style: Style = "", indent: str = "") -> Line:
+    """Whatever it holds stays one line: text of others cannot look like a line of ours."""
+    return [(style, indent + one_line(text))]
+
+
+def lines_of(text: str, style: Style = "", indent: str = "") -> list[Line]:
+    """Text as the lines it has; a line end at its end begins no further line. Empty text has no line."""
+    if not text:
+        return []
+    rows = escape_control_chars(text).split("\n")
+    if rows[-1] == "" and len(rows) > 1:
+        rows.pop()
+    return [[(style, indent + row)] for row in rows]
+
+
+def prose_lines(text: str, style: Style = "", indent: str = "") -> list[Line]:
+    """The same for text where CR LF is only another way to end a line."""
+    return lines_of(text.replace("\r\n", "\n"), style, indent)
+
+
+def chat_lines(text: str, style: Style = "", indent: str = "") -> list[Line]:
+    """Prose that a model or a person said: emoji stay whole."""
+    rows = escape_control_chars_in_prose(text.replace("\r\n", "\n")).split("\n") if text else []
+    if len(rows) > 1 and rows[-1] == "":
+        rows.pop()
+    return [[(style, indent + row)] for row in rows]
+
+
+def excerpt(rows: list[Line], first: int = 20, last: int = 5) -> list[Line]:
+    """Of many lines the first and the last, and how many are between."""
+    left_out = len(rows) - first - last
+    if left_out <= 1:
+        return rows
+    return [*rows[:first], [("dim", f"… {left_out:,} lines …")], *rows[-last:]]
+
+
+def wrapped(row: Sequence[tuple[_AnyStyle, str]], width: int) -> list[list[tuple[_AnyStyle, str]]]:
+    """One line as rows of at most `width` columns, broken between words; a longer word stays whole.
+
+    Further rows hang deeper than the line begins, or below its last column: no text can look like a line of its own.
+    """
+    text = "".join(part for _, part in row)
+    if width_of(text) <= width:
+        return [list(row)]
+    hang = _hang(text, width)
+    rows: list[list[tuple[_AnyStyle, str]]] = []
+    for start, end in _row_ranges(text, width, hang):
+        spans = list(_span_slice(row, start, end))
+        rows.append([(spans[0][0], " " * hang + spans[0][1]), *spans[1:]] if rows and spans else spans)
+    return rows
+
+
+def _hang(text: str, width: int) -> int:
+    columns = [match.end() for match in _COLUMN.finditer(text) if match.end() <= width // 2]
+    return columns[-1] if columns else min(len(text) - len(text.lstrip(" ")), width // 2) + _HANG
+
+
+def _row_ranges(text: str, width: int, hang: int) -> Iterator[tuple[int, int]]:
+    """Where each row starts and ends."""
+    start, end, used = 0, 0, 0
+    for word in re.finditer(r" *[^ ]+", text):
+        columns = width_of(word[0])
+        if end > start and used + columns > width:
+            yield start, end
+            start = word.start() + len(word[0]) - len(word[0].lstrip(" "))
+            used = hang + width_of(word[0].lstrip(" "))
+        else:
+            used += columns
+        end = word.end()
+    yield start, end
+
+
+def _span_slice(row: Sequence[tuple[_AnyStyle, str]], start: int, end: int) -> Iterator[tuple[_AnyStyle, str]]:
+    at = 0
+    for style, text in row:
+        if piece := text[max(start - at, 0) : max(end - at, 0)]:
+            yield style, piece
+        at += len(text)
+
+
+def indented(rows: Iterable[Line], indent: str = "  ") -> list[Line]:
+    return [[(row[0][0], indent + row[0][1]), *row[1:]] if row else row for row in rows]
+
+
+def plain_text(rows: Iterable[Line]) -> str:
+    """The lines without their styles, each with its line end."""
+    return "".join("".join(text for _, text in row) + "\n" for row in rows)
+
+
+def to_text(value: Any) -> str:
+    """A string as it is, anything else as compact JSON. Never raises."""
+    if isinstance(value, str):
+        return value
+    from golem_forge.core.json import compact_json, safe_json
+
+    data, _ = safe_json(value)
+    return data if isinstance(data, str) else compact_json(data)
+
+
+def finite_number(value: Any) -> float:
+    """A finite number; 0 for everything else."""
+    return value if type(value) in (int, float) and abs(value) < 1e300 and math.isfinite(value) else 0
+
+
+def mappings_in(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list; nothing else of it."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, (list, tuple)) else []
+
+
+def width_of(text: str) -> int:
+    """Columns on a terminal: a wide character takes two, a combining one none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fit_width(text: str, width: int) -> str:
+    """Exactly `width` columns: filled up with blanks, or cut with `…` at its end."""
+    length = width_of(text)
+    if length <= width:
+        return text + " " * (width - length)
+    kept, used = "", 0
+    for character in text[: width * 4]:
+        step = width_of(character)
+        if used + step > width - 1:
+            break
+        kept, used = kept + character, used + step
+    return kept + "…" + " " * (width - 1 - used)
+
+
+def chop_columns(text: str, width: int | None) -> list[str]:
+    """In pieces of at most `width` columns, wherever that breaks it; None: whole."""
+    if width is None:
+        return [text]
+    text = text.expandtabs(4)
+    if text.isascii():
+        return [text[at : at + width] for at in range(0, len(text), width)] or [""]
+    from rich.cells import chop_cells
+
+    return chop_cells(text, width)
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most `limit` characters, the last of them `…` where something was left out."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+MAX_DIFF_LINES: Final = 40
+_MAX_DIFF_LINE: Final = 500
+_STYLES: Final[Mapping[str, Style]] = {"+": "add", "-": "del", "@": "title", "\\": "dim", "#": "warn", "h": "dim"}
+_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
+
+
+def styled_diff(diff: str) -> list[Line]:
+    rows = lines_of(diff)
+    marks = _line_marks(row[0][1] for row in rows)
+    return [[(_STYLES.get(mark, ""), row[0][1])] for mark, row in zip(marks, rows, strict=True)]
+
+
+def head_and_tail(rows: list[Line], between: str) -> list[Line]:
+    """The first and the last 20 lines: an end that is not shown is where a trick would hide."""
+    if len(rows) <= MAX_DIFF_LINES:
+        return rows
+    half = MAX_DIFF_LINES // 2
+    return [*rows[:half], [("dim", between.format(count=len(rows) - MAX_DIFF_LINES))], *rows[-half:]]
+
+
+def content_diff(path: str, original: str | None, modified: str) -> str:
+    """The unified diff of a result. `original` None: there was no file."""
+    from golem_forge.toolsets.text import unified_diff
+
+    old = None if original is None else original.encode("utf-8", "backslashreplace")
+    return unified_diff(path, old, modified.encode("utf-8", "backslashreplace"))
+
+
+def count_changes(diff: str) -> tuple[int, int]:
+    """(added, removed) lines of a unified diff."""
+    marks = list(_line_marks(diff.split("\n")))
+    return marks.count("+"), marks.count("-")
+
+
+def change_counts(added: int, removed: int) -> str:
+    """`+3 −1`; a negative count is one that nobody knows."""
+    return f"+{added if added >= 0 else '?'} −{removed if removed >= 0 else '?'}"
+
+
+def diff_summary(*, original: str | None, modified: str, is_new: bool) -> str:
+    if is_new:
+        return "new file"
+    if original is None:
+        return change_counts(-1, -1)
+    if original == modified:
+        return "no changes"
+    return change_counts(*count_changes(content_diff("", original, modified)))
+
+
+def diff_excerpt(diff: str) -> list[Line]:
+    """For a result: bounded in lines and in their length, and it says so."""
+    rows = head_and_tail(styled_diff(diff), "... ({count} lines between) · display cut")
+    return [[(style, shortened(text, _MAX_DIFF_LINE)) for style, text in row] for row in rows]
+
+
+def diff_content_lines(data: Mapping[str, Any]) -> list[Line]:
+    """A `diffContent` event."""
+    path, modified, original = str(data.get("path", "")), data.get("modified"), data.get("original")
+    modified = modified if isinstance(modified, str) else ""
+    original = original if isinstance(original, str) else None
+    is_new = bool(data.get("isNew"))
+    said = diff_summary(original=original, modified=modified, is_new=is_new)
+    head = lines_of(f"{path}: {said}".replace("\n", " "), "title")
+    if original is None and not is_new:
+        return head
+    return [*head, *diff_excerpt(content_diff(path, None if is_new else original, modified))]
+
+
+def diff_summary_lines(summaries: Iterable[Mapping[str, Any]]) -> list[Line]:
+    """A `diffSummary` event: one line a file."""
+    rows: list[Line] = []
+    for one in summaries:
+        added, removed = int(finite_number(one.get("additions"))), int(finite_number(one.get("deletions")))
+        said = "new file" if one.get("operation") == "create" else change_counts(added, removed)
+        if one.get("operation") == "update" and added == removed == 0:
+            said = "no changes"
+        deleted = " (deleted)" if one.get("operation") == "delete" else ""
+        rows += lines_of(f"{one.get('path', '')}: {said}{deleted}".replace("\n", " "))
+    return rows
+
+
+def _line_marks(rows: Iterable[str]) -> Iterator[str]:
+    """What each line is: `+`, `-`, a blank for context, `@` for the head of a hunk, `h` for all that stands outside.
+
+    A hunk says how many lines it has. Threat: a removed line `-- a/x` must not pass for the heading of another file.
+    """
+    old = new = 0
+    for row in rows:
+        mark = row[:1]
+        if mark == "\\":
+            yield mark
+        elif old > 0 or new > 0:
+            yield mark if mark in ("+", "-") else " "
+            old -= mark != "+"
+            new -= mark != "-"
+        elif hunk := _HUNK.match(row):
+            old, new = (int(count) if count else 1 for count in hunk.groups())
+            yield "@"
+        else:
+            yield "#" if mark == "#" else "h"

@@ -1,0 +1,167 @@
+"""A session's reports as lines: usage and cost, walls, servers, tools, the session's start, plans and the worker
+tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from golem_forge.core.text import slash_command
+from golem_forge.ui.render.lines import DISPLAY_CUT, Line, Style, finite_number, mappings_in, one_line
+from golem_forge.ui.render.results import MAX_ITEMS, more_line
+
+Fields = Mapping[str, Any]
+
+
+def usage_text(used: Fields) -> str:
+    """`1,234 in (200 cached) · 56 out · $0.0123`: tokens and cost of a request or of a session."""
+    cached = int(finite_number(used.get("cached")))
+    read = f"{int(finite_number(used.get('input'))):,} in" + (f" ({cached:,} cached)" if cached else "")
+    return f"{read} · {int(finite_number(used.get('output'))):,} out · {cost_text(used.get('cost'))}"
+
+
+def cost_text(dollars: Any) -> str:
+    if type(dollars) not in (int, float):
+        return "cost unknown"
+    amount = finite_number(dollars)
+    return f"${amount:.2f}" if amount >= 10 or amount == 0 else f"${amount:.4f}"
+
+
+def totals_line(session: Fields | None, *, calls: int, failed: int) -> Line:
+    parts = [usage_text(session)] if session is not None else []
+    parts.append(f"{calls} tool {'call' if calls == 1 else 'calls'}" + (f", {failed} failed" if failed else ""))
+    return [("dim", f"total: {' · '.join(parts)}")]
+
+
+def walls_lines(report: Fields) -> list[Line]:
+    """The start-up line; without walls it is a warning."""
+    level = one_line(report.get("level", ""))
+    missing = report.get("missing")
+    parts = [f"walls: {level}"]
+    if missing and isinstance(missing, Sequence) and not isinstance(missing, str):
+        parts.append(f"without {', '.join(one_line(one) for one in missing)}")
+    parts += [one_line(report[name]) for name in ("cause", "fix") if report.get(name)]
+    return [[("warn" if level in ("none", "off") else "dim", "; ".join(parts))]]
+
+
+def session_line(data: Fields) -> Line:
+    zones = ", ".join(
+        f"/{one_line(zone.get('name', ''))} {one_line(zone.get('mode', ''))}" for zone in mappings_in(data.get("zones"))
+    )
+    parts = [
+        f"{one_line(data.get('worker', ''))} on {one_line(data.get('model') or 'no model')}",
+        f"approval {one_line(data.get('approvalMode', ''))}",
+        f"zones {zones}" if zones else "no zones",
+        *(["resumed"] if data.get("resumed") else []),
+    ]
+    return [("dim", " · ".join(parts))]
+
+
+def manual_tool_lines(tools: Sequence[Fields]) -> list[Line]:
+    """By category, `Other` last."""
+    by_category: dict[str, list[str]] = {}
+    for tool in tools[:MAX_ITEMS]:
+        by_category.setdefault(one_line(tool.get("category") or "Other"), []).append(
+            slash_command(one_line(tool.get("name", "")))
+        )
+    categories = sorted(by_category, key=lambda name: name == "Other")
+    rows: list[Line] = [[("dim", f"{name}: {' '.join(by_category[name])}")] for name in categories]
+    return [*rows, more_line(len(tools) - MAX_ITEMS)] if len(tools) > MAX_ITEMS else rows
+
+
+def catalog_change_lines(data: Fields) -> list[Line]:
+    rows: list[Line] = []
+    for word in ("added", "changed", "removed"):
+        names = data.get(word)
+        if names and isinstance(names, (list, tuple)):
+            rows.append([("dim", f"tools {word}: {', '.join(one_line(_name(name)) for name in names)}")])
+    diagnostics = data.get("diagnostics")
+    if isinstance(diagnostics, (list, tuple)):
+        rows += [[("warn", one_line(_name(told)))] for told in diagnostics]
+    return rows
+
+
+def mcp_status_lines(data: Fields) -> list[Line]:
+    error = data.get("error")
+    text = f"server {one_line(data.get('server', ''))}: {one_line(data.get('state', ''))}"
+    return [[("warn" if error else "dim", text + (f": {one_line(error)}" if error else ""))]]
+
+
+def suggestion_lines(data: Fields) -> list[Line]:
+    sequence = data.get("sequence")
+    names = " → ".join(one_line(_name(one)) for one in sequence) if isinstance(sequence, (list, tuple)) else ""
+    return [[("dim", f"seen {one_line(data.get('occurrences', ''))} times: {names}; it could be one tool")]]
+
+
+def _name(value: Any) -> Any:
+    return (value.get("name") or value.get("message") or value) if isinstance(value, Mapping) else value
+
+
+_STEPS: Final[Mapping[Any, tuple[str, Style]]] = {
+    "completed": ("[x]", "ok"),
+    "in_progress": ("[>]", "title"),
+    "pending": ("[ ]", ""),
+}
+_STATES: Final[Mapping[Any, tuple[str, Style]]] = {
+    "pending": ("○", "dim"),
+    "running": ("●", "title"),
+    "complete": ("✓", "ok"),
+    "error": ("✗", "fail"),
+}
+_MAX_DEPTH: Final = 20
+_MAX_WORKERS: Final = 100
+
+
+def plan_lines(data: Mapping[str, Any]) -> list[Line]:
+    """A `planUpdated` event, or a `plan.update` value."""
+    rows: list[Line] = []
+    if data.get("explanation"):
+        rows.append([("dim", one_line(data["explanation"]))])
+    for step in mappings_in(data.get("plan")):
+        status = step.get("status")
+        mark, style = _STEPS.get(status if isinstance(status, str) else "", ("[ ]", ""))
+        rows.append([(style, mark), ("", f" {one_line(step.get('step', ''))}")])
+    return rows
+
+
+def worker_line(data: Mapping[str, Any], *, depth: int | None = None) -> Line:
+    """One `workerUpdate`: state, name, task."""
+    status = data.get("status")
+    mark, style = _STATES.get(status if isinstance(status, str) else "", ("·", ""))
+    level = int(finite_number(data.get("depth"))) if depth is None else depth
+    task, model = data.get("task"), data.get("model")
+    row: Line = [
+        (style, "  " * max(0, min(level, _MAX_DEPTH)) + mark),
+        ("", f" {one_line(data.get('name', ''))}" + (f" - {one_line(task)}" if task else "")),
+    ]
+    return [*row, ("dim", f" ({one_line(model)})")] if model else row
+
+
+def worker_tree(workers: Iterable[Mapping[str, Any]]) -> list[Line]:
+    """The latest `workerUpdate` of each worker, children under their parents, in the order given."""
+    all_workers = list(workers)
+    known = {_key(one.get("workerId")) for one in all_workers}
+    children: dict[str, list[Mapping[str, Any]]] = {}
+    for one in all_workers:
+        parent = _key(one.get("parentId"))
+        children.setdefault(parent if parent in known else "", []).append(one)
+    rows: list[Line] = []
+    seen: set[int] = set()
+
+    def add(one: Mapping[str, Any], depth: int) -> None:
+        if id(one) in seen or depth > _MAX_DEPTH:
+            return
+        seen.add(id(one))
+        rows.append(worker_line(one, depth=depth))
+        for child in children.get(_key(one.get("workerId")), ()):
+            add(child, depth + 1)
+
+    for root in children.get("", ()):
+        add(root, 0)
+    if len(rows) > _MAX_WORKERS:
+        rows = [*rows[:_MAX_WORKERS], [("dim", f"... and {len(rows) - _MAX_WORKERS} more"), ("dim", DISPLAY_CUT)]]
+    return rows
+
+
+def _key(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,460 @@
+"""Tool calls as lines: start, progress, decision, and a `toolResult` by kind and display hint; data as a table or tree.
+
+The header is `✓ tool - summary (12 ms)`, `✓ tool (kind) (12 ms)` or `✗ tool - status: message`. A call that did not
+succeed never has a check mark, whatever its value says. Takes any value and never raises.
+Display limits say `display cut`; output that was cut for the caller says `output truncated, handle …`. Limits: 20 items
+of a list, 30 keys of an object, 60 characters of a value, 20 rows, 30 columns of a cell; a tree stops at 200 lines and
+8 levels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from golem_forge.core.calls import Leftover, Severity, leftover_lines
+from golem_forge.core.json import compact_json, safe_json
+from golem_forge.core.results import is_valid_kind
+from golem_forge.tools.results import display_hints
+from golem_forge.ui.render.lines import (
+    DISPLAY_CUT,
+    Line,
+    Style,
+    content_diff,
+    diff_excerpt,
+    diff_summary,
+    finite_number,
+    fit_width,
+    indented,
+    lines_of,
+    mappings_in,
+    one_line,
+    prose_lines,
+    shortened,
+    to_text,
+    width_of,
+)
+
+MAX_TEXT: Final = 500
+_SUCCESS: Final = "success"
+_META_KEYS: Final = ("kind", "summary", "mimeType", "display")
+_MAX_MS: Final = 10_000
+_MAX_DENIALS: Final = 5
+_MAX_ERROR: Final = 2000
+_SEVERITY_STYLES: Final[Mapping[Severity, Style]] = {
+    Severity.NOTE: "dim",
+    Severity.WARNING: "warn",
+    Severity.CRITICAL: "fail",
+}
+
+Fields = Mapping[str, Any]
+
+
+def result_lines(data: Fields) -> list[Line]:
+    """Header and body. Of a `hidden` value nothing but what was left behind, unless the call failed."""
+    hidden = _view(data) == "hidden"
+    if data.get("status") != _SUCCESS:
+        return [*failure_lines(data), *([] if hidden else _body(data)), *note_lines(data)]
+    return leftover_rows(data) if hidden else [header_line(data), *_body(data), *note_lines(data)]
+
+
+def result_after_output(data: Fields) -> list[Line]:
+    """The same for a call whose output was shown as it came: a command's own is not shown again."""
+    if _value(data).get("kind") != "exec.result":
+        return result_lines(data)
+    return [*(failure_lines(data) or [header_line(data)]), *note_lines(data)]
+
+
+def header_line(data: Fields) -> Line:
+    value = _value(data)
+    kind = value.get("kind")
+    said = summary_of(value)
+    about = f" - {said}" if said else f" ({one_line(kind)})" if is_valid_kind(kind) else ""
+    return [("ok", "✓"), ("", f" {one_line(data.get('toolName', ''))}{about} "), ("dim", f"({duration_text(data)})")]
+
+
+def failure_lines(data: Fields) -> list[Line]:
+    """One line for a call that did not succeed; nothing for one that did."""
+    status = data.get("status")
+    if status == _SUCCESS:
+        return []
+    error = data.get("error")
+    told = f"{one_line(status)}: {shortened(one_line(error), _MAX_ERROR)}" if error else one_line(status)
+    return [[("fail", "✗"), ("", f" {one_line(data.get('toolName', ''))} - {told}")]]
+
+
+def duration_text(data: Fields) -> str:
+    ms = finite_number(data.get("durationMs"))
+    return f"{round(ms)} ms" if ms < _MAX_MS else f"{ms / 1000:.1f} s"
+
+
+def text_body(text: str, style: Style = "") -> list[Line]:
+    """500 characters, then how many more there are."""
+    rows = prose_lines(text[:MAX_TEXT], style)
+    if len(text) > MAX_TEXT:
+        rows.append([("dim", f"... ({len(text) - MAX_TEXT} more chars)"), ("dim", DISPLAY_CUT)])
+    return rows
+
+
+# ---- the value
+
+
+def _value(data: Fields) -> Fields:
+    value = data.get("value")
+    return value if isinstance(value, Mapping) else {}
+
+
+def _view(data: Fields) -> str:
+    return display_hints(_value(data)).get("preferredView", "")
+
+
+def _body(data: Fields) -> list[Line]:
+    raw = data.get("value")
+    if raw is None:
+        return []
+    value = _value(data)
+    if not value:
+        return indented(_default_lines(raw))
+    hints = display_hints(value)
+    rows = _value_lines(value, hints.get("preferredView", ""))
+    if hints.get("collapsed") and rows:
+        rows = [[("dim", f"... ({len(rows)} lines)"), ("dim", DISPLAY_CUT)]]
+    height = int(hints.get("maxHeight", len(rows)))
+    if height < len(rows):
+        rows = [*rows[:height], [("dim", f"... ({len(rows) - height} more lines)"), ("dim", DISPLAY_CUT)]]
+    return indented(rows)
+
+
+def _value_lines(value: Fields, view: str) -> list[Line]:
+    kind = value.get("kind")
+    own = _KIND_RENDERERS.get(kind) if isinstance(kind, str) else None
+    if own is not None and view in ("", "diff"):
+        rows = own(value)
+        if rows is not None:
+            return rows
+    return _by_view(value, content_of(value), view)
+
+
+def content_of(value: Fields) -> Any:
+    """What there is to show: the data, the text, or every member that is not about showing."""
+    for name in ("data", "content"):
+        if name in value:
+            return value[name]
+    return {name: item for name, item in value.items() if name not in _META_KEYS}
+
+
+def _by_view(value: Fields, data: Any, view: str) -> list[Line]:
+    if view == "table" and is_table(data):
+        return table_lines(data)
+    if view == "image":
+        return [[("dim", f"[image {one_line(value.get('mimeType') or 'of unknown type')}, not shown as text]")]]
+    if view == "raw":
+        return text_body(to_text(data))
+    if view == "diff" and isinstance(data, str):
+        return diff_excerpt(data)
+    if isinstance(data, str) and view in ("", "text", "markdown", "code"):
+        return _markdown(data) if view == "markdown" else text_body(data, "code" if view == "code" else "")
+    return _default_lines(data) if view != "tree" else tree_lines(data)
+
+
+def _default_lines(data: Any) -> list[Line]:
+    return text_body(data) if isinstance(data, str) else tree_lines(data)
+
+
+def _markdown(text: str) -> list[Line]:
+    """As it is written, with headings and code in their own style."""
+    rows = text_body(text)
+    in_code = False
+    for row in rows:
+        style, shown = row[0]
+        fence = shown.startswith("```")
+        if not style:
+            row[0] = ("code" if in_code or fence else "title" if shown.startswith("#") else "", shown)
+        in_code = in_code != fence
+    return rows
+
+
+# ---- kinds with a form of their own
+
+
+def _diff_lines(value: Fields) -> list[Line] | None:
+    path, modified, original = value.get("path"), value.get("modified"), value.get("original")
+    if not isinstance(path, str) or not isinstance(modified, str):
+        return None
+    if not isinstance(original, str) and not value.get("isNew"):
+        return []
+    return diff_excerpt(content_diff(path, original if isinstance(original, str) else None, modified))
+
+
+def _file_list_lines(value: Fields) -> list[Line] | None:
+    files = value.get("files")
+    return list_lines([file_name(file) for file in files]) if isinstance(files, (list, tuple)) else None
+
+
+def file_name(file: Any) -> Any:
+    return (file.get("path") or file.get("name") or file) if isinstance(file, Mapping) else file
+
+
+def _exec_lines(value: Fields) -> list[Line] | None:
+    """The output of a command, as one text or as its two streams."""
+    rows: list[Line] = []
+    for name, style in (("output", ""), ("stdout", ""), ("stderr", "warn")):
+        if isinstance(value.get(name), str):
+            rows += text_body(value[name], style)  # type: ignore[arg-type]
+    return rows
+
+
+def _patch_lines(value: Fields) -> list[Line] | None:
+    return diff_excerpt(value["diff"]) if isinstance(value.get("diff"), str) else None
+
+
+def _page_lines(value: Fields) -> list[Line] | None:
+    return text_body(value["text"]) if isinstance(value.get("text"), str) else None
+
+
+_KIND_RENDERERS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
+    "diff": _diff_lines,
+    "file_list": _file_list_lines,
+    "exec.result": _exec_lines,
+    "tool.output": _exec_lines,
+    "tool.created": lambda _: [],  # its summary has said it
+    "patch.result": _patch_lines,
+    "web.page": _page_lines,
+    "plan.update": lambda _: [],  # a `planUpdated` event has shown it
+}
+"""Kind → its lines; None: the value is not what the kind promises, and is shown like any other."""
+
+
+def summary_of(value: Fields) -> str:
+    summary = value.get("summary")
+    if isinstance(summary, str) and summary:
+        return shortened(one_line(summary), MAX_TEXT)
+    kind, path = value.get("kind"), one_line(value.get("path", ""))
+    if kind == "diff" and isinstance(value.get("modified"), str):
+        original = value.get("original")
+        said = diff_summary(
+            original=original if isinstance(original, str) else None,
+            modified=value["modified"],
+            is_new=bool(value.get("isNew")),
+        )
+        return f"{path} {said}"
+    if kind == "file_content" and path:
+        return f"{path} ({one_line(value.get('size'))} bytes)"
+    if kind == "file_list" and path:
+        count = value.get("count")
+        return f"{path} ({one_line(count)} {'entry' if count == 1 else 'entries'})"
+    if kind in ("exec.result", "tool.output"):
+        return _exit_text(value)
+    return ""
+
+
+def _exit_text(value: Fields) -> str:
+    if value.get("signal"):
+        return f"signal {one_line(value['signal'])}"
+    if value.get("exit_code") is not None:
+        return f"exit {one_line(value['exit_code'])}"
+    return f"runs on in session {one_line(value['session_id'])}" if "session_id" in value else ""
+
+
+def note_lines(data: Fields) -> list[Line]:
+    """What holds for the call besides its value."""
+    return [*leftover_rows(data), *limit_notes(data)]
+
+
+def leftover_rows(data: Fields, least: Severity = Severity.NOTE) -> list[Line]:
+    """What the command left that the person's programs would run or obey; `least`: nothing milder than this."""
+    order = list(Severity)
+    found = [one for one in leftovers_of(data) if order.index(one[0]) >= order.index(least)]
+    return indented([[(_SEVERITY_STYLES[severity], text)] for severity, text in found])
+
+
+def leftovers_of(data: Fields) -> list[tuple[Severity, str]]:
+    """Its lines, the gravest first, each with how grave it is."""
+    created = data.get("protectedCreated")
+    paths = [to_text(path) for path in created] if isinstance(created, (list, tuple)) else []
+    lines = leftover_lines(paths, [Leftover.from_wire(one) for one in mappings_in(data.get("leftovers"))])
+    return [(line.severity, line.text[:1].lower() + line.text[1:]) for line in lines]
+
+
+def limit_notes(data: Fields) -> list[Line]:
+    """What was cut and what the walls refused."""
+    rows: list[Line] = []
+    if data.get("truncated"):
+        handle = data.get("outputHandle")
+        rows.append([("warn", "output truncated" + (f", handle {one_line(handle)}" if handle else ""))])
+    denials = mappings_in(data.get("denials"))
+    for denial in denials[:_MAX_DENIALS]:
+        rows.append([("warn", f"blocked by the sandbox: {_denial_text(denial)}")])
+        if denial.get("widen"):  # a person may put it into that file; the call is not made again by that
+            rows.append([("dim", f"  to allow it: {one_line(denial['widen'])}")])
+    if len(denials) > _MAX_DENIALS:
+        rows.append(more_line(len(denials) - _MAX_DENIALS))
+    return indented(rows)
+
+
+def _denial_text(denial: Fields) -> str:
+    what = " ".join(one_line(denial[name]) for name in ("access", "target") if denial.get(name))
+    return f"{what} ({one_line(denial['why'])})" if denial.get("why") else what
+
+
+_MAX_ARGUMENT: Final = 60
+_MAX_ARGUMENTS: Final = 6
+
+
+def call_line(data: Fields) -> Line:
+    """`▸ git_push (Push to Remote) branch="main"`: long arguments are cut here, and shown whole where they matter."""
+    label, caller = data.get("label"), data.get("caller")
+    named = one_line(data.get("toolName", "")) + (f" ({one_line(label)})" if label else "")
+    by = f" [{one_line(caller)}]" if caller and caller != "llm" else ""
+    return [("title", "▸"), ("", f" {named}{by}"), ("dim", _short_arguments(data.get("args")))]
+
+
+def argument_lines(data: Fields) -> list[Line]:
+    """In full."""
+    args = data.get("args")
+    try:
+        text = json.dumps(args, ensure_ascii=False, indent=2)
+    except (TypeError, ValueError, RecursionError):
+        text = to_text(args)
+    return lines_of(text, "dim", "  ")
+
+
+def progress_line(data: Fields, tool: str) -> Line:
+    total = data.get("total")
+    done = f"{finite_number(data.get('progress')):g}" + (f"/{finite_number(total):g}" if total is not None else "")
+    message = data.get("message")
+    return [("dim", f"  {one_line(tool)} {done}" + (f" {one_line(message)}" if message else ""))]
+
+
+def decision_lines(said: Fields) -> list[Line]:
+    """The verdict, which rule or tool decided, the risk, who answered, and the fingerprint."""
+    by = said.get("decidedBy")
+    parts = [one_line(said.get("verdict", "")) + (f" by {_decided_by(by)}" if isinstance(by, Mapping) else "")]
+    parts.append(f"risk {one_line(said.get('risk', ''))}")
+    answered = said.get("answeredBy")
+    if answered and answered != "nobody":
+        parts.append(f"answered by {one_line(answered)}")
+    parts += [name for name in ("cached", "edited") if said.get(name)]
+    if said.get("remembered"):
+        parts.append(f"remembered: {one_line(said['remembered'])}")
+    if said.get("fingerprint"):
+        parts.append(f"fingerprint {one_line(said['fingerprint'])}")
+    return [[("dim", f"  decision: {' · '.join(parts)}")]]
+
+
+def _decided_by(by: Fields) -> str:
+    label = f"{one_line(by.get('source', ''))} {one_line(by.get('id', ''))}".strip()
+    reason = f": {one_line(by['reason'])}" if by.get("reason") else ""
+    place = f"{one_line(by['file'])}:{one_line(by.get('line', 0))}" if by.get("file") else ""
+    return f"{label}{reason}" + (f" ({place})" if place else "")
+
+
+def _short_arguments(args: Any) -> str:
+    if not isinstance(args, Mapping) or not args:
+        return ""
+    shown = [f"{one_line(name)}={_short_value(value)}" for name, value in list(args.items())[:_MAX_ARGUMENTS]]
+    return " " + " ".join(shown) + (" …" if len(args) > _MAX_ARGUMENTS else "")
+
+
+def _short_value(value: Any) -> str:
+    text = f'"{one_line(value)}"' if isinstance(value, str) else one_line(value)
+    return shortened(text, _MAX_ARGUMENT)
+
+
+MAX_ITEMS: Final = 20
+MAX_KEYS: Final = 30
+MAX_VALUE: Final = 60
+MAX_ROWS: Final = 20
+MAX_CELL: Final = 30
+_MAX_TREE_LINES: Final = 200
+_MAX_TREE_LEVELS: Final = 8
+_GAP: Final = "  "
+
+
+def more_line(count: int) -> Line:
+    return [("dim", f"... and {count} more"), ("dim", DISPLAY_CUT)]
+
+
+def is_table(data: Any) -> bool:
+    """A list of objects with at least one column."""
+    return isinstance(data, list) and bool(data) and all(isinstance(row, Mapping) for row in data) and bool(data[0])
+
+
+def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[Line]:
+    """The columns of the first row; a cell is as wide as its column needs, at most 30."""
+    names = list(rows[0])[:MAX_KEYS]
+    cells = [[_cell(name) for name in names]]
+    cells += [[_cell(row.get(name, "")) for name in names] for row in rows[:MAX_ROWS]]
+    widths = [min(MAX_CELL, max(width_of(row[at]) for row in cells)) for at in range(len(names))]
+    shown: list[Line] = [[("title" if index == 0 else "", _row(row, widths))] for index, row in enumerate(cells)]
+    shown.insert(1, [("dim", _GAP.join("─" * width for width in widths))])
+    if len(rows[0]) > MAX_KEYS:
+        shown.append([("dim", f"... and {len(rows[0]) - MAX_KEYS} more columns"), ("dim", DISPLAY_CUT)])
+    if len(rows) > MAX_ROWS:
+        shown.append(more_line(len(rows) - MAX_ROWS))
+    return shown
+
+
+def tree_lines(value: Any) -> list[Line]:
+    shown: list[Line] = []
+    _add_tree_lines(shown, value, 0, "", frozenset())
+    if len(shown) > _MAX_TREE_LINES:
+        shown = [*shown[:_MAX_TREE_LINES], [("dim", "..."), ("dim", DISPLAY_CUT)]]
+    return shown
+
+
+def list_lines(items: Sequence[Any]) -> list[Line]:
+    """One line an item, 20 of them."""
+    shown: list[Line] = [[("", one_line(item))] for item in items[:MAX_ITEMS]]
+    return [*shown, more_line(len(items) - MAX_ITEMS)] if len(items) > MAX_ITEMS else shown
+
+
+def _cell(value: Any) -> str:
+    return one_line(value)[: MAX_CELL * 4]
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(fit_width(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _add_tree_lines(shown: list[Line], value: Any, level: int, label: str, above: frozenset[int]) -> None:
+    """Reads no more of the value than it shows: a small one may be endless to walk."""
+    if len(shown) > _MAX_TREE_LINES:
+        return
+    indent = _GAP * level
+    pairs = None if id(value) in above else _pairs(value)
+    if not pairs:
+        shown.append([("", f"{indent}{label}{_leaf('(cycle)' if id(value) in above else value)}")])
+        return
+    keyed = isinstance(value, Mapping)
+    if level >= _MAX_TREE_LEVELS:
+        size = f"({len(pairs)} {'keys' if keyed else 'items'})"
+        shown.append([("", f"{indent}{label}"), ("dim", size), ("dim", DISPLAY_CUT)])
+        return
+    if label:
+        shown.append([("", f"{indent}{label.rstrip()}")])
+        level, indent = level + 1, indent + _GAP
+    limit = MAX_KEYS if keyed else MAX_ITEMS
+    for key, item in pairs[:limit]:
+        mark = f"{shortened(one_line(key), MAX_VALUE)}: " if keyed else "- "
+        _add_tree_lines(shown, item, level, mark, above | {id(value)})
+    if len(pairs) > limit:
+        shown.append([("dim", indent), *more_line(len(pairs) - limit)])
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
+    """The members of an object or a list; None for everything else."""
+    if isinstance(value, Mapping):
+        try:
+            return list(value.items())
+        except Exception:  # a foreign mapping may raise while it is read
+            return None
+    return [("", item) for item in value] if isinstance(value, (list, tuple)) else None
+
+
+def _leaf(value: Any) -> str:
+    if not isinstance(value, str):
+        data, _ = safe_json(value)
+        value = data if isinstance(data, str) else compact_json(data)
+    return shortened(one_line(value[: MAX_VALUE * 4]), MAX_VALUE)

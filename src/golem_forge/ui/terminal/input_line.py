@@ -1,0 +1,329 @@
+"""Help at the input line: completion by Tab, the history file, and which lines must not be kept in it.
+
+Completion: `candidates` takes the text before the cursor; gives the start of the word it completes and the words that
+fit. Never raises: a source that fails offers nothing.
+History: FORGE_HOME/history, mode 0600, the last 1000 entries, one a line with `\\n` and `\\\\` for line break and
+backslash. A file that cannot be read or written costs the history, never the session.
+A line holds a secret when it gives a value to a secret field of a tool or to an option named like a credential, or when
+the session's redaction finds a known secret in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from golem_forge.agent.slash.parser import CommandError, tokenize
+from golem_forge.core.ids import new_id
+from golem_forge.core.text import SLASH_COMMANDS
+from golem_forge.events.bus import EventBus
+from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
+
+_T = TypeVar("_T")
+_SECOND_WORDS: Final = {
+    "trace": ("quiet", "summary", "normal", "debug"),
+    "rules": ("revoke",),
+    "mcp": ("reconnect",),
+}
+_MAX_CANDIDATES: Final = 200
+_PLAIN_WORD: Final = re.compile(r"[\w@%+=:,./~-]*\Z")
+
+_log = logging.getLogger(__name__)
+
+
+class CompletionSources:
+    """What there is to complete; filled from events as they come."""
+
+    def __init__(
+        self,
+        *,
+        zone_listing: Callable[[str], Iterable[str]] | None = None,
+        session_ids: Callable[[], Iterable[str]] | None = None,
+        model_names: Callable[[], Iterable[str]] | None = None,
+        rule_ids: Callable[[], Iterable[str]] | None = None,
+        server_names: Callable[[], Iterable[str]] | None = None,
+        prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
+    ) -> None:
+        self.tools: dict[str, list[Mapping[str, Any]]] = {}
+        """Fields by the name of a manual tool."""
+        self.outputs: list[str] = []
+        self.calls: list[str] = []
+        self._zone_listing = zone_listing
+        self._session_ids = session_ids
+        self._model_names = model_names
+        self._rule_ids = rule_ids
+        self._server_names = server_names
+        self._prompts = prompts
+
+    def set_tools(self, tools: Iterable[Mapping[str, Any]]) -> None:
+        self.tools = {str(tool["name"]): list(tool.get("fields") or ()) for tool in tools}
+
+    def add_result(self, call_id: str, handle: str | None) -> None:
+        self.calls = [*self.calls[-49:], call_id]
+        if handle:
+            self.outputs = [*self.outputs[-49:], handle]
+
+    def paths(self, typed: str) -> list[str]:
+        """`typed` starts with `/`; the listing is asked for the directory it is in."""
+        if self._zone_listing is None:
+            return []
+        directory = typed[: typed.rfind("/") + 1]
+        return [directory + name for name in _list_or_empty(self._zone_listing, directory)]
+
+    def sessions(self) -> list[str]:
+        return _list_or_empty(self._session_ids) if self._session_ids else []
+
+    def models(self) -> list[str]:
+        return _list_or_empty(self._model_names) if self._model_names else []
+
+    def rules(self) -> list[str]:
+        return _list_or_empty(self._rule_ids) if self._rule_ids else []
+
+    def servers(self) -> list[str]:
+        return _list_or_empty(self._server_names) if self._server_names else []
+
+    def commands(self) -> dict[str, list[Mapping[str, Any]]]:
+        """Fields by what can be typed behind the `/` besides built-in commands. A prompt wins over a tool."""
+        prompts = _list_or_empty(self._prompts) if self._prompts else []
+        return {**self.tools, **{str(each["name"]): list(each["fields"]) for each in prompts}}
+
+
+def candidates(before: str, known: CompletionSources) -> tuple[int, list[str]]:
+    if before.startswith("/") and (opened := _open_quote(before)) is not None:
+        return _in_quotes(before, opened, known)
+    return _unquoted(before, known)
+
+
+def _unquoted(before: str, known: CompletionSources) -> tuple[int, list[str]]:
+    start = max(before.rfind(" "), before.rfind("\n")) + 1
+    word = before[start:]
+    if not before.startswith("/"):
+        return start, _matching(word, known.paths(word)) if word.startswith("/") else []
+    words = before.split()
+    if start == 0:
+        return 0, _matching(word, [f"/{name}" for name in (*SLASH_COMMANDS, *sorted(known.commands()))])
+    command, given = words[0][1:].lower(), words[1:] if not word else words[1:-1]
+    fields = _fields_of(command, given, known)
+    if fields is None:
+        return start, _matching(word, _built_in_words(command, given, known) + _paths_for(word, known))
+    return _option_words(word, start, given, fields, known)
+
+
+def _open_quote(text: str) -> int | None:
+    """Where the quote stands that is not closed yet, by the rules of a command's words."""
+    opened: int | None = None
+    at = 0
+    while at < len(text):
+        if text[at] == "\\" and (opened is None or text[opened] == '"'):
+            at += 1
+        elif opened is None and text[at] in "'\"":
+            opened = at
+        elif opened is not None and text[at] == text[opened]:
+            opened = None
+        at += 1
+    return opened
+
+
+def _in_quotes(before: str, opened: int, known: CompletionSources) -> tuple[int, list[str]]:
+    """As without the quote, for a value in one; where only one fits and is complete, the quote is closed."""
+    mark, value = before[opened], before[opened + 1 :]
+    if any(blank in value for blank in " \n"):
+        return opened + 1, _closed(mark, _matching(value, _paths_for(value, known)))
+    _, words = _unquoted(before[:opened] + value, known)
+    _, quoted = _unquoted(f'{before[:opened]}"{value}', known)
+    return opened + 1, _closed(mark, [*words, *(word[1:-1] for word in quoted)])
+
+
+def _closed(mark: str, words: list[str]) -> list[str]:
+    fitting = [word for word in words if mark not in word and not (mark == '"' and "\\" in word)]
+    return [fitting[0] + mark] if len(fitting) == 1 and not fitting[0].endswith("/") else fitting
+
+
+def _fields_of(command: str, given: Sequence[str], known: CompletionSources) -> list[Mapping[str, Any]] | None:
+    """The fields of the tool that the line runs; None: it runs none, or not yet."""
+    if command in ("tool", "t"):
+        return _named(given[0], known.tools) if given else None
+    return None if command in SLASH_COMMANDS else _named(command, known.commands())
+
+
+def _named(typed: str, known: Mapping[str, list[Mapping[str, Any]]]) -> list[Mapping[str, Any]] | None:
+    return {name.lower(): fields for name, fields in known.items()}.get(typed.lower())
+
+
+def _built_in_words(command: str, given: Sequence[str], known: CompletionSources) -> list[str]:
+    if command in ("tool", "t"):
+        return [] if given else sorted(known.tools)
+    if command == "help":
+        return [] if given else [*SLASH_COMMANDS, *sorted(known.commands())]
+    if command in _SECOND_WORDS and not given:
+        return list(_SECOND_WORDS[command])
+    if command == "rules" and given[0].lower() == "revoke":
+        return [id for id in known.rules() if id not in given]
+    if command == "mcp" and [each.lower() for each in given] == ["reconnect"]:
+        return known.servers()
+    listers: dict[str, Callable[[], list[str]]] = {
+        "sessions": known.sessions,
+        "model": known.models,
+        "output": lambda: known.outputs[::-1],
+        "why": lambda: known.calls[::-1],
+    }
+    return listers[command]() if command in listers and not given else []
+
+
+def _option_words(
+    word: str, start: int, given: Sequence[str], fields: Sequence[Mapping[str, Any]], known: CompletionSources
+) -> tuple[int, list[str]]:
+    by_option = {f"--{field['name']}": field for field in fields}
+    if word.startswith("--") and "=" in word:
+        option, value = word.split("=", 1)
+        return start + len(option) + 1, _matching(value, _values(by_option.get(option), value, known))
+    open_option = by_option.get(given[-1]) if given else None
+    if open_option is not None and open_option["type"] != "boolean":
+        return start, _matching(word, _values(open_option, word, known))
+    if word.startswith("/"):
+        return start, _matching(word, known.paths(word))
+    used = {part.split("=", 1)[0] for part in given}
+    repeatable = {name for name, field in by_option.items() if field["type"] in ("list", "multiselect")}
+    options = [name for name in by_option if name not in used or name in repeatable]
+    negated = [f"--no-{field['name']}" for field in fields if field["type"] == "boolean"] if word[:4] == "--no" else []
+    return start, _matching(word, options + negated)
+
+
+def _values(field: Mapping[str, Any] | None, typed: str, known: CompletionSources) -> list[str]:
+    if field is None:
+        return []
+    item = field.get("item") if field["type"] == "list" else field
+    if isinstance(item, Mapping) and item.get("options"):
+        return [_quoted(str(option["value"])) for option in item["options"]]
+    if field["type"] == "boolean":
+        return ["true", "false"]
+    return _paths_for(typed, known)
+
+
+def _paths_for(word: str, known: CompletionSources) -> list[str]:
+    return known.paths(word) if word.startswith("/") else []
+
+
+def _matching(word: str, words: Iterable[str]) -> list[str]:
+    lowered = word.lower()
+    return [each for each in dict.fromkeys(words) if each.lower().startswith(lowered)][:_MAX_CANDIDATES]
+
+
+def _quoted(text: str) -> str:
+    if _PLAIN_WORD.match(text) and text:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _list_or_empty(lister: Callable[..., Iterable[_T]], *args: str) -> list[_T]:
+    try:
+        return list(lister(*args))[:_MAX_CANDIDATES]
+    except Exception as error:
+        _log.debug("nothing to complete: %s", type(error).__name__)
+        return []
+
+
+MAX_HISTORY_LINES: Final = 1000
+_MAX_HISTORY_BYTES: Final = 4 * 1024 * 1024
+_MAX_ENTRY_CHARS: Final = 16 * 1024
+"""A longer entry is a pasted document, not a line to type again."""
+
+
+class HistoryFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def lines(self) -> list[str]:
+        """Oldest first."""
+        with contextlib.suppress(OSError), open(_open_regular(self._path, os.O_RDONLY), "rb") as file:
+            return _entries(file.read(_MAX_HISTORY_BYTES))
+        return []
+
+    def add(self, line: str) -> None:
+        if not line.strip() or len(line) > _MAX_ENTRY_CHARS:
+            return
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = _open_regular(self._path, os.O_RDWR | os.O_CREAT)
+            with open(handle, "r+b") as file:
+                os.fchmod(handle, 0o600)
+                fcntl.flock(handle, fcntl.LOCK_EX)  # two sessions may add at once
+                known = _entries(file.read(_MAX_HISTORY_BYTES))
+                if known and known[-1] == line:
+                    return
+                if len(known) < MAX_HISTORY_LINES:
+                    file.seek(0, os.SEEK_END)
+                    file.write(_encode_entry(line))
+                    return
+                file.seek(0)
+                file.write(b"".join(_encode_entry(entry) for entry in [*known, line][-MAX_HISTORY_LINES:]))
+                file.truncate()
+
+
+def _open_regular(path: Path, flags: int) -> int:
+    """A file and nothing else: reading a pipe would wait for ever."""
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError("not a file")
+
+
+def _entries(data: bytes) -> list[str]:
+    written = data.decode(errors="replace").split("\n")
+    return [_decode_entry(entry) for entry in written if entry][-MAX_HISTORY_LINES:]
+
+
+def _encode_entry(line: str) -> bytes:
+    escaped = line.replace("\\", "\\\\").replace("\r", "").replace("\n", "\\n")
+    return escaped.encode(errors="replace") + b"\n"
+
+
+def _decode_entry(entry: str) -> str:
+    return "\\".join(part.replace("\\n", "\n") for part in entry.split("\\\\"))
+
+
+_OPTION: Final = re.compile(r"(--?)([A-Za-z][\w-]*)")
+_REDACTION: Final = re.compile(r"\[secret [^\]]*\]|\[redacted \d+ chars")
+
+
+def holds_secret(line: str, tools: Mapping[str, Sequence[Mapping[str, Any]]], bus: EventBus) -> bool:
+    if line.startswith("/"):
+        secret = {
+            _normalize_name(str(field["name"])) for fields in tools.values() for field in fields if _is_secret(field)
+        }
+        initials = {name[:1] for name in secret}
+        for dashes, option in _options(line):
+            letters = initials & set(option.lower()) if dashes == "-" else ()  # `-fp 1` gives the 1 to p
+            if letters or _normalize_name(option) in secret or classify_name(option) != NO_CREDENTIAL:
+                return True
+    shown = bus.make_event("command", {"requestId": new_id(), "text": line}).wire.get("text")
+    return len(_REDACTION.findall(str(shown))) > len(_REDACTION.findall(line))
+
+
+def _is_secret(field: Mapping[str, Any]) -> bool:
+    """Whether it is one, is named like one, or has such a part."""
+    parts = [*(field.get("fields") or ()), *(field.get("variants") or ()), field.get("item")]
+    named = field.get("type") == "secret" or classify_name(str(field.get("name", ""))) != NO_CREDENTIAL
+    return named or any(_is_secret(part) for part in parts if isinstance(part, Mapping))
+
+
+def _normalize_name(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def _options(line: str) -> list[tuple[str, str]]:
+    """(dashes, name) as the command will read them, quotes and all; of a line that cannot be read, all that look so."""
+    try:
+        words = [token.text for token in tokenize(line, 1)]
+    except CommandError:
+        words = line.split()
+    return [(found[1], found[2]) for word in words if (found := _OPTION.match(word))]

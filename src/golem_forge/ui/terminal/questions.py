@@ -1,0 +1,461 @@
+"""The questions that wait at this terminal, one in front: approval cards take single keys, forms take lines.
+
+Takes question events and what the person pressed or typed; gives answer events to `emit` and styled lines to `say`.
+Esc, Tab and keys without a meaning never answer. `meaning` tells the keyboard which keys answer. Does not use the
+terminal itself. `card_keys` and `card_help` describe the keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from golem_forge.ui.render.card import approval_card, full_card
+from golem_forge.ui.render.lines import one_line, to_text, width_of, wrapped
+from golem_forge.ui.terminal.forms import FormDialog, FormQuestion
+from golem_forge.ui.terminal.tty import StyledLine, safe_text
+
+UI_NAME: Final = "terminal"
+APPROVAL_EVENT: Final = "approvalRequired"
+FORM_EVENT: Final = "formRequired"
+PERSON: Final = "human"
+"""Who made the call of a card: a person needs no reason from themselves."""
+Emit = Callable[[str, dict[str, Any]], None]
+Say = Callable[[Iterable[StyledLine]], None]
+
+
+class AnswerStage(StrEnum):
+    """What the person is asked for right now."""
+
+    NOTHING = "nothing"
+    KEY = "key"
+    """One key answers: a card, or the last look at a form."""
+    LINE = "line"
+    """A line of text: a reason, a field."""
+
+
+class KeyMeaning(StrEnum):
+    """What a single key is at the question in front."""
+
+    ANSWER = "answer"
+    COMMAND = "command"
+    """It shows or opens something; the question stays."""
+    NONE = "none"
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingQuestion:
+    id: str
+    kind: str
+    wire: Mapping[str, Any]
+    form: FormDialog | None = None
+    reason: bool = False
+    """The reason of a denial is being asked for."""
+    note: str = ""
+    """Why the last key was no answer."""
+    edited: dict[str, Any] = field(default_factory=dict)
+    """The arguments of an edit that was refused; the next one starts from them."""
+
+
+class PendingQuestions:
+    def __init__(self, emit: Emit, say: Say, width: Callable[[], int]) -> None:
+        self._emit = emit
+        self._width = width
+        self._say = say
+        self._open: dict[str, PendingQuestion] = {}
+        self._front = ""
+
+    # ---- what is open
+
+    @property
+    def front(self) -> PendingQuestion | None:
+        return self._open.get(self._front)
+
+    @property
+    def stage(self) -> AnswerStage:
+        front = self.front
+        if front is None:
+            return AnswerStage.NOTHING
+        if front.reason or (front.form is not None and front.form.question is not None):
+            return AnswerStage.LINE
+        return AnswerStage.KEY
+
+    @property
+    def question(self) -> FormQuestion | None:
+        front = self.front
+        return front.form.question if front is not None and front.form is not None else None
+
+    @property
+    def start(self) -> str:
+        """What stands in the answer's line to begin with."""
+        front = self.front
+        return front.form.start if front is not None and front.form is not None and not front.reason else ""
+
+    def opened(self, kind: str, wire: Mapping[str, Any]) -> bool:
+        """A question was asked, or asked again with errors. True: it is the one in front now."""
+        id = str(wire["requestId"])
+        known = self._open.get(id)
+        pending = PendingQuestion(id=id, kind=kind, wire=wire, edited=known.edited if known else {})
+        self._open[id] = pending
+        if not self.front or self._front == id:
+            self._bring(id)
+            return True
+        return False
+
+    def closed(self, id: str, ending: Callable[[Mapping[str, Any]], StyledLine]) -> bool:
+        """Says how it ended, then asks what is next. True: another question is in front now, or none."""
+        pending = self._open.pop(id, None)
+        if pending is None:
+            return False
+        self._say(self._wrapped([ending(pending.wire)]))
+        if self._front != id:
+            return False
+        self._front = ""
+        if self._open:
+            self._bring(next(iter(self._open)))
+        return True
+
+    def show_front(self) -> None:
+        """Draws the question in front again, e.g. for a new width."""
+        if self.front is not None:
+            self._present(self.front)
+
+    def _bring(self, id: str) -> None:
+        self._front = id
+        self._present(self._open[id])
+
+    def _present(self, pending: PendingQuestion) -> None:
+        if pending.kind == FORM_EVENT:
+            if pending.form is None:
+                pending.form = FormDialog(_fields(pending.wire), {})
+            self._say(self._wrapped(_form_head(pending.wire)))
+            if pending.form.question is None:
+                self._show_arguments(pending)
+        else:
+            self._say(approval_card(pending.wire, width=self._width()))
+
+    # ---- what the person does
+
+    def meaning(self, key: str) -> KeyMeaning:
+        front = self.front
+        if front is None or self.stage is not AnswerStage.KEY:
+            return KeyMeaning.NONE
+        if front.form is not None:
+            answers, commands = ("yn", "") if front.kind == FORM_EVENT else ("y", "n")
+        else:
+            answers = "ynq" + "".join(str(number) for number in range(1, _choice_count(front.wire) + 1))
+            answers += "s" if _may_keep_for_session(front.wire) else ""
+            commands = "dw?" if is_trust(front.wire) else "edw?"
+        if key == "enter":
+            return KeyMeaning.NONE if front.form is not None else KeyMeaning.ANSWER
+        if key == "tab" or (len(key) == 1 and key in commands):
+            return KeyMeaning.COMMAND
+        return KeyMeaning.ANSWER if len(key) == 1 and key in answers else KeyMeaning.NONE
+
+    def press(self, key: str) -> None:
+        front = self.front
+        if front is None or self.stage is not AnswerStage.KEY:
+            return
+        front.note = ""
+        if front.form is not None:
+            self._last_look(front, key)
+        else:
+            self._card_key(front, key)
+
+    def enter(self, text: str) -> None:
+        front = self.front
+        if front is None or self.stage is not AnswerStage.LINE:
+            return
+        if front.reason:
+            reason = text.strip()
+            self._answer(front, {"approved": False, **({"reason": reason} if reason else {})})
+            return
+        assert front.form is not None
+        front.form.submit(text)
+        if front.form.question is None:
+            self._show_arguments(front)
+
+    def back(self) -> None:
+        """Esc in a line: the field before; before the first field of an edit, or from a reason, the card."""
+        front = self.front
+        if front is None:
+            return
+        if front.reason:
+            front.reason = False
+        elif front.form is not None and not front.form.back() and front.kind == APPROVAL_EVENT:
+            front.form = None
+
+    def cancel(self) -> bool:
+        """Ctrl+C: an edit is given up, a form is cancelled. False: nothing of that kind is open."""
+        front = self.front
+        if front is None or (front.form is None and not front.reason):
+            return False
+        if front.kind == FORM_EVENT:
+            self._answer(front, {"action": "cancel"})
+        else:
+            front.form, front.reason = None, False
+        return True
+
+    def next(self) -> None:
+        """The question after the one in front; where it is the only one, that one again, whole."""
+        ids = list(self._open)
+        self._bring(ids[(ids.index(self._front) + 1) % len(ids)])
+
+    def _card_key(self, front: PendingQuestion, key: str) -> None:
+        choices: Sequence[Mapping[str, Any]] = front.wire.get("choices") or ()
+        if key == "y":
+            self._answer(front, {"approved": True})
+        elif key == "n" and not is_trust(front.wire) and front.wire.get("caller") != PERSON:
+            front.reason = True
+        elif key in ("enter", "n"):
+            self._answer(front, {"approved": False})
+        elif key == "q":
+            self._answer(front, {"approved": False, "stop": True})
+        elif key == "s" and _may_keep_for_session(front.wire):
+            self._answer(front, {"approved": True, "remember": "session"})
+        elif key.isascii() and key.isdigit() and 1 <= int(key) <= len(choices):
+            self._answer(front, {"approved": True, "choice": choices[int(key) - 1]["id"]})
+        elif key == "e" and not is_trust(front.wire):
+            self._edit(front)
+        elif key == "d":
+            self._say(full_card(front.wire))
+        elif key == "w":
+            self._say(self._wrapped([[("", f"why asked: {one_line(front.wire.get('why', ''))}")]]))
+        elif key == "?":
+            self._say(card_help(front.wire))
+        elif key == "tab":
+            self.next()
+        else:
+            front.note = (
+                f"{safe_text(key)!r} is no answer; ? helps" if len(key) == 1 else "that key is no answer; ? helps"
+            )
+
+    def _edit(self, front: PendingQuestion) -> None:
+        args = front.edited or front.wire.get("args")
+        args = dict(args) if isinstance(args, Mapping) else {}
+        fields = front.wire.get("fields")
+        if fields:
+            front.form = FormDialog(fields, args)
+        else:
+            front.form = FormDialog([_ALL_ARGUMENTS], {"arguments": args})
+
+    def _last_look(self, front: PendingQuestion, key: str) -> None:
+        assert front.form is not None
+        if key == "y":
+            values: Any = front.form.arguments
+            if front.kind == FORM_EVENT:
+                self._answer(front, {"action": "accept", "values": values})
+                return
+            if not front.wire.get("fields"):
+                values = values.get("arguments")
+                if not isinstance(values, dict):
+                    front.form.back()
+                    front.note = "the arguments are one JSON object"
+                    return
+            front.edited, front.form = values, None
+            self._answer(front, {"approved": True, "args": values})
+        elif key == "n":
+            if front.kind == FORM_EVENT:
+                self._answer(front, {"action": "decline"})
+            else:
+                front.form = None
+        elif key == "escape":
+            self.back()
+        elif key == "tab":
+            self.next()
+        else:
+            front.note = "y sends it, Esc goes back"
+
+    def _answer(self, front: PendingQuestion, data: dict[str, Any]) -> None:
+        kind = "formResponse" if front.kind == FORM_EVENT else "approvalResponse"
+        self._emit(kind, {"requestId": front.id, **data})
+
+    def _show_arguments(self, front: PendingQuestion) -> None:
+        assert front.form is not None
+        self._say([[("title", "These will be sent:")]])
+        shown = _mask_secrets(_fields(front.wire), front.form.arguments)
+        self._say(_argument_lines(shown) or [[("dim", "  no arguments")]])
+
+    # ---- what stands above the answer
+
+    def lines(self, *, taken: bool, text_waits: bool = False) -> list[StyledLine]:
+        """`taken`: the question has the keyboard; until then its keys are not named, for they do not count.
+
+        `text_waits`: it gets the keyboard once the input line is empty.
+        """
+        front = self.front
+        if front is None:
+            return []
+        place = self._place()
+        lines: list[StyledLine] = [[("warn", safe_text(front.note))]] if front.note else []
+        if not taken:
+            head = "Send? [y/N]" if self.stage is AnswerStage.KEY and front.form else _HEADS[self.stage, front.kind]
+            return [*lines, *self._asked(f"{place}{head}", _TEXT_WAITS_HINT if text_waits else _WAITS_HINT)]
+        if front.reason:
+            keys = "(Enter sends it, also an empty one · Esc back)"
+            return [*lines, *self._asked("Deny. Reason for the model:", keys)]
+        question = self.question
+        if question is not None:
+            return lines + self._wrapped(_question_lines(question, place))
+        if front.form is not None:
+            no = "n decline" if front.kind == FORM_EVENT else "n back to the card"
+            return [*lines, *self._asked(f"{place}Send? [y/N]", f"(y send · {no} · Esc back)")]
+        keys = card_keys(front.wire, many=len(self._open) > 1)
+        return [*lines, *self._asked(f"{place}{card_question(front.wire)}", keys)]
+
+    def _asked(self, question: str, keys: str) -> list[StyledLine]:
+        """The keys beside the question, or below it where that is too narrow, broken between words."""
+        if width_of(f"{question} {keys}") <= max(self._width() - 1, 20):
+            return [[("title", question), ("dim", f" {keys}")]]
+        return self._wrapped([[("title", question)], [("dim", keys)]])
+
+    def _wrapped(self, lines: Iterable[StyledLine]) -> list[StyledLine]:
+        width = max(self._width() - 1, 20)
+        return [row for line in lines for row in wrapped(line, width)]
+
+    def _place(self) -> str:
+        if len(self._open) < 2:
+            return ""
+        return f"{list(self._open).index(self._front) + 1} of {len(self._open)} · "
+
+
+_WAITS_HINT: Final = "(waits until you stop typing; what you type goes to the input line)"
+_TEXT_WAITS_HINT: Final = "(your text waits in the input line: Enter sends it, Ctrl+U clears it)"
+_HEADS: Final = {
+    (AnswerStage.KEY, APPROVAL_EVENT): "Approve? [y/N]",
+    (AnswerStage.KEY, FORM_EVENT): "Send? [y/N]",
+    (AnswerStage.LINE, FORM_EVENT): "A form is to be filled in",
+    (AnswerStage.LINE, APPROVAL_EVENT): "The arguments are being edited",
+}
+_ALL_ARGUMENTS: Final = {
+    "name": "arguments",
+    "label": "Arguments",
+    "type": "json",
+    "required": True,
+    "description": "all arguments as one JSON object",
+}
+
+
+def _choice_count(wire: Mapping[str, Any]) -> int:
+    """Of the choices that one digit picks."""
+    return min(len(wire.get("choices") or ()), 9)
+
+
+def _may_keep_for_session(wire: Mapping[str, Any]) -> bool:
+    return any(choice.get("scope") == "session" for choice in wire.get("choices") or ())
+
+
+def _fields(wire: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in wire.get("fields") or () if isinstance(each, Mapping)]
+
+
+def _form_head(wire: Mapping[str, Any]) -> list[StyledLine]:
+    lines: list[StyledLine] = [[("title", f"── {one_line(wire['title'])}")]]
+    lines += [[("", f"  {line}")] for line in safe_text(str(wire.get("message") or "")).splitlines()]
+    if wire.get("url"):
+        lines.append([("", f"  {one_line(wire['url'])}")])
+    return lines
+
+
+def _question_lines(question: FormQuestion, place: str) -> list[StyledLine]:
+    """Threat: labels, options and descriptions are a tool's or a server's; none of them may begin a line of its own."""
+    head: list[tuple[str, str]] = [("title", place + one_line(question.label))]
+    if question.hint:
+        head.append(("dim", f"  ({one_line(question.hint)})"))
+    lines: list[StyledLine] = [head]
+    if question.description:
+        lines += [[("dim", f"  {line}")] for line in safe_text(question.description).splitlines()[:1]]
+    if question.error:
+        lines.append([("fail", f"  ✗ {one_line(question.error)}")])
+    return lines
+
+
+def _argument_lines(arguments: Mapping[str, Any]) -> list[StyledLine]:
+    return [
+        [("code", f"  {one_line(name)}"), ("", f" = {one_line(json.dumps(value, ensure_ascii=False, default=str))}")]
+        for name, value in arguments.items()
+    ]
+
+
+def _mask_secrets(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same arguments with dots for what was typed unseen, however deep it lies."""
+    by_name = {field["name"]: field for field in fields}
+    return {name: _mask(by_name.get(name, {}), value) for name, value in values.items()}
+
+
+def _mask(field: Mapping[str, Any], value: Any) -> Any:
+    kind = field.get("type")
+    if kind == "secret":
+        return "••••"
+    if kind == "group" and isinstance(value, Mapping):
+        return _mask_secrets(field["fields"], value)
+    if kind == "list" and isinstance(value, list):
+        return [_mask(field["item"], item) for item in value]
+    if kind == "variants":
+        return "••••" if any(variant["type"] == "secret" for variant in field["variants"]) else value
+    return value
+
+
+_MAX_SUBJECT: Final = 40
+
+
+def card_question(request: Mapping[str, Any]) -> str:
+    """Names what would be approved: its card may have been pushed out of sight by what was printed since."""
+    if is_trust(request):
+        return "Trust these files? [y/N]"
+    tool = safe_text(to_text(request.get("tool", "")))
+    effects = request.get("effects") or ()
+    about = safe_text(to_text(effects[0] if effects else "")).replace("\n", " ")
+    short = about if len(about) <= _MAX_SUBJECT else f"{about[: _MAX_SUBJECT - 1]}…"
+    return f"{f'{tool}: {short}' if short else tool} · Approve? [y/N]"
+
+
+def is_trust(request: Mapping[str, Any]) -> bool:
+    """A card about a program's files: there are no arguments to edit, nothing is remembered but the trust itself."""
+    return request.get("type") == "trust"
+
+
+def card_keys(request: Mapping[str, Any], *, many: bool) -> str:
+    choices = request.get("choices") or ()
+    if is_trust(request):
+        return "(y trust · n do not · d all · w why · ? help)"
+    parts = ["y once", "n deny"]
+    if _has_session_choice(choices):
+        parts.append("s session")
+    if choices:
+        parts.append("1 remember" if len(choices) == 1 else f"1-{len(choices)} remember")
+    parts += ["e edit", "d all", "w why", "q stop"]
+    if many:
+        parts.append("Tab next")
+    return f"({' · '.join([*parts, '? help'])})"
+
+
+def card_help(request: Mapping[str, Any]) -> list[StyledLine]:
+    choices = request.get("choices") or ()
+    if is_trust(request):
+        rows = [("y", "trust them as they are now"), ("n", "start without what they say, as far as that goes")]
+        rows += [("Enter", "the same as n"), ("d", "every line of them"), ("w", "why it is asked")]
+        return [[("choice", f"  {key:<6}"), ("", text)] for key, text in rows]
+    denial = "deny" if request.get("caller") == "human" else "deny, then say why if you like"
+    rows = [("y", "run it, this once"), ("n", denial), ("Enter", "deny")]
+    if _has_session_choice(choices):
+        rows.append(("s", "run it and remember the narrowest choice for this session"))
+    if choices:
+        keys = "1" if len(choices) == 1 else f"1-{len(choices)}"
+        rows.append((keys, "run it and remember that choice"))
+    rows += [
+        ("e", "edit the arguments as a form; they are judged again"),
+        ("d", "the whole diff or payload and every argument"),
+        ("w", "why it is asked"),
+        ("q", "deny and end the turn"),
+        ("Tab", "the next question that waits, or this card again; Ctrl+L this card again"),
+        ("Esc", "interrupt the turn; Ctrl+C as well"),
+    ]
+    return [[("choice", f"  {key:<6}"), ("", text)] for key, text in rows]
+
+
+def _has_session_choice(choices: Sequence[Mapping[str, Any]]) -> bool:
+    return any(choice.get("scope") == "session" for choice in choices)

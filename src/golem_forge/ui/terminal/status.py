@@ -1,0 +1,144 @@
+"""The lines around the input: running calls with time, progress and last output above it, the status line below it.
+
+The status line has worker, model, context use and cost. Fed by events; gives styled lines whenever the screen is drawn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from golem_forge.events.envelope import Event
+from golem_forge.ui.render.lines import fit_width, one_line, width_of
+from golem_forge.ui.terminal.tty import StyledLine, safe_text
+
+_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_STEP_S: Final = 0.1
+_TAIL_CHARS: Final = 2000
+_TAIL_LINES: Final = 3
+_MAX_SHOWN: Final = 6
+
+
+@dataclass(slots=True, kw_only=True)
+class _RunningCall:
+    name: str
+    since: float
+    progress: str = ""
+    tail: str = ""
+    held: bool = field(default=False)
+
+
+class Activity:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._calls: dict[str, _RunningCall] = {}
+        self._since: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._calls) or self._since is not None
+
+    @property
+    def calls(self) -> int:
+        return len(self._calls)
+
+    def turn_began(self) -> None:
+        if self._since is None:
+            self._since = self._clock()
+
+    def turn_ended(self) -> None:
+        self._since = None
+
+    def started(self, data: Mapping[str, Any], worker: str = "") -> None:
+        """`worker`: the name of the sub-worker that calls."""
+        tool = str(data.get("label") or data["toolName"])
+        name = f"{worker} │ {tool}" if worker else tool
+        self._calls[str(data["toolCallId"])] = _RunningCall(name=one_line(name), since=self._clock())
+
+    def progressed(self, data: Mapping[str, Any]) -> None:
+        if call := self._calls.get(str(data["toolCallId"])):
+            call.progress = _progress(data)
+
+    def add_output(self, data: Mapping[str, Any]) -> None:
+        if call := self._calls.get(str(data["toolCallId"])):
+            whole = data.get("whole")
+            call.tail = (str(whole) if whole is not None else call.tail + str(data["delta"]))[-_TAIL_CHARS:]
+
+    def ended(self, call_id: str) -> None:
+        self._calls.pop(call_id, None)
+
+    def clear(self) -> None:
+        self._calls.clear()
+        self._since = None
+
+    def lines(self, *, waiting: bool, streaming: bool) -> list[StyledLine]:
+        """`waiting`: a person is asked, so nothing spins; `streaming`: the text itself shows that it goes on."""
+        now = self._clock()
+        mark = "·" if waiting else _SPINNER[int(now / _STEP_S) % len(_SPINNER)]
+        lines: list[StyledLine] = []
+        for call in list(self._calls.values())[:_MAX_SHOWN]:
+            lines.append(
+                [("cyan", f"{mark} "), ("", call.name), ("dim", f"  {_elapsed(now - call.since)}{call.progress}")]
+            )
+            lines += [[("dim", f"  │ {line}")] for line in _last_lines(call.tail)]
+        if len(self._calls) > _MAX_SHOWN:
+            lines.append([("dim", f"  and {len(self._calls) - _MAX_SHOWN} more")])
+        if not lines and self._since is not None and not waiting and not streaming:
+            lines.append([("cyan", f"{mark} "), ("dim", f"working  {_elapsed(now - self._since)} · Esc interrupts")])
+        return lines
+
+
+def _progress(data: Mapping[str, Any]) -> str:
+    done, total, message = data["progress"], data.get("total"), data.get("message")
+    shown = f"{100 * done / total:.0f} %" if total else f"{done:g}"
+    return f" · {shown}" + (f" · {safe_text(str(message)).splitlines()[0][:100]}" if message else "")
+
+
+def _last_lines(tail: str) -> list[str]:
+    """Of each line what a carriage return left of it."""
+    lines = [safe_text(line.rsplit("\r", 1)[-1]) for line in tail.replace("\r\n", "\n").split("\n") if line.strip()]
+    return lines[-_TAIL_LINES:]
+
+
+def _elapsed(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+class StatusLine:
+    def __init__(self) -> None:
+        self._worker = ""
+        self._model = ""
+        self._root = ""
+        self._context = ""
+        self._cost = ""
+
+    def take(self, event: Event) -> None:
+        wire = event.wire
+        if event.type == "sessionStarted":
+            self._root = event.worker_id
+            self._worker, self._model = (one_line(wire.get(name) or "") for name in ("worker", "model"))
+        elif event.type == "contextUsage" and wire["tokenLimit"] and event.worker_id in (self._root, ""):
+            self._context = f"context {100 * wire['tokensUsed'] / wire['tokenLimit']:.0f} %"
+        elif event.type == "usageUpdated":
+            cost = wire["session"].get("cost")
+            self._cost = f"${cost:.4f}" if isinstance(cost, (int, float)) else ""
+
+    def lines(self, width: int) -> list[StyledLine]:
+        """One row: what does not fit is left out, the model first, the worker never."""
+        parts = [self._worker, self._model, self._context, self._cost]
+        for left_out in (1, 3, 2):
+            if width_of(_join_parts(parts)) < width:
+                break
+            parts[left_out] = ""
+        text = _join_parts(parts)
+        if not text:
+            return []
+        return [[("dim", text if width_of(text) < width else fit_width(text, width - 1).rstrip())]]
+
+
+def _join_parts(parts: Sequence[str]) -> str:
+    return " · ".join(part for part in parts if part)

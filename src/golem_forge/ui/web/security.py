@@ -1,0 +1,512 @@
+"""The request guard: checks every request and every WebSocket before the application does.
+
+In this order: `Host` is ours (421); a present `Origin` is the page's own and `Sec-Fetch-Site` no other page's (403);
+the cookie is known (401; only the page's files and the login go without); what changes something or opens a socket
+proves that it comes from the page, by its `Origin` or by `Sec-Fetch-Site: same-origin` (403). A client that is no
+browser sets `Origin` itself. Bodies over 1 MiB are refused (413) except for operations with their own limit.
+Login: a code from the printed link, valid once for 5 minutes, becomes a cookie for 12 hours. Both are 256 random bits,
+kept as digests in memory and compared in constant time; too many wrong codes are refused (429), a right one never. The
+cookie's name has the port in it, because cookies ignore ports.
+Time limits: a body has 30 s plus 1 s for every 64 KiB (408); a piece of the answer must be taken within 30 s.
+WebSockets are counted (503) and closed when their login ends or the server stops.
+Every answer, refusals included, carries the same security headers.
+Threat: any page the person has open (CSRF, DNS rebinding, cross-site sockets, another port of this machine) and every
+other user of the machine; text of a model or a tool that gets into the page as markup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.net.listen import AllowedHosts
+from golem_forge.ui.web.api.operation import MAX_BODY_BYTES
+from golem_forge.ui.web.wire import ApiProblem, ApiRefusal
+
+if TYPE_CHECKING:
+    from golem_forge.ui.web.sdk import ASGIApp, BaseRoute, Message, Receive, Request, Response, Scope, Send
+
+LOGIN: Final = ("POST", "/api/login")
+_SINGLE_HEADERS: Final = (b"cookie", b"content-type", b"content-length", b"sec-fetch-site", b"sec-fetch-mode")
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
+_MAX_DISCARDED: Final = 16 << 20
+"""Of a refused body. One that says it is larger, or waits to be asked for, is cut off."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refusal:
+    status: int
+    problem: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def response(self) -> Response:
+        from golem_forge.ui.web.sdk import JSONResponse
+
+        return JSONResponse(ApiProblem(problem=self.problem).model_dump(by_alias=True), self.status, self.headers)
+
+
+_NOT_OUR_HOST: Final = _Refusal(
+    status=421, problem="This server does not answer for that host; --allow-host names others."
+)
+_NOT_A_PATH: Final = _Refusal(status=400, problem="The target of a request must be a path.")
+_DUPLICATE_HEADER: Final = _Refusal(status=400, problem="A header that may come once came twice.")
+_TWO_LENGTHS: Final = _Refusal(
+    status=400,
+    problem="A body has a length or comes in chunks, not both.",
+    headers={"Connection": "close"},  # where the next request begins is anybody's guess
+)
+_NOT_LOGGED_IN: Final = _Refusal(
+    status=401,
+    problem="Open the link that was printed last; `/web` in the session, or `forge web` anew, prints a fresh one.",
+    headers={"WWW-Authenticate": 'Cookie realm="golem-forge"'},
+)
+_FOREIGN_ORIGIN: Final = _Refusal(
+    status=403, problem="This request does not come from the page of this server: its Origin must be the page's own."
+)
+_TOO_LARGE: Final = _Refusal(status=413, problem=f"A body may have {MAX_BODY_BYTES} bytes.")
+_TOO_SLOW: Final = _Refusal(status=408, problem="The body did not arrive in time.", headers={"Connection": "close"})
+_TOO_MANY: Final = _Refusal(status=503, problem="Too many pages are open; close one of them, then load this one again.")
+_FAULT: Final = _Refusal(
+    status=500, problem="This did not work; the log of the process that serves this page says why."
+)
+
+
+class RequestGuard:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: AllowedHosts,
+        login: LoginStore,
+        public: frozenset[str] = frozenset(),
+        counts_itself: Sequence[BaseRoute] = (),
+    ) -> None:
+        """`public`: the paths of the shell page and its parts. `counts_itself`: routes with a limit of their own."""
+        self.sockets = OpenSockets(login)
+        self._app = app
+        self._hosts = hosts
+        self._login = login
+        self._public = public
+        self._counts_itself = counts_itself
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._request(scope, receive, _GuardedSend(send_in_time(send)))
+        elif scope["type"] == "websocket":
+            await self._socket(scope, receive, _GuardedSend(send))
+
+    async def _request(self, scope: Scope, receive: Receive, answer: _GuardedSend) -> None:
+        try:
+            no = self._refusal(scope) or (_TOO_LARGE if self._too_large(scope) else None)
+            if no is None:
+                await self._app(scope, receive_in_time(receive), answer)
+                return
+            response = no.response()
+            if _declared_size(scope) > _MAX_DISCARDED or _header_values(scope, b"expect"):
+                response.headers["connection"] = "close"
+            else:
+                await discard_body(receive, _MAX_DISCARDED)
+            await response(scope, receive, answer)
+        except RequestAbandoned as abandoned:
+            if abandoned.slow and not answer.started:
+                await _TOO_SLOW.response()(scope, receive, answer)
+        except Exception as error:  # its words may quote what nobody may see
+            if not answer.started:
+                _log.error("a request failed: %s", type(error).__name__)
+                await _FAULT.response()(scope, receive, answer)
+
+    async def _socket(self, scope: Scope, receive: Receive, answer: _GuardedSend) -> None:
+        no = self._refusal(scope)
+        cookie = self._login.cookie_of(scope)
+        if no is None and self.sockets.full:
+            no = _TOO_MANY
+        if no is not None or cookie is None:
+            await (no or _NOT_LOGGED_IN).response()(scope, receive, answer)
+            return
+        try:
+            await self.sockets.serve(self._app, cookie, scope, receive, answer)
+        except Exception as error:
+            from golem_forge.ui.web.sdk import WebSocketDisconnect
+
+            if not isinstance(error, (OSError, WebSocketDisconnect)):  # both say: the page left
+                _log.error("a socket failed: %s", type(error).__name__)
+            if not answer.started:
+                await _FAULT.response()(scope, receive, answer)
+
+    def _refusal(self, scope: Scope) -> _Refusal | None:
+        hosts = _header_values(scope, b"host")
+        if len(hosts) != 1 or hosts[0] not in self._hosts:
+            return _NOT_OUR_HOST
+        if not scope["path"].startswith("/"):  # a whole URL: whose it is counts more than the Host beside it
+            whose = scope["path"].partition("://")[2].partition("/")[0]
+            return _NOT_A_PATH if not whose or whose in self._hosts else _NOT_OUR_HOST
+        if any(len(_header_values(scope, name)) > 1 for name in _SINGLE_HEADERS):
+            return _DUPLICATE_HEADER
+        if _header_values(scope, b"transfer-encoding") and _header_values(scope, b"content-length"):
+            return _TWO_LENGTHS
+        origins, sites = _header_values(scope, b"origin"), _header_values(scope, b"sec-fetch-site")
+        if len(origins) > 1 or any(not _same_origin(origin, hosts[0]) for origin in origins):
+            return _FOREIGN_ORIGIN
+        socket = scope["type"] == "websocket"
+        method = "GET" if socket else scope["method"]
+        open_to_all = not socket and method in {"GET", "HEAD"} and scope["path"] in self._public
+        if not open_to_all and any(site not in _OWN_SITES for site in sites):
+            return _FOREIGN_ORIGIN
+        if open_to_all or (not socket and (method, scope["path"]) == LOGIN):
+            return None
+        if self._login.cookie_of(scope) is None:
+            return _NOT_LOGGED_IN
+        proven = bool(origins) or (not socket and "same-origin" in sites)
+        return None if proven or (method in _SAFE_METHODS and not socket) else _FOREIGN_ORIGIN
+
+    def _too_large(self, scope: Scope) -> bool:
+        from golem_forge.ui.web.sdk import Match
+
+        large = _declared_size(scope) > MAX_BODY_BYTES
+        return large and all(route.matches(scope)[0] is not Match.FULL for route in self._counts_itself)
+
+
+class _GuardedSend:
+    """Puts our headers on whatever is answered, and knows whether something was."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] in {"http.response.start", "websocket.http.response.start", "websocket.accept"}:
+            self.started = True
+            message = {**message, "headers": with_headers(message.get("headers", ()))}
+        elif message["type"] == "websocket.close":
+            self.started = True
+        await self._send(message)
+
+
+def _same_origin(origin: str, host: str) -> bool:
+    """https too: a proxy in front of us may speak it, and only a browser that came that way says so."""
+    return origin.lower() in {f"http://{host.lower()}", f"https://{host.lower()}"}
+
+
+def _declared_size(scope: Scope) -> int:
+    return max((int(value) for value in _header_values(scope, b"content-length") if value.isdigit()), default=0)
+
+
+def _header_values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+CODE_SECONDS: Final = 300.0
+COOKIE_SECONDS: Final = 43_200
+_MAX_CODES: Final = 32
+_MAX_COOKIES: Final = 256
+_MAX_FAILURES: Final = 20
+_FAILURE_SECONDS: Final = 60.0
+_MAX_SECRET: Final = 200
+_MAX_SAME_NAMED: Final = 8
+_TOO_MANY_CODES: Final = "Too many wrong codes; wait a minute, then open the link that was printed last."
+
+LogoutCallback = Callable[[], None]
+
+
+class LoginStore:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._codes: dict[bytes, float] = {}
+        self._cookies: dict[bytes, float] = {}
+        """Digest → until when."""
+        self._failures: deque[float] = deque(maxlen=_MAX_FAILURES)
+        self._watching: dict[bytes, list[LogoutCallback]] = {}
+
+    def new_code(self) -> str:
+        code = secrets.token_urlsafe(32)
+        self._codes[_digest(code)] = self._clock() + CODE_SECONDS
+        _keep_latest(self._codes, _MAX_CODES)
+        return code
+
+    def exchange(self, code: str) -> str | None:
+        """The cookie for a code, which is used up; None for a wrong one. Refused: too many of those."""
+        now = self._clock()
+        found = _find_digest(self._codes, code)
+        if found is not None and self._codes.pop(found) > now:
+            cookie = secrets.token_urlsafe(32)
+            self._cookies[_digest(cookie)] = now + COOKIE_SECONDS
+            for gone in _keep_latest(self._cookies, _MAX_COOKIES):
+                self._over(gone)
+            return cookie
+        if len(self._failures) == _MAX_FAILURES and now - self._failures[0] < _FAILURE_SECONDS:
+            raise ApiRefusal(429, _TOO_MANY_CODES)
+        self._failures.append(now)
+        return None
+
+    def knows(self, cookie: str) -> bool:
+        return self.seconds_left(cookie) > 0
+
+    def seconds_left(self, cookie: str) -> float:
+        """Until the cookie is worth nothing; 0: it is not known."""
+        found = _find_digest(self._cookies, cookie)
+        return max(self._cookies[found] - self._clock(), 0.0) if found is not None else 0.0
+
+    def forget(self, cookie: str) -> None:
+        found = _find_digest(self._cookies, cookie)
+        if found is not None:
+            del self._cookies[found]
+            self._over(found)
+
+    def when_forgotten(self, cookie: str, then: LogoutCallback) -> LogoutCallback:
+        """`then` is called when the cookie is forgotten before its time. Gives what ends that."""
+        digest = _digest(cookie)
+        watching = self._watching.setdefault(digest, [])
+        watching.append(then)
+
+        def stop() -> None:
+            if then in watching:
+                watching.remove(then)
+            if not watching:
+                self._watching.pop(digest, None)
+
+        return stop
+
+    def cookie_of(self, scope: Scope) -> str | None:
+        """The known cookie that came with a request.
+
+        Another server on this machine may have planted one of the same name, which comes first if its path is longer:
+        so all of them count.
+        """
+        name = cookie_name(scope)
+        given = [value.decode("latin-1") for key, value in scope["headers"] if key == b"cookie"]
+        pairs = (pair.strip().partition("=") for pair in given[0].split(";")) if len(given) == 1 else ()
+        values = [value.strip('"') for key, _, value in pairs if key == name]
+        return next((value for value in values[:_MAX_SAME_NAMED] if self.knows(value)), None)
+
+    def set_cookie(self, request: Request, answer: Response, cookie: str) -> None:
+        # Only the browser itself says truthfully by which scheme it came; X-Forwarded-Proto anybody can write.
+        secure = "; Secure" if request.headers.get("origin", "").startswith("https://") else ""
+        answer.headers.append("set-cookie", _cookie_header(request, cookie, COOKIE_SECONDS) + secure)
+
+    def drop_cookie(self, request: Request, answer: Response) -> None:
+        if (cookie := self.cookie_of(request.scope)) is not None:
+            self.forget(cookie)
+        answer.headers.append("set-cookie", _cookie_header(request, "", 0))
+
+    def _over(self, digest: bytes) -> None:
+        for then in self._watching.pop(digest, ()):
+            then()
+
+
+def cookie_name(scope: Scope) -> str:
+    server = scope.get("server")
+    return f"forge_{server[1] if server else 0}"
+
+
+def _cookie_header(request: Request, value: str, seconds: int) -> str:
+    return f"{cookie_name(request.scope)}={value}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict"
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _find_digest(known: dict[bytes, float], secret: str) -> bytes | None:
+    """Looks at all of them, whichever it is."""
+    if not 0 < len(secret) <= _MAX_SECRET:
+        return None
+    digest = _digest(secret)
+    found = None
+    for each in known:
+        if hmac.compare_digest(each, digest):
+            found = each
+    return found
+
+
+def _keep_latest(known: dict[bytes, float], most: int) -> list[bytes]:
+    gone = list(known)[: max(len(known) - most, 0)]
+    for each in gone:
+        del known[each]
+    return gone
+
+
+BODY_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 30.0
+DISCARD_SECONDS: Final = 2.0
+_BYTES_PER_SECOND: Final = 1 << 16
+
+
+class RequestAbandoned(BaseException):
+    """This request goes no further. Not an Exception: what answers requests must not take it for a fault of its own."""
+
+    def __init__(self, *, slow: bool) -> None:
+        super().__init__()
+        self.slow = slow
+        """False: the client left in the middle of its own request."""
+
+
+def receive_in_time(receive: Receive) -> Receive:
+    """Until the body is whole; afterwards it waits for the client to leave, as long as that takes."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    taken = 0
+    whole = False
+
+    async def next_piece() -> Message:
+        nonlocal taken, whole
+        if whole:
+            return await receive()
+        try:
+            async with asyncio.timeout_at(started + BODY_SECONDS + taken / _BYTES_PER_SECOND):
+                message = await receive()
+        except TimeoutError:
+            raise RequestAbandoned(slow=True) from None
+        if message["type"] == "http.disconnect":
+            raise RequestAbandoned(slow=False)
+        taken += len(message.get("body", b""))
+        whole = not message.get("more_body", False)
+        return message
+
+    return next_piece
+
+
+async def discard_body(receive: Receive, most: int) -> None:
+    """The body of a refused request: a client that still sends when it is cut off never reads why."""
+    read = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while read <= most:
+                message = await receive()
+                read += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+
+
+def send_in_time(send: Send) -> Send:
+    async def piece(message: Message) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await send(message)
+        except TimeoutError:
+            raise RequestAbandoned(slow=True) from None
+
+    return piece
+
+
+MAX_SOCKETS: Final = 128
+GOING_AWAY: Final = 1001
+LOGGED_OUT: Final = 4401
+_GOODBYE_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketClose:
+    code: int
+    reason: str
+
+
+class OpenSockets:
+    def __init__(self, login: LoginStore) -> None:
+        self._login = login
+        self._open: dict[asyncio.Future[SocketClose], None] = {}
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    @property
+    def full(self) -> bool:
+        return len(self._open) >= MAX_SOCKETS
+
+    async def serve(self, app: ASGIApp, cookie: str, scope: Scope, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[SocketClose] = loop.create_future()
+
+        def log_out() -> None:
+            _end(ended, LOGGED_OUT, "Logged out.")
+
+        too_old = loop.call_later(self._login.seconds_left(cookie), log_out)
+        unwatch = self._login.when_forgotten(cookie, log_out)
+        self._open[ended] = None
+        self._none_left.clear()
+        try:
+            await _serve_until_closed(app, scope, receive, send, ended)
+        finally:
+            too_old.cancel()
+            unwatch()
+            del self._open[ended]
+            if not self._open:
+                self._none_left.set()
+
+    async def end_all(self, reason: str, within: float) -> None:
+        """Says goodbye to every page, and waits until they are closed or the time is up."""
+        for ended in list(self._open):
+            _end(ended, GOING_AWAY, reason)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._none_left.wait()
+
+
+async def _serve_until_closed(
+    app: ASGIApp, scope: Scope, receive: Receive, send: Send, ended: asyncio.Future[SocketClose]
+) -> None:
+    accepted = False
+
+    async def noting(message: Message) -> None:
+        nonlocal accepted
+        if ended.done():
+            raise OSError("this socket is closed")  # what starlette takes for a page that left
+        await send(message)
+        accepted = accepted or message["type"] == "websocket.accept"
+
+    serving: asyncio.Future[Any] = asyncio.ensure_future(app(scope, receive, noting))
+    either: set[asyncio.Future[Any]] = {serving, ended}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            if accepted:
+                await _send_close(send, ended.result())
+            await asyncio.wait({serving}, timeout=_GOODBYE_SECONDS)  # it hears of the closing as of any other
+    finally:
+        serving.cancel()
+        await asyncio.wait({serving})
+    if not serving.cancelled():
+        serving.result()
+
+
+async def _send_close(send: Send, ending: SocketClose) -> None:
+    bye = json.dumps({"kind": "bye", "reason": ending.reason})
+    with contextlib.suppress(OSError, RuntimeError):  # TimeoutError is an OSError: it does not read what it is sent
+        async with asyncio.timeout(_GOODBYE_SECONDS):
+            await send({"type": "websocket.send", "text": bye})
+            await send({"type": "websocket.close", "code": ending.code, "reason": ending.reason})
+
+
+def _end(ended: asyncio.Future[SocketClose], code: int, reason: str) -> None:
+    if not ended.done():
+        ended.set_result(SocketClose(code=code, reason=reason))
+
+
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_OWN_NAMES: Final = frozenset(name for name, _ in HEADERS) | {b"server"}
+
+
+def with_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Each of ours once, whatever the answer says about itself."""
+    return [*((name, value) for name, value in given if name.lower() not in _OWN_NAMES), *HEADERS]

@@ -1,0 +1,255 @@
+"""The sessions that one web server shows, and those that `forge web` starts itself.
+
+`SessionRegistry.find` gives any session of FORGE_HOME to look at, `live` one that runs in this process and can be acted
+on (409 otherwise, 404 if there is none). A server inside a session shows that session and refuses to start others.
+`SessionLauncher` runs sessions in this process. A start returns as soon as there is something to show: the session is
+ready, or it asks its first question (whether to trust the program). It refuses as a start at the terminal would. A
+session ends when the person ends it, and with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.agent.conversation import TERMINATED, Conversation, end_conversation
+from golem_forge.agent.root_worker import StartInterrupted
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.events.bus import describe_failure
+from golem_forge.events.journal_files import journal_path
+from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web.wire import ApiRefusal
+
+if TYPE_CHECKING:
+    from golem_forge.ui.web.stream.watched_session import FollowedSession, LiveSession, WatchedSession
+
+_MAX_FOLLOWED: Final = 32
+_CANNOT_START: Final = "This page belongs to one session; `forge web` serves a page that starts and resumes others."
+_READ_ONLY: Final = "This session does not run in the process that serves this page, so it can only be looked at."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """What a person wants to start."""
+
+    directory: str = ""
+    worker: str = ""
+    model: str = ""
+    approval: str = ""
+    resume: str = ""
+    """The id of an earlier session that goes on; the rest is what it was then, unless said."""
+    input: str = ""
+
+
+class SessionRegistry:
+    def __init__(
+        self,
+        home: ForgeHome,
+        directory: Path,
+        *,
+        notify: bool = False,
+        start: Callable[[StartRequest], Awaitable[LiveSession]] | None = None,
+        end: Callable[[LiveSession], Awaitable[None]] | None = None,
+    ) -> None:
+        """`start` and `end`: how sessions come and go; without them this server shows what is handed to `admit`."""
+        self.home = home
+        self.directory = directory
+        self.notify = notify
+        self._start = start
+        self._end = end
+        self._live: list[LiveSession] = []
+        self._followed: dict[str, FollowedSession] = {}
+
+    @property
+    def may_start(self) -> bool:
+        return self._start is not None
+
+    @property
+    def current(self) -> str:
+        """The session to show first: the one that was started last."""
+        return self._live[-1].id if self._live else ""
+
+    def live_sessions(self) -> tuple[LiveSession, ...]:
+        return tuple(self._live)
+
+    async def add(self, session: LiveSession) -> None:
+        """From now on it is live here; whoever watched it as one of the others is sent there."""
+        self._live.append(session)
+        await self._stop_following(session.id)
+
+    async def remove(self, session: LiveSession) -> None:
+        """It ended; from now on it is one of the others."""
+        if session in self._live:
+            self._live.remove(session)
+            await session.close()
+
+    async def find(self, session_id: str) -> WatchedSession:
+        if (running := self._running(session_id)) is not None:
+            return running
+        self._check_exists(session_id)
+        if (known := self._followed.pop(session_id, None)) is None:
+            from golem_forge.ui.web.stream.watched_session import FollowedSession
+
+            known = FollowedSession(self.home.path, session_id)
+            await known.open()
+        self._followed[session_id] = known
+        await self._close_oldest_followed()
+        return known
+
+    def live(self, session_id: str) -> LiveSession:
+        if (running := self._running(session_id)) is not None:
+            return running
+        self._check_exists(session_id)
+        raise ApiRefusal(409, _READ_ONLY)
+
+    async def start(self, request: StartRequest) -> str:
+        if self._start is None:
+            raise ApiRefusal(409, _CANNOT_START)
+        if request.resume and self._running(request.resume) is not None:
+            return request.resume
+        session = await self._start(request)
+        await self._stop_following(session.id)  # one that goes on has its own id only now
+        return session.id
+
+    async def end(self, session_id: str) -> None:
+        session = self.live(session_id)
+        if self._end is None:
+            session.bus.emit("command", {"requestId": "end", "text": "/exit"}, source="browser")
+        else:
+            await self._end(session)
+
+    async def close(self) -> None:
+        open_here: list[WatchedSession] = [*self._live, *self._followed.values()]
+        for session in open_here:
+            await session.close()
+        self._live.clear()
+        self._followed.clear()
+
+    def _running(self, session_id: str) -> LiveSession | None:
+        return next((each for each in self._live if each.is_known_as(session_id)), None)
+
+    def _check_exists(self, session_id: str) -> None:
+        try:
+            there = journal_path(self.home.path, session_id).is_file()
+        except ValueError:
+            there = False
+        if not there:
+            raise ApiRefusal(404, "There is no such session; the list of sessions shows those there are.")
+
+    async def _stop_following(self, session_id: str) -> None:
+        if (known := self._followed.pop(session_id, None)) is not None:
+            await known.close()
+
+    async def _close_oldest_followed(self) -> None:
+        """Of those nobody looked at for the longest time."""
+        for session_id in list(self._followed)[: max(len(self._followed) - _MAX_FOLLOWED, 0)]:
+            await self._followed.pop(session_id).close()
+
+
+MAX_SESSIONS: Final = 16
+_log = logging.getLogger(__name__)
+
+
+class SessionLauncher:
+    def __init__(self, home: ForgeHome, directory: Path, *, notify: bool = False) -> None:
+        self.registry = SessionRegistry(home, directory, notify=notify, start=self._start, end=self._end)
+        self._running: dict[LiveSession, asyncio.Task[None]] = {}
+        self._conversations: dict[LiveSession, Conversation] = {}
+
+    async def close(self) -> None:
+        """Ends every session in an orderly way."""
+        for session in list(self._running):
+            self._interrupt(session)
+        if self._running:
+            await asyncio.wait(set(self._running.values()))
+        await self.registry.close()
+
+    async def _start(self, request: StartRequest) -> LiveSession:
+        from golem_forge.ui.web.stream.watched_session import LiveSession
+
+        if len(self._running) >= MAX_SESSIONS:
+            raise ApiRefusal(409, f"{MAX_SESSIONS} sessions run here already; end one first.")
+        directory = self._directory(request)
+        runtime = WorkerRuntime(
+            request.worker or None,
+            directory=directory,
+            model=request.model or None,
+            approval_mode=request.approval or None,
+            home=self.registry.home.path,
+            resume=request.resume,
+            needs_model=False,
+            default_mode="chat",
+        )
+        session = LiveSession(runtime, runtime.bus, self.registry.home.path, directory)
+        await session.open()
+        shown = asyncio.Event()
+        forget = runtime.bus.on("approvalRequired", lambda _: shown.set())
+        task = asyncio.get_running_loop().create_task(self._run(session, runtime, request.input, shown))
+        self._running[session] = task
+        await self.registry.add(session)
+        waiting = asyncio.ensure_future(shown.wait())
+        try:
+            await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            forget()
+        if task.done():
+            task.result()  # raises why it could not start
+        return session
+
+    def _directory(self, request: StartRequest) -> Path:
+        return self.registry.directory / os.path.expanduser(request.directory)
+
+    async def _run(self, session: LiveSession, runtime: WorkerRuntime, first: str, shown: asyncio.Event) -> None:
+        """Raises what ended the start; nothing a model or a tool does afterwards raises."""
+        try:
+            try:
+                await runtime.initialize()
+            except Exception as error:
+                if not shown.is_set():
+                    raise
+                _report_failure(runtime, error)  # whoever started it was answered when it asked its first question
+                return
+            shown.set()
+            conversation = self._conversations[session] = Conversation(runtime)
+            end_conversation(runtime, await conversation.run(first))
+        finally:
+            self._running.pop(session, None)
+            self._conversations.pop(session, None)
+            await runtime.aclose()
+            await self.registry.remove(session)
+
+    async def _end(self, session: LiveSession) -> None:
+        task = self._running.get(session)
+        self._interrupt(session)
+        if task is not None:
+            with contextlib.suppress(Exception):  # how a start failed is told to whoever started it
+                await asyncio.shield(task)
+
+    def _interrupt(self, session: LiveSession) -> None:
+        if (conversation := self._conversations.get(session)) is not None:
+            conversation.leave()
+        if session.runtime is not None:
+            session.runtime.signal.interrupt(TERMINATED)
+
+
+def _report_failure(runtime: WorkerRuntime, error: Exception) -> None:
+    if isinstance(error, StartInterrupted):
+        runtime.ui.end_session("interrupted")
+        return
+    if isinstance(error, ConfigError):
+        words = "\n".join(error.problems)
+    elif isinstance(error, ForgeError):
+        words = error.message
+    else:  # its words may quote what nobody may see
+        _log.error("a session could not start: %s", describe_failure(error, quoting=False))
+        words = "The session could not start; the log of the process that serves this page says why."
+    runtime.ui.show_status(type="error", message=words, code="START_FAILED")
+    runtime.ui.end_session("error", words)

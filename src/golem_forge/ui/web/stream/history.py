@@ -1,0 +1,468 @@
+"""The past of a session in pages, from its journal or from memory, and the latest event of each kind that still holds.
+
+`page(after=N)` gives the events that follow number N, `page(before=N)` those just below it, `page()` the last ones, in
+rising order, with `more` for others beyond. A page holds at most 200 events and ends early where they are long. Reading
+happens in a thread; a journal that cannot be read gives nothing.
+`JournalIndex` knows where each numbered event is; `grow` reads the heads of new lines only.
+`LatestEvents` takes events in any order and keeps the latest of each key, so that a page knows the current state
+without the whole past; bounded.
+Threat: the file may be damaged or made by anybody: lines are bounded, numbers that do not rise are skipped, a record
+that is not what it claims to be gives no event, and nothing but OSError is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple, Protocol, TypeVar
+
+from golem_forge.events.envelope import Event
+from golem_forge.events.journal_files import unseal_line
+from golem_forge.events.journal_reader import parse_body
+from golem_forge.events.journal_records import CallRecords, call_event
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.stream.frames import characters_in
+
+PAGE_EVENTS: Final = 200
+_PAGE_BYTES: Final = 16 << 20
+_MAX_REMEMBERED: Final = 1000
+_MAX_REMEMBERED_CHARACTERS: Final = 32 << 20
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    events: tuple[Event, ...] = ()
+    more: bool = False
+    reached: int = 0
+    """The number furthest in that direction that was looked at, whether or not its record could be read."""
+
+
+class EventHistory(Protocol):
+    async def page(
+        self, *, after: int | None = None, before: int | None = None, limit: int = PAGE_EVENTS
+    ) -> HistoryPage: ...
+    async def one(self, seq: int) -> Event | None: ...
+
+
+class JournalHistory:
+    def __init__(self, path: Callable[[], Path], flush: Callable[[], None] = lambda: None) -> None:
+        """`path`: a session that is being started knows late under which name it is recorded.
+
+        `flush`: what must happen before the file holds everything that was said.
+        """
+        self._path = path
+        self._flush = flush
+        self._index = JournalIndex(path())
+        self._reading = asyncio.Lock()
+
+    async def page(
+        self, *, after: int | None = None, before: int | None = None, limit: int = PAGE_EVENTS
+    ) -> HistoryPage:
+        limit = min(max(limit, 1), PAGE_EVENTS)
+        async with self._reading:
+            index = self._current()
+            return await run_in_thread(
+                lambda: _or_on_error(lambda: _read_page(index, after, before, limit), HistoryPage())
+            )
+
+    async def one(self, seq: int) -> Event | None:
+        async with self._reading:
+            index = self._current()
+            return await run_in_thread(lambda: _or_on_error(lambda: _read_one(index, seq), None))
+
+    async def look(self) -> tuple[bool, int, LatestEvents]:
+        """(whether there is a file, the highest number in it, what still holds since the last look)."""
+        async with self._reading:
+            index = self._current()
+            there = await run_in_thread(lambda: _or_on_error(index.grow, False))
+            return there, index.last, index.news()
+
+    def _current(self) -> JournalIndex:
+        self._flush()
+        if self._index.path != (path := self._path()):
+            self._index = JournalIndex(path)
+        return self._index
+
+
+class RememberedHistory:
+    """The last events of a session without a journal."""
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[Event, int]] = deque()
+        self._characters = 0
+        self._dropped = False
+
+    def take(self, event: Event) -> None:
+        size = characters_in(event.wire)
+        self._events.append((event, size))
+        self._characters += size
+        while len(self._events) > _MAX_REMEMBERED or self._characters > _MAX_REMEMBERED_CHARACTERS:
+            self._characters -= self._events.popleft()[1]
+            self._dropped = True
+
+    async def page(
+        self, *, after: int | None = None, before: int | None = None, limit: int = PAGE_EVENTS
+    ) -> HistoryPage:
+        limit = min(max(limit, 1), PAGE_EVENTS)
+        if after is not None:
+            found = [event for event, _ in self._events if event.seq > after]
+            return _page_of(found[:limit], more=len(found) > limit, reached=-1)
+        found = [event for event, _ in self._events if before is None or event.seq < before]
+        return _page_of(found[-limit:], more=len(found) > limit, reached=0)
+
+    async def one(self, seq: int) -> Event | None:
+        return next((event for event, _ in self._events if event.seq == seq), None)
+
+
+def _page_of(events: list[Event], *, more: bool, reached: int) -> HistoryPage:
+    return HistoryPage(events=tuple(events), more=more, reached=events[reached].seq if events else 0)
+
+
+def _read_page(index: JournalIndex, after: int | None, before: int | None, limit: int) -> HistoryPage:
+    if not index.grow():
+        return HistoryPage()
+    backwards = after is None
+    if after is not None:
+        wanted = index.after(after, limit + 1)
+    else:
+        wanted = index.before(index.last + 1 if before is None else before, limit + 1)
+        wanted.reverse()
+    events: list[Event] = []
+    room = _PAGE_BYTES
+    more, reached = False, 0
+    with index.path.open("rb") as file:
+        for count, seq in enumerate(wanted):
+            if count == limit or room < 0:
+                more = True
+                break
+            event, cost = index.event(file, seq)
+            room -= cost
+            reached = seq
+            if event is not None:
+                events.append(event)
+    if backwards:
+        events.reverse()
+    return HistoryPage(events=tuple(events), more=more, reached=reached)
+
+
+def _read_one(index: JournalIndex, seq: int) -> Event | None:
+    if not index.grow():
+        return None
+    with index.path.open("rb") as file:
+        return index.event(file, seq)[0]
+
+
+def _or_on_error(read: Callable[[], _T], instead: _T) -> _T:
+    try:
+        return read()
+    except OSError as error:
+        _log.warning("a journal could not be read: %s", type(error).__name__)
+        return instead
+
+
+MAX_LINE: Final = 64 << 20
+_MAX_EVENTS: Final = 1_000_000
+_MAX_OPEN_CALLS: Final = 10_000
+_MAX_RECORDS_PER_CALL: Final = 8
+_MAX_PARSED: Final = 1 << 20
+_MAX_SEQ: Final = (1 << 62) - 1
+_READ_BYTES: Final = 1 << 20
+_ENDING_BYTES: Final = 80
+"""Bytes of the last line that was read, hash included: they tell whether it is still there."""
+_HEAD: Final = re.compile(
+    rb'\{"n":\d{1,18},"ts":"[^"\\]{0,40}","type":"(?P<type>[A-Za-z]{1,40})"(?=[,}])(?:,"seq":(?P<seq>\d{1,18})(?=[,}]))?'
+    rb'(?:,"event":"(?P<event>[A-Za-z]{1,80})")?(?:,"call":"(?P<call>(?:[^"\\]|\\.){0,400})")?'
+)
+_CALL_TYPES: Final = frozenset({b"proposed", b"decided", b"started", b"begun", b"finished", b"done"})
+
+
+class JournalIndex:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._news = LatestEvents()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._read = 0
+        self._ending = b""
+        self._inside_a_line = False
+        """Whether what was read ends within one that is too long to be a record."""
+        self._seqs = array("q")
+        self._offsets = array("q")
+        self._before: dict[int, tuple[int, ...]] = {}
+        """Number → offsets of the earlier records of its call."""
+        self._calls: dict[bytes, tuple[int, ...]] = {}
+
+    @property
+    def last(self) -> int:
+        """The highest number."""
+        return self._seqs[-1] if self._seqs else 0
+
+    @property
+    def first(self) -> int:
+        return self._seqs[0] if self._seqs else 0
+
+    def after(self, seq: int, limit: int) -> list[int]:
+        start = bisect_right(self._seqs, seq)
+        return self._seqs[start : start + limit].tolist()
+
+    def before(self, seq: int, limit: int) -> list[int]:
+        """The last ones below `seq`, rising."""
+        end = bisect_left(self._seqs, seq)
+        return self._seqs[max(end - limit, 0) : end].tolist()
+
+    def news(self) -> LatestEvents:
+        """What still holds of everything that was taken in since this was asked the last time."""
+        news, self._news = self._news, LatestEvents()
+        return news
+
+    def grow(self) -> bool:
+        """Takes in what is new; False when the file is gone."""
+        try:
+            with self.path.open("rb") as file:
+                if not self._still_there(file):
+                    self._forget()
+                file.seek(self._read)
+                for line in _whole_lines(file):
+                    if line.kind is _LineKind.RECORD and not self._inside_a_line:
+                        self._take(line.head, self._read)
+                    self._inside_a_line = line.kind is _LineKind.OPEN
+                    self._ending = line.ending
+                    self._read += line.size
+        except FileNotFoundError:
+            self._forget()
+            return False
+        return True
+
+    def event(self, file: IO[bytes], seq: int) -> tuple[Event | None, int]:
+        """(the event, how many bytes were read for it)."""
+        at = bisect_left(self._seqs, seq)
+        if at == len(self._seqs) or self._seqs[at] != seq:
+            return None, 0
+        calls = CallRecords()
+        cost = 0
+        found: Event | None = None
+        for offset in (*self._before.get(seq, ()), self._offsets[at]):
+            file.seek(offset)
+            line = file.readline(MAX_LINE)
+            cost += len(line)
+            found = _build_event(line, seq, calls, self.path.stem)
+        return found, cost
+
+    def _still_there(self, file: IO[bytes]) -> bool:
+        file.seek(self._read - len(self._ending))
+        return file.read(len(self._ending)) == self._ending
+
+    def _take(self, line: bytes, offset: int) -> None:
+        kind, seq, event, call = _head(line)
+        if kind == b"resumed":
+            self._news.resume_after(self.last)
+        if seq > self.last and kind == b"done" and seq - 1 > self.last:
+            self._number(seq - 1, offset)
+        numbered = seq > self.last
+        if numbered:
+            self._number(seq, offset)
+        if call and kind in _CALL_TYPES:
+            self._take_call(kind, seq if numbered else 0, call, offset)
+        elif (
+            numbered
+            and event in LATEST_TYPES
+            and (found := _build_event(line, seq, CallRecords(), self.path.stem)) is not None
+        ):
+            self._news.take(found)
+
+    def _take_call(self, kind: bytes, seq: int, call: bytes, offset: int) -> None:
+        earlier = self._calls.pop(call, ())
+        if kind in (b"proposed", b"begun", b"done"):
+            earlier = ()
+        if seq and earlier:
+            self._before[seq] = earlier
+        if kind not in (b"finished", b"done"):
+            if len(self._calls) >= _MAX_OPEN_CALLS:
+                del self._calls[next(iter(self._calls))]
+            self._calls[call] = (*earlier, offset)[:_MAX_RECORDS_PER_CALL]
+
+    def _number(self, seq: int, offset: int) -> None:
+        self._seqs.append(seq)
+        self._offsets.append(offset)
+        if len(self._seqs) > _MAX_EVENTS:
+            half = _MAX_EVENTS // 2
+            for old in self._seqs[:half]:
+                self._before.pop(old, None)
+            del self._seqs[:half], self._offsets[:half]
+
+
+class _LineKind(Enum):
+    RECORD = auto()
+    TOO_LONG = auto()
+    OPEN = auto()
+    """Too long already, and its end is not there yet."""
+
+
+class _Line(NamedTuple):
+    head: bytes
+    size: int
+    ending: bytes
+    """Its last bytes."""
+    kind: _LineKind
+
+
+def _whole_lines(file: IO[bytes]) -> Iterator[_Line]:
+    """A line that its writer has not finished is left for the next time, unless it can be no record any more."""
+    while True:
+        line = file.readline(_READ_BYTES)
+        if line.endswith(b"\n"):
+            yield _Line(line, len(line), line[-_ENDING_BYTES:], _LineKind.RECORD)
+            continue
+        size, ending, last = len(line), line[-_ENDING_BYTES:], line
+        while last and not last.endswith(b"\n"):
+            last = file.readline(_READ_BYTES)
+            size += len(last)
+            ending = (ending + last)[-_ENDING_BYTES:]
+        if size > MAX_LINE:
+            yield _Line(b"", size, ending, _LineKind.TOO_LONG if last else _LineKind.OPEN)
+        elif last:
+            yield _Line(line, size, ending, _LineKind.RECORD)
+        if not last:
+            return
+
+
+def _head(line: bytes) -> tuple[bytes, int, str, bytes]:
+    """(type, number or 0, event, call) of a record, without reading all of it where it looks as we write it."""
+    if (match := _HEAD.match(line)) is not None:
+        seq = int(match["seq"] or 0)
+        return match["type"], seq if seq <= _MAX_SEQ else 0, (match["event"] or b"").decode(), match["call"] or b""
+    parts = unseal_line(line[:-1]) if len(line) <= _MAX_PARSED else None
+    record = parse_body(parts[0]) if parts else None
+    if record is None:
+        return b"", 0, "", b""
+    number, call = record.get("seq"), record.get("call")
+    return (
+        str(record.get("type", "")).encode("utf-8", "replace"),
+        number if isinstance(number, int) and 0 < number <= _MAX_SEQ else 0,
+        str(record.get("event", "")),
+        call.encode("utf-8", "replace")[:400] if isinstance(call, str) else b"",
+    )
+
+
+def _build_event(line: bytes, seq: int, calls: CallRecords, session_id: str) -> Event | None:
+    parts = unseal_line(line[:-1])
+    record = parse_body(parts[0]) if parts else None
+    if record is None:
+        return None
+    try:
+        return _event_of(record, seq, calls, session_id)
+    except (TypeError, ValueError, KeyError, AttributeError):  # members of other types than we write
+        return None
+
+
+def _event_of(record: dict[str, Any], seq: int, calls: CallRecords, session_id: str) -> Event | None:
+    number, ts = record.get("seq"), str(record.get("ts", ""))[:40]
+    call = calls.add(record)
+    if call is not None:
+        kind = record["type"]
+        if kind == "done":
+            kind = "finished" if number == seq else "begun"
+        if kind not in ("started", "begun", "finished"):
+            return None
+        type, made = call_event(kind, call)
+        return Event(type, made, None, seq, ts, session_id, str(call.worker_id or call.worker))
+    name, data = record.get("event"), record.get("data")
+    if number != seq or not isinstance(name, str) or not isinstance(data, dict):
+        return None
+    return Event(name, data, None, seq, ts, session_id, str(record.get("workerId", "")))
+
+
+MAX_PER_TYPE: Final = 500
+_ENDED_STATUSES: Final = frozenset({"complete", "error"})
+_Key = tuple[str, str]
+
+
+def _single_key(event: Event) -> str:
+    return ""
+
+
+def _key_by(member: str) -> Callable[[Event], str]:
+    return lambda event: str(event.wire.get(member) or event.worker_id)[:200]
+
+
+_KEYS: Final[Mapping[str, Callable[[Event], str]]] = {
+    "sessionStarted": _single_key,
+    "sessionEnd": _single_key,
+    "planUpdated": lambda event: event.worker_id[:200],
+    "workerUpdate": _key_by("workerId"),
+    "usageUpdated": _key_by("workerId"),
+    "contextUsage": lambda event: event.worker_id[:200],
+    "manualToolsAvailable": _single_key,
+    "mcpStatus": _key_by("server"),
+    "wallsReport": _single_key,
+}
+LATEST_TYPES: Final = frozenset(_KEYS)
+_RUN_TYPES: Final = frozenset(LATEST_TYPES - {"sessionStarted", "planUpdated", "usageUpdated"})
+"""What a session that goes on later says anew; what it does not say is not so any more."""
+
+
+class LatestEvents:
+    def __init__(self) -> None:
+        self._events: dict[_Key, Event] = {}
+        self._counts: dict[str, int] = {}
+        self._went_on_after = -1
+
+    def take(self, event: Event) -> None:
+        find = _KEYS.get(event.type)
+        if find is None:
+            return
+        key = (event.type, find(event))
+        known = self._events.get(key)
+        if known is not None and known.seq > event.seq:
+            return
+        if known is None:
+            self._make_room(event.type)
+            self._counts[event.type] = self._counts.get(event.type, 0) + 1
+        self._events[key] = event
+        started, ended = self._events.get(("sessionStarted", "")), self._events.get(("sessionEnd", ""))
+        if started is not None and ended is not None and ended.seq < started.seq:
+            self._drop(("sessionEnd", ""))
+
+    def resume_after(self, after: int) -> None:
+        """The session was taken up again after event `after`: its workers and servers are not those of before."""
+        self._went_on_after = max(after, self._went_on_after)
+        for key in [key for key, event in self._events.items() if key[0] in _RUN_TYPES and event.seq <= after]:
+            self._drop(key)
+
+    def merge(self, news: LatestEvents) -> None:
+        """`news`: what was found out elsewhere since."""
+        self.resume_after(news._went_on_after)
+        for event in news.events():
+            self.take(event)
+
+    def events(self) -> list[Event]:
+        return sorted(self._events.values(), key=lambda event: event.seq)
+
+    def last(self, type: str) -> Event | None:
+        """The newest of this type."""
+        return max((each for each in self._events.values() if each.type == type), key=lambda one: one.seq, default=None)
+
+    def _make_room(self, type: str) -> None:
+        if self._counts.get(type, 0) < MAX_PER_TYPE:
+            return
+        same = [key for key in self._events if key[0] == type]
+        self._drop(next((key for key in same if _ended(self._events[key].wire)), same[0]))
+
+    def _drop(self, key: _Key) -> None:
+        if self._events.pop(key, None) is not None:
+            self._counts[key[0]] -= 1
+
+
+def _ended(wire: Mapping[str, Any]) -> bool:
+    return wire.get("status") in _ENDED_STATUSES

@@ -1,0 +1,337 @@
+"""One page's WebSocket: greets it, sends what it missed, then everything as it happens, and takes its actions.
+
+The queue is joined first and the past is read up to that moment, so nothing is lost or sent twice. A page that falls
+behind, or does not read for ten seconds, is closed; it resumes with the last number it has. The session never waits for
+a page.
+Actions are checked, then put on the bus as any UI's action. Refuses (ApiRefusal) a session that does not run here
+(409), data that the action does not take (422), an answer to a question that is unknown (404) or closed (409, saying
+who answered), and an answer that would not count (422; the question stays open).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.events.envelope import Event
+from golem_forge.events.model import REGISTRY
+from golem_forge.events.serialization import decode_json
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.stream.audience import BEHIND, PageQueue, QueueClosed
+from golem_forge.ui.web.stream.frames import (
+    PONG,
+    Frame,
+    answer_text,
+    bye_text,
+    caught_up_text,
+    hello_text,
+    repeated_question_text,
+    shown_texts,
+)
+from golem_forge.ui.web.stream.history import HistoryPage
+from golem_forge.ui.web.stream.open_streams import OpenStream
+from golem_forge.ui.web.stream.watched_session import (
+    GONE,
+    UI_NAME,
+    FollowedSession,
+    LiveSession,
+    SessionStatus,
+    WatchedSession,
+    diff_for,
+)
+from golem_forge.ui.web.wire import ApiRefusal
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+if TYPE_CHECKING:
+    from golem_forge.ui.web.sdk import WebSocket
+
+    Watched = LiveSession | FollowedSession
+
+_SEND_LIMIT_S: Final = 10.0
+_CLOSE_LIMIT_S: Final = 1.0
+_MAX_RECEIVED: Final = 1 << 20
+_MAX_ID: Final = 200
+BAD_REQUEST: Final = 4400
+"""Close code: the request for this stream cannot be understood."""
+TOO_MANY_PAGES: Final = 4429
+"""Close code: too many pages look at this session."""
+_CODES: Final = {404: GONE, 429: TOO_MANY_PAGES}
+
+
+async def serve_socket(websocket: WebSocket) -> None:
+    from golem_forge.ui.web.sdk import WebSocketDisconnect
+
+    registry = websocket.app.state.registry
+    with contextlib.suppress(WebSocketDisconnect, OSError, RuntimeError):  # the page left meanwhile
+        await websocket.accept()
+        try:
+            after = _parse_after(websocket.query_params.get("after"))
+            session = await registry.find(websocket.path_params["id"])
+            if session.audience.full:
+                raise ApiRefusal(429, "Too many pages look at this session.")
+            await session.arrive()
+        except ApiRefusal as refused:
+            await websocket.send_text(bye_text(refused.problem.problem))
+            await websocket.close(_CODES.get(refused.status, BAD_REQUEST))
+            return
+        await _PageConnection(websocket, session, notify=registry.notify).serve(after)
+
+
+def _parse_after(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not given.isascii() or not given.isdigit() or len(given) > 18:
+        raise ApiRefusal(422, "`after` is the number of the last event the page has.")
+    return int(given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Snapshot:
+    """How things stood when the page joined."""
+
+    last: int
+    standing: list[Event]
+    questions: list[Event]
+    flows: list[OpenStream]
+    streams: list[str]
+
+    @classmethod
+    def of(cls, session: Watched) -> _Snapshot:
+        return cls(
+            last=session.last_seq,
+            standing=session.standing.events(),
+            questions=session.open_questions(),
+            flows=session.streams.flows(),
+            streams=session.streams.ids(),
+        )
+
+
+class _PageConnection:
+    def __init__(self, websocket: WebSocket, session: Watched, *, notify: bool) -> None:
+        self._socket = websocket
+        self._session = session
+        self._notify = notify
+        self._queue = PageQueue()
+        self._sending_since: float | None = None
+        self._unread = False
+
+    async def serve(self, after: int | None) -> None:
+        from golem_forge.ui.web.sdk import WebSocketDisconnect
+
+        session = self._session
+        self._queue = session.audience.join()
+        writing = asyncio.ensure_future(self._write(after, _Snapshot.of(session)))
+        reading = asyncio.ensure_future(self._read())
+        watching = asyncio.ensure_future(self._watch(writing))
+        tasks: set[asyncio.Future[None]] = {writing, reading, watching}
+        try:
+            await asyncio.wait({writing, reading}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            session.audience.leave(self._queue)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in tasks:
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not isinstance(error, WebSocketDisconnect | OSError | RuntimeError):
+                raise error
+
+    # ---- to the page
+
+    async def _write(self, after: int | None, moment: _Snapshot) -> None:
+        code = await self._send_all(after, moment)
+        async with asyncio.timeout(_CLOSE_LIMIT_S):
+            await self._socket.close(code)
+
+    async def _send_all(self, after: int | None, moment: _Snapshot) -> int:
+        """The code to close with."""
+        try:
+            await self._catch_up(after, moment)
+            while True:
+                entry = await self._queue.next()
+                if isinstance(entry, OpenStream):
+                    await self._send_flow(entry)
+                else:
+                    await self._send(await entry.text() if isinstance(entry, Frame) else entry)
+        except QueueClosed as ended:
+            return ended.code
+        except asyncio.CancelledError:
+            if not self._unread:
+                raise
+            return BEHIND
+
+    async def _watch(self, writing: asyncio.Task[None]) -> None:
+        """Lets a page go that has not taken a frame for too long. (A timer a frame would cost more than the frame.)"""
+        while not self._unread:
+            await asyncio.sleep(_SEND_LIMIT_S / 4)
+            since = self._sending_since
+            if since is not None and asyncio.get_running_loop().time() - since > _SEND_LIMIT_S:
+                self._unread = True
+                writing.cancel()
+
+    async def _catch_up(self, after: int | None, moment: _Snapshot) -> None:
+        """Everything up to that moment; what happened since waits in the queue."""
+        session, last = self._session, moment.last
+        resumes = after is not None and after <= last
+        page = await session.history.page(after=after) if resumes else await session.history.page(before=last + 1)
+        about = {"id": session.id, "state": session.state.value, "answerable": session.answerable}
+        earlier = bool(after) if resumes else page.more
+        standing, notify = moment.standing, self._notify
+        await self._send(
+            await run_in_thread(lambda: hello_text(about, last, standing, more=earlier, resumed=resumes, notify=notify))
+        )
+        await self._send_past(page, last)
+        while resumes and page.more and page.reached < last:
+            page = await session.history.page(after=page.reached)
+            await self._send_past(page, last)
+        questions = moment.questions
+        for text in await run_in_thread(lambda: [repeated_question_text(each) for each in questions]):
+            await self._send(text)
+        for flow in moment.flows:
+            await self._send_flow(flow)
+        await self._send(caught_up_text(last, moment.streams))
+
+    async def _send_past(self, page: HistoryPage, last: int) -> None:
+        events = [event for event in page.events if event.seq <= last]
+        for text in await run_in_thread(lambda: shown_texts(events)):
+            await self._send(text)
+
+    async def _send_flow(self, flow: OpenStream) -> None:
+        queue = self._queue
+        piece = await flow.piece(queue.position(flow))
+        if piece is not None:
+            queue.set_position(flow, piece.place)
+            await self._send(piece.text)
+            if piece.rest:
+                queue.put_stream(flow)
+
+    async def _send(self, text: str) -> None:
+        self._sending_since = asyncio.get_running_loop().time()
+        await self._socket.send_text(text)
+        self._sending_since = None
+
+    # ---- from the page
+
+    async def _read(self) -> None:
+        while True:
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            self._queue.put(self._replied(message.get("text")))
+
+    def _replied(self, text: str | None) -> str:
+        if text is None or len(text) > _MAX_RECEIVED:
+            return answer_text("", f"A frame is text of at most {_MAX_RECEIVED} bytes.")
+        try:
+            frame = decode_json(text)
+        except (ValueError, RecursionError):
+            return answer_text("", "A frame is a JSON object.")
+        if not isinstance(frame, Mapping):
+            return answer_text("", "A frame is a JSON object.")
+        if frame.get("type") == "ping":
+            return PONG
+        action_id = frame.get("id")
+        name = action_id[:_MAX_ID] if isinstance(action_id, str) else ""
+        return self._acted(name, frame.get("type"), frame.get("data"))
+
+    def _acted(self, action_id: str, type: Any, data: Any) -> str:
+        if not isinstance(type, str) or not isinstance(data, Mapping):
+            return answer_text(action_id, "An action has a `type` and an object as `data`.")
+        try:
+            take_action(self._session, type, data)
+        except ApiRefusal as refused:
+            return answer_text(action_id, refused.problem.problem, refused.problem.fields)
+        except ForgeError as error:
+            return answer_text(action_id, error.message)
+        return answer_text(action_id)
+
+
+ACTIONS: Final = frozenset(
+    {"userInput", "approvalResponse", "formResponse", "manualToolInvoke", "command", "interrupt", "getDiff"}
+)
+ANSWERS: Final = frozenset({"userInput", "approvalResponse", "formResponse"})
+_READ_ONLY: Final = {
+    SessionStatus.ELSEWHERE: "This session runs elsewhere: here it can only be watched.",
+    SessionStatus.CLOSED: "This session does not run: here it can only be looked at. Resume it to go on.",
+}
+_NEEDS_READY: Final = frozenset({"command", "manualToolInvoke"})
+"""Nobody hears them before it stands."""
+_NO_SUCH_QUESTION: Final = "No such question is open."
+_MAX_PROBLEM: Final = 500
+
+
+def take_action(session: WatchedSession, type: str, data: Mapping[str, Any], source: str = UI_NAME) -> None:
+    if type not in ACTIONS:
+        raise ApiRefusal(422, f"Unknown action; there are {', '.join(sorted(ACTIONS))}.", {"type": "unknown"})
+    given = _checked_data(type, data)
+    if not isinstance(session, LiveSession):
+        raise ApiRefusal(409, _READ_ONLY.get(session.state, _READ_ONLY[SessionStatus.CLOSED]))
+    if type in ANSWERS:
+        _answer(session, type, given, source)
+        return
+    if type == "getDiff" and diff_for(session.ui.open_question(given["requestId"]), given["path"]) is None:
+        raise ApiRefusal(404, "No open question changes this path.")
+    if type in _NEEDS_READY and not session.is_ready:
+        raise ApiRefusal(409, "The session is just being started; answer what it asks, then try again.")
+    session.bus.emit(type, given, source=source)
+
+
+def _answer(session: LiveSession, type: str, given: dict[str, Any], source: str) -> None:
+    request = given["requestId"]
+    objection = session.ui.objection(type, given)
+    if objection is None:
+        late = session.resolutions.late_message(request)
+        raise ApiRefusal(409, late) if late else ApiRefusal(404, _NO_SUCH_QUESTION)
+    if objection:
+        raise ApiRefusal(422, f"This answer does not count: {objection[:_MAX_PROBLEM]}.")
+    session.bus.emit(type, given, source=source)
+    if "args" in given and (still := session.ui.open_question(request)) is not None:
+        fields = _field_errors(still)
+        words = "; ".join(f"{name}: {error}" for name, error in fields.items()) or "see the card"
+        raise ApiRefusal(422, f"The changed arguments do not fit: {words[:_MAX_PROBLEM]}", fields)
+
+
+def _field_errors(question: Event) -> dict[str, str]:
+    fields = question.wire.get("fields") or []
+    return {
+        str(field.get("name")): str(field["error"])
+        for field in fields
+        if isinstance(field, Mapping) and field.get("error")
+    }
+
+
+def _checked_data(type: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The members this action knows, of the types it says; None where optional is left out."""
+    kind = REGISTRY[type]
+    known = {field.wire: field for field in kind.FIELDS}
+    problems = {name[:100]: "unknown" for name in data if name not in known}
+    given: dict[str, Any] = {}
+    for wire, field in known.items():
+        value = data.get(wire)
+        if value is None:
+            if field.required:
+                problems[wire] = "missing"
+            continue
+        try:
+            given[wire] = _adapter(type, field.attribute).validate_python(value, strict=True)
+        except (ValueError, RecursionError):  # pydantic's words may quote a secret
+            problems[wire] = "of another type than this action takes"
+    if problems:
+        first = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+        raise ApiRefusal(422, f"{type}: {first[:_MAX_PROBLEM]}", problems)
+    return given
+
+
+@cache
+def _adapter(type: str, attribute: str) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(get_annotations(REGISTRY[type], eval_str=True)[attribute])

@@ -1,0 +1,449 @@
+"""`WatchedSession`: one session as pages see it. `LiveSession` runs in this process, `FollowedSession` is read from its
+journal. Only a live one can be answered.
+
+Live: from `open` to `close` it is attached to the RuntimeUI as `browser`, so somebody can answer whether or not a page
+is open. The past comes from the journal, or from bounded memory where there is none. While a session starts it has no
+journal and its events have no number; if it then resumes an earlier session, pages are told to reload.
+Followed: while a page looks, the journal is checked five times a second; nothing is written, locked or answered. The
+file may grow, close, be resumed or disappear; of a damaged one what is readable is shown.
+`Resolutions` knows who answered a question, for a page whose answer came too late. `diff_for` gives what an open
+question would change at one path, from the diff of its card: made of the very bytes that would be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+from golem_forge.events.journal_files import JournalError, is_locked, journal_path, sessions_dir
+from golem_forge.events.model import REGISTRY
+from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.stream.audience import GOING_AWAY, MOVED, Audience
+from golem_forge.ui.web.stream.frames import state_text
+from golem_forge.ui.web.stream.history import EventHistory, JournalHistory, LatestEvents, RememberedHistory
+from golem_forge.ui.web.stream.open_streams import OpenStreams
+
+if TYPE_CHECKING:
+    from golem_forge.agent.runtime import WorkerRuntime
+    from golem_forge.events.journal import Journal
+
+
+class SessionStatus(StrEnum):
+    LIVE = "live"
+    """It runs in this process, and can be answered here."""
+    ELSEWHERE = "elsewhere"
+    """Another process runs it; here it can be watched."""
+    CLOSED = "closed"
+    """Nobody runs it."""
+
+
+class WatchedSession(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def state(self) -> SessionStatus: ...
+    @property
+    def answerable(self) -> bool: ...
+    @property
+    def bus(self) -> EventBus: ...
+    @property
+    def standing(self) -> LatestEvents: ...
+    @property
+    def streams(self) -> OpenStreams: ...
+    @property
+    def history(self) -> EventHistory: ...
+    @property
+    def audience(self) -> Audience: ...
+    @property
+    def last_seq(self) -> int:
+        """The number of the last event that a page which comes now finds in the history."""
+
+    def open_questions(self) -> list[Event]:
+        """Same ids, original order."""
+
+    async def arrive(self) -> None:
+        """A page is about to look."""
+
+    async def close(self) -> None:
+        """Pages are told."""
+
+
+UI_NAME: Final = "browser"
+"""Who answers, as the journal and other UIs name it."""
+_NO_JOURNAL_NAME: Final = ".none"
+
+
+class LiveSession:
+    state: Final = SessionStatus.LIVE
+    answerable: Final = True
+
+    def __init__(self, runtime: WorkerRuntime | None, bus: EventBus, home: Path, root: Path) -> None:
+        """`root`: the directory of the program."""
+        self.runtime = runtime
+        self.bus = bus
+        self.root = root
+        self.audience = Audience()
+        self.resolutions = Resolutions()
+        self._home = home
+        self._opened_as = bus.session_id
+        self._recorded = JournalHistory(self._journal_path, self._flush)
+        self._remembered = RememberedHistory()
+        self._numbered = False
+        self._remembers = False
+        """Whether events are kept here, because no journal keeps them."""
+        self._let_go: list[Callable[[], None]] = []
+        self._recalling: asyncio.Task[None] | None = None
+
+    # ---- life
+
+    async def open(self) -> None:
+        if self._let_go:
+            return
+        if self._has_begun():
+            self._number()
+        self._let_go = [
+            self.bus.on("*", self._take),
+            self.bus.on("getDiff", self._show_diff),
+            self.ui.attach(UI_NAME),
+        ]
+        if self._numbered and self.bus.seq and not self._remembers:
+            await self._recall()
+
+    async def close(self) -> None:
+        """Pages are told; open questions are denied if no other UI can answer."""
+        for let_go in reversed(self._let_go):
+            let_go()
+        self._let_go = []
+        if self._recalling is not None:
+            self._recalling.cancel()
+        self.audience.end(GOING_AWAY, "The session ended here.")
+        self.audience.streams.clear()
+
+    # ---- what pages see
+
+    @property
+    def id(self) -> str:
+        return self.bus.session_id
+
+    def is_known_as(self, session_id: str) -> bool:
+        """Also by the name it had before an earlier session went on in it."""
+        return session_id in (self.id, self._opened_as)
+
+    @property
+    def standing(self) -> LatestEvents:
+        return self.audience.standing
+
+    @property
+    def streams(self) -> OpenStreams:
+        return self.audience.streams
+
+    @property
+    def history(self) -> EventHistory:
+        return self._remembered if self._remembers else self._recorded
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last event that a page which comes now finds in the history."""
+        return self.bus.seq if self._numbered or self._has_begun() else 0
+
+    @property
+    def is_ready(self) -> bool:
+        """False while it is being started."""
+        return self.runtime is None or self.runtime.is_ready
+
+    async def arrive(self) -> None:
+        """A page is about to look: what still holds from an earlier run is known by then."""
+        if self._recalling is not None:
+            await asyncio.wait({self._recalling})
+
+    # ---- questions
+
+    @property
+    def ui(self) -> RuntimeUI:
+        return create_runtime_ui(self.bus)
+
+    def open_questions(self) -> list[Event]:
+        """Same ids, original order."""
+        found: list[Event] = []
+        self.ui.replay_open(found.append)
+        return found if self._numbered else [_unnumbered(event) for event in found]
+
+    # ---- inside
+
+    def _take(self, event: Event) -> None:
+        if not self._numbered and self._has_begun():
+            self._begin(event)
+        if self._remembers and ((kind := REGISTRY.get(event.type)) is None or kind.RECORDED):
+            self._remembered.take(event)
+        self.resolutions.take(event)
+        self.audience.take(event if self._numbered else _unnumbered(event))
+
+    def _begin(self, event: Event) -> None:
+        """From now on events are recorded. What an earlier session left is not on any page yet."""
+        self._number()
+        if event.seq > 1 and not self._remembers:
+            self.audience.end(MOVED, "An earlier session goes on; the page loads it.", self.id)
+            self._recalling = asyncio.get_running_loop().create_task(self._recall())
+
+    def _number(self) -> None:
+        self._numbered = True
+        self._remembers = not self._is_recorded()
+
+    async def _recall(self) -> None:
+        """What still holds from before this was opened."""
+        _, _, before = await self._recorded.look()
+        self.standing.merge(before)
+
+    def _show_diff(self, event: Event) -> None:
+        shown = diff_for(self.ui.open_question(str(event.wire.get("requestId"))), str(event.wire.get("path")))
+        if shown is not None:
+            self.bus.emit("diffContent", shown, event.worker_id)
+
+    def _has_begun(self) -> bool:
+        """Whether events have numbers that last: the runtime stands, or its journal is there already."""
+        return self.runtime is None or self.runtime.is_ready or self._is_recorded()
+
+    def _journal(self) -> Journal | None:
+        return self.runtime.journal if self.runtime is not None and self.runtime.is_ready else None
+
+    def _is_recorded(self) -> bool:
+        return self._journal() is not None or self._journal_path().is_file()
+
+    def _journal_path(self) -> Path:
+        try:
+            return journal_path(self._home, self.bus.session_id)
+        except ValueError:  # a bus of an embedder's own making
+            return sessions_dir(self._home) / _NO_JOURNAL_NAME
+
+    def _flush(self) -> None:
+        journal = self._journal()
+        if journal is not None and not journal.closed:
+            with contextlib.suppress(JournalError):  # what waits is kept; who may not go on without it is told there
+                journal.flush()
+
+
+def _unnumbered(event: Event) -> Event:
+    """As pages see what no journal will ever have."""
+    return Event(event.type, event.wire, None, 0, event.ts, event.session_id, event.worker_id, event.source)
+
+
+_POLL_S: Final = 0.2
+GONE: Final = 4404
+"""Close code: there is no such session any more."""
+_log = logging.getLogger(__name__)
+
+
+class FollowedSession:
+    answerable: Final = False
+    runtime: Final = None
+
+    def __init__(self, home: Path, session_id: str) -> None:
+        self.id = session_id
+        self.bus = EventBus(session_id)
+        self.audience = Audience()
+        self.state = SessionStatus.CLOSED
+        self.last_seq = 0
+        """The number of the last event that pages were told of."""
+        self._path = journal_path(home, session_id)
+        self.history = JournalHistory(lambda: self._path)
+        self._following: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
+
+    @property
+    def standing(self) -> LatestEvents:
+        return self.audience.standing
+
+    @property
+    def streams(self) -> OpenStreams:
+        return self.audience.streams
+
+    def open_questions(self) -> list[Event]:
+        """Those that are open are answered where it runs."""
+        return []
+
+    async def open(self) -> None:
+        async with self._looking:
+            await self._look()
+
+    async def arrive(self) -> None:
+        """A page is about to look: from here on, until nobody does, the file is followed."""
+        await self.open()
+        if self._following is None or self._following.done():
+            self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._following
+        self.audience.end(GOING_AWAY, "This session is no longer followed here; the page looks again.")
+
+    async def _follow(self) -> None:
+        idle = 0
+        while idle < 2 or len(self.audience):  # whoever has just arrived joins in a moment
+            await asyncio.sleep(_POLL_S)
+            idle = 0 if len(self.audience) else idle + 1
+            try:
+                async with self._looking:
+                    there = await self._look()
+            except Exception as error:  # a page must not be left without news because of one bad look
+                _log.warning("session %s could not be looked at: %s", self.id, type(error).__name__)
+                continue
+            if not there:
+                self.audience.end(GONE, "The record of this session was removed.")
+                return
+
+    async def _look(self) -> bool:
+        held = await run_in_thread(lambda: is_locked(self._path))
+        there, last, news = await self.history.look()
+        if last < self.last_seq:  # cut back, or another file under this name
+            self.last_seq = last
+        if len(self.audience):
+            await self._tell(last)
+        self.last_seq = last
+        self.standing.merge(news)
+        self._enter(SessionStatus.ELSEWHERE if held else SessionStatus.CLOSED)
+        return there
+
+    async def _tell(self, last: int) -> None:
+        """What was recorded since the last look, and not more: what comes meanwhile is for the next one."""
+        while self.last_seq < last:
+            page = await self.history.page(after=self.last_seq)
+            for event in page.events:
+                if event.seq <= last:
+                    self.audience.take(event)
+                    self.bus.show(event.type, lambda wire=event.wire: wire, event.worker_id, event.seq)  # type: ignore[misc]
+            if page.reached <= self.last_seq:
+                return
+            self.last_seq = min(page.reached, last)
+
+    def _enter(self, state: SessionStatus) -> None:
+        if state is not self.state:
+            self.state = state
+            self.audience.broadcast(state_text(state.value, self.answerable))
+
+
+MAX_RESOLUTIONS: Final = 200
+_ANSWER_TYPES: Final = frozenset({"approvalResponse", "formResponse", "userInput"})
+_RESOLVED_TYPES: Final = frozenset({"approvalResolved", "formResolved", "inputResolved"})
+_NOT_BY_A_UI: Final = {
+    "memory": "an earlier answer covered it",
+    "mode": "the approval mode answered",
+    "timeout": "nobody answered in time",
+    "interrupt": "it was interrupted",
+    "nobody": "nobody could answer",
+}
+
+
+class Resolutions:
+    def __init__(self) -> None:
+        self._by: dict[str, str] = {}
+        self._answering: dict[str, str] = {}
+
+    def take(self, event: Event) -> None:
+        if event.type in _ANSWER_TYPES:
+            _keep(self._answering, event.wire.get("requestId"), event.source)
+        elif event.type in _RESOLVED_TYPES:
+            request = event.wire.get("requestId")
+            said = event.wire.get("by")
+            by = said if isinstance(said, str) else self._answering.pop(str(request), "")
+            _keep(self._by, request, by)
+
+    def late_message(self, request_id: str) -> str:
+        """`Too late: answered in terminal.`; empty for a question that was never resolved here."""
+        by = self._by.get(request_id)
+        if by is None:
+            return ""
+        if by in _NOT_BY_A_UI:
+            return f"Too late: {_NOT_BY_A_UI[by]}."
+        return f"Too late: answered in {by}." if by else "Too late: it is answered already."
+
+
+def _keep(kept: dict[str, str], request: Any, by: str) -> None:
+    if not isinstance(request, str):
+        return
+    kept.pop(request, None)
+    kept[request] = by
+    if len(kept) > MAX_RESOLUTIONS:
+        del kept[next(iter(kept))]
+
+
+_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
+_BETWEEN: Final = "…\n"
+_NONE: Final = "/dev/null"
+
+
+@dataclass(slots=True)
+class _File:
+    path: str
+    is_new: bool
+    old_shown: bool = True
+    hunks: int = 0
+    old: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+
+
+def diff_for(question: Event | None, path: str) -> dict[str, Any] | None:
+    """The data of `diffContent`; None where this question changes no such path."""
+    if question is None or not isinstance(diff := question.wire.get("diff"), str):
+        return None
+    file = next((each for each in _files(diff) if each.path == path), None)
+    if file is None:
+        return None
+    data: dict[str, Any] = {"requestId": question.wire["requestId"], "path": path, "modified": "".join(file.new)}
+    data["isNew"] = file.is_new
+    if file.old_shown and not file.is_new:
+        data["original"] = "".join(file.old)
+    return data
+
+
+def _files(diff: str) -> Iterator[_File]:
+    """Threat: a removed line `-- a/x` must not pass for a heading, so the lines of a hunk are counted."""
+    file: _File | None = None
+    heading = mark = ""
+    old = new = 0
+    for line in diff.split("\n"):
+        if file is not None and line.startswith("\\"):
+            _without_last_end(file, mark)
+        elif file is not None and (old > 0 or new > 0):
+            mark = line[:1]
+            if mark != "+":
+                file.old.append(f"{line[1:]}\n")
+                old -= 1
+            if mark != "-":
+                file.new.append(f"{line[1:]}\n")
+                new -= 1
+        elif file is not None and (hunk := _HUNK.match(line)):
+            old, new = (int(count) if count else 1 for count in hunk.groups())
+            if file.hunks:
+                file.old.append(_BETWEEN)
+                file.new.append(_BETWEEN)
+            file.hunks += 1
+        elif line.startswith("--- "):
+            heading = line[4:]
+        elif line.startswith("+++ "):
+            if file is not None:
+                yield file
+            named = heading if line[4:] == _NONE else line[4:]
+            file = _File(path=named[1:], is_new=heading == _NONE)
+        elif file is not None and line.startswith("# "):
+            file.old_shown = False
+    if file is not None:
+        yield file
+
+
+def _without_last_end(file: _File, mark: str) -> None:
+    """`\\ No newline at end of file`: of the line before, on the sides it belongs to."""
+    for side in (file.old,) if mark == "-" else (file.new,) if mark == "+" else (file.old, file.new):
+        if side:
+            side[-1] = side[-1].removesuffix("\n")

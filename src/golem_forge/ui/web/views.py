@@ -1,0 +1,480 @@
+"""Events as pages get them: `{"event", "view"}`, both bounded to what fits one frame. Never raises.
+
+The event is the envelope with long texts and lists cut in the middle; the view is what the server prepared: HTML of
+Markdown, a result by its form (`text`, `diff`, `table`, …), a diff. `view.cut` says that this is not all; then
+`GET …/events/{seq}` (or `…/questions/{requestId}`) gives the whole. Limits of a result: text 64 KiB, lists 500, tables
+200 rows of 30 columns, trees 2,000 nodes. Strings are as the tool gave them (the page escapes them); HTML stands in
+`html` and nowhere else.
+`bounded_json` gives pure JSON (NaN, bytes, cycles and foreign objects become text), keeps head and tail, and counts
+what it leaves out. Its cost depends on what it gives, not on what it is given.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from golem_forge.core.json import MAX_INTEGER_BITS, valid_unicode
+from golem_forge.core.results import is_valid_kind
+from golem_forge.events.envelope import Event
+from golem_forge.tools.results import display_hints
+from golem_forge.ui.render.lines import change_counts, content_diff, count_changes, plain_text, to_text
+from golem_forge.ui.render.results import (
+    content_of,
+    duration_text,
+    failure_lines,
+    file_name,
+    is_table,
+    leftovers_of,
+    limit_notes,
+    summary_of,
+)
+from golem_forge.ui.web.markdown import highlight, language_name, language_of_file, to_html
+
+MAX_STRING: Final = 1 << 16
+MAX_FRAME: Final = 1 << 19
+"""Bytes of JSON that an event may take; its view may take as many again."""
+_TEXT_FACTOR: Final = 4
+_MIN_TEXT: Final = 16
+_MIN_ITEMS: Final = 3
+_FEW: Final = 60
+_MARKER_KEY: Final = "…"
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeLimits:
+    text: int = MAX_STRING
+    items: int = 500
+    nodes: int = 20_000
+    levels: int = 60
+    total: int = MAX_FRAME
+
+
+EVENT_LIMITS: Final = SizeLimits()
+
+
+def bounded_json(value: Any, limits: SizeLimits = EVENT_LIMITS) -> tuple[Any, bool]:
+    """(the value within the limits, whether something was left out). Never raises."""
+    while True:
+        walk = _BoundedCopy(limits)
+        try:
+            return walk.copy(value, 0), walk.cut
+        except _TooManyBytes as too_much:
+            limits = _tighter(limits, too_much)
+
+
+def shorten_middle(text: str, limit: int) -> tuple[str, bool]:
+    """At most about `limit` characters: the first and the last of them, and how many are between."""
+    if len(text) <= limit:
+        return valid_unicode(text), False
+    half = max(limit // 2, 1)
+    between = len(text) - 2 * half
+    return valid_unicode(f"{text[:half]}\n… {between:,} characters …\n{text[-half:]}"), True
+
+
+class _TooManyBytes(Exception):
+    """Of bytes."""
+
+
+class _TooManyNodes(_TooManyBytes):
+    """Of nodes."""
+
+
+def _tighter(limits: SizeLimits, too_much: _TooManyBytes) -> SizeLimits:
+    """Where there are too many bytes, texts get shorter before anything is missing; levels go last."""
+    least = limits.text == _MIN_TEXT and limits.items == _MIN_ITEMS and limits.levels == _MIN_ITEMS
+    if least:  # a budget for less than the least
+        return replace(limits, nodes=limits.nodes * 2, total=limits.total * 2)
+    if isinstance(too_much, _TooManyNodes):
+        return replace(limits, items=max(limits.items // 4, _MIN_ITEMS), levels=max(limits.levels // 2, _MIN_ITEMS))
+    return replace(
+        limits,
+        text=max(limits.text // _TEXT_FACTOR, _MIN_TEXT),
+        items=max(limits.items // 2, _MIN_ITEMS),
+        levels=limits.levels if limits.items > _FEW else max(limits.levels // 2, _MIN_ITEMS),
+    )
+
+
+class _BoundedCopy:
+    def __init__(self, limits: SizeLimits) -> None:
+        self.cut = False
+        self._limits = limits
+        self._left = limits.total
+        self._nodes = limits.nodes
+        self._above: set[int] = set()
+
+    def copy(self, value: Any, level: int) -> Any:
+        self._nodes -= 1
+        if self._nodes < 0:
+            raise _TooManyNodes
+        if isinstance(value, str):
+            return self._text(value, self._limits.text)
+        if value is None or value is True or value is False:
+            return self._count(value, 5)
+        if isinstance(value, int):
+            if value.bit_length() <= MAX_INTEGER_BITS:
+                return self._count(int(value), 8 + value.bit_length() // 3)
+            return self._emit_text(f"(integer of {value.bit_length()} bits)")
+        if isinstance(value, float):
+            return self._count(float(value), 24) if value - value == 0.0 else self._emit_text(str(float(value)))
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return self._emit_text(f"({len(value)} bytes)")
+        return self._container(value, level)
+
+    def _container(self, value: Any, level: int) -> Any:
+        if id(value) in self._above:
+            return self._emit_text("(cycle)")
+        if not isinstance(value, (Mapping, list, tuple)):
+            return self._emit_text(f"({type(value).__name__})")
+        if level >= self._limits.levels:
+            self.cut = True
+            return self._emit_text(f"({len(value)} members, nested too deep)")
+        self._above.add(id(value))
+        try:
+            if isinstance(value, Mapping):
+                return self._object(value, level)
+            return [self.copy(item, level + 1) for item in self._items(value)]
+        except _TooManyBytes:
+            raise
+        except Exception:  # a foreign mapping may raise while it is read
+            return self._emit_text(f"({type(value).__name__})")
+        finally:
+            self._above.discard(id(value))
+
+    def _object(self, value: Mapping[Any, Any], level: int) -> dict[str, Any]:
+        small: dict[str, Any] = {}
+        for key in islice(value, self._limits.items):
+            name = self._text(key if isinstance(key, str) else str(self.copy(key, level + 1)), 200)
+            small[name] = self.copy(value[key], level + 1)
+        if (left := len(value) - self._limits.items) > 0:
+            self.cut = True
+            small[_MARKER_KEY] = self._emit_text(f"… {left:,} more …")
+        return small
+
+    def _items(self, value: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+        most = self._limits.items
+        if len(value) <= most:
+            yield from value
+            return
+        self.cut = True
+        half = max(most // 2, 1)
+        yield from value[:half]
+        yield f"… {len(value) - 2 * half:,} more …"
+        yield from value[-half:]
+
+    def _text(self, text: str, limit: int) -> str:
+        shown, cut = shorten_middle(text, limit)
+        self.cut = self.cut or cut
+        return self._emit_text(shown)
+
+    def _emit_text(self, text: str) -> str:
+        return self._count(text, _json_size(text))
+
+    def _count(self, value: _Value, size: int) -> _Value:
+        self._left -= size + 2
+        if self._left < 0:
+            raise _TooManyBytes
+        return value
+
+
+def _json_size(text: str) -> int:
+    """Bytes of the text in JSON."""
+    if text.isascii() and text.isprintable():
+        return len(text) + 2 + text.count('"') + text.count("\\")
+    from golem_forge.events.serialization import encode_json
+
+    return len(encode_json(text))
+
+
+MAX_TEXT: Final = 1 << 16
+MAX_ITEMS: Final = 500
+MAX_ROWS: Final = 200
+MAX_COLUMNS: Final = 30
+MAX_CELL: Final = 200
+MAX_DIFF: Final = 1 << 18
+MAX_IMAGE: Final = 2 << 20
+_MAX_COMPARED: Final = 2 << 20
+"""Characters of both sides: comparing more would hold up the session."""
+_META_LIMITS: Final = SizeLimits(text=4_000, items=100, nodes=2_000, total=1 << 17)
+_TREE_LIMITS: Final = SizeLimits(text=2_000, items=MAX_ITEMS, nodes=2_000, total=1 << 18)
+_CELL_LIMITS: Final = SizeLimits(text=MAX_CELL, items=20, nodes=100, total=2_000)
+_IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
+
+Fields = Mapping[str, Any]
+
+
+def result_view(data: Fields) -> View:
+    """`summary`, `took`, `form` and what belongs to it, `collapsed`, `maxHeight`, `cut`, `notes`, `leftovers`."""
+    about, _ = bounded_json(dict(data), _META_LIMITS)  # small: everything about the call is told by this copy
+    value = data.get("value")
+    value = value if isinstance(value, Mapping) else {} if value is None else {"content": value}
+    small = about.get("value")
+    small = small if isinstance(small, Mapping) else {}
+    hints = display_hints(small)
+    view = hints.get("preferredView", "")
+    body = {"form": "hidden"} if view == "hidden" else _body(value, view, hints.get("language", ""))
+    height = hints.get("maxHeight")
+    return {
+        "summary": _summary(about, small, body),
+        "kind": small["kind"] if is_valid_kind(small.get("kind")) else "",
+        "took": duration_text(about),
+        "cut": False,
+        **body,
+        "collapsed": bool(hints.get("collapsed")),
+        "maxHeight": max(1, int(min(height, 10_000))) if height is not None else None,
+        "notes": [note.strip() for note in plain_text(limit_notes(about)).splitlines()],
+        "leftovers": [{"severity": severity.value, "text": text} for severity, text in leftovers_of(about)],
+    }
+
+
+def diff_view(diff: str, path: str = "") -> View:
+    """A unified diff in the form `diff`; a long one without its middle lines."""
+    added, removed = count_changes(diff)
+    shown, cut = _cut_middle_lines(diff)
+    return {"form": "diff", "diff": shown, "path": path, "added": added, "removed": removed, "cut": cut}
+
+
+def change_view(path: str, original: str | None, modified: str, *, is_new: bool) -> View:
+    """The change of one file, compared here. −1: nobody knows."""
+    if original is None and not is_new:
+        return {**diff_view("", path), "added": -1, "removed": -1}
+    if len(original or "") + len(modified) > _MAX_COMPARED:
+        return {**diff_view("", path), "added": -1, "removed": -1, "cut": True}
+    return diff_view(content_diff(path, None if is_new else original, modified), path)
+
+
+# ---- by kind and hint
+
+
+def _body(value: Fields, view: str, hinted: str) -> View:
+    if not value:
+        return _text_view("")
+    kind = value.get("kind")
+    own = _KIND_VIEWS.get(kind) if isinstance(kind, str) else None
+    if own is not None and view in ("", "diff"):
+        shown = own(value)
+        if shown is not None:
+            return shown
+    return _by_view(value, content_of(value), view, hinted)
+
+
+def _by_view(value: Fields, data: Any, view: str, hinted: str) -> View:
+    if view == "table" and is_table(data):
+        return _table_view(data)
+    if view == "image" and (image := _image_view(value, data)):
+        return image
+    if view == "raw":
+        return _text_view(data if isinstance(data, str) else to_text(bounded_json(data, _TREE_LIMITS)[0]))
+    if isinstance(data, str):
+        return _string_view(data, view, hinted)
+    tree, cut = bounded_json(data, _TREE_LIMITS)
+    return {"form": "tree", "data": tree, "cut": cut}
+
+
+def _string_view(text: str, view: str, hinted: str) -> View:
+    if view == "diff":
+        return diff_view(text)
+    if view == "markdown":
+        shown, cut = shorten_middle(text, MAX_TEXT)
+        return {"form": "markdown", "html": to_html(shown), "cut": cut}
+    if view == "code":
+        return _code_view(text, language_name(hinted))
+    return _text_view(text)
+
+
+def _text_view(text: str) -> View:
+    shown, cut = shorten_middle(text, MAX_TEXT)
+    return {"form": "text", "text": shown, "cut": cut}
+
+
+def _code_view(text: str, name: str) -> View:
+    shown, cut = shorten_middle(text, MAX_TEXT)
+    return {"form": "code", "text": shown, "html": highlight(shown, name), "language": name, "cut": cut}
+
+
+def _table_view(rows: list[Mapping[Any, Any]]) -> View:
+    names = list(islice(rows[0], MAX_COLUMNS))
+    return {
+        "form": "table",
+        "columns": [_cell(name) for name in names],
+        "rows": [[_cell(row.get(name, "")) for name in names] for row in rows[:MAX_ROWS]],
+        "count": len(rows),
+        "cut": len(rows) > MAX_ROWS or len(rows[0]) > MAX_COLUMNS,
+    }
+
+
+def _cell(value: Any) -> str:
+    text = to_text(value if isinstance(value, str) else bounded_json(value, _CELL_LIMITS)[0])
+    return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"
+
+
+def _image_view(value: Fields, data: Any) -> View | None:
+    """Pictures that hold nothing but pixels. Threat: SVG is a document with scripts and links; it is never one here."""
+    if not isinstance(data, str) or len(data) > MAX_IMAGE * 4 // 3 + 100:
+        return None
+    kind, inside = str(value.get("mimeType") or "").lower(), data
+    if data.startswith("data:"):
+        head, _, inside = data.partition(",")
+        kind = head.removeprefix("data:").removesuffix(";base64").lower()
+    if kind not in _IMAGE_TYPES or not _BASE64.fullmatch(inside):
+        return None
+    return {"form": "image", "src": f"data:{kind};base64,{''.join(inside.split())}"}
+
+
+# ---- kinds with a form of their own
+
+
+def _diff_kind_view(value: Fields) -> View | None:
+    path, modified, original = value.get("path"), value.get("modified"), value.get("original")
+    if not isinstance(path, str) or not isinstance(modified, str):
+        return None
+    original = original if isinstance(original, str) else None
+    return change_view(path[:1000], original, modified, is_new=bool(value.get("isNew")))
+
+
+def _patch_view(value: Fields) -> View | None:
+    return diff_view(value["diff"]) if isinstance(value.get("diff"), str) else None
+
+
+def _file_view(value: Fields) -> View | None:
+    path, content = value.get("path"), value.get("content")
+    if not isinstance(path, str) or not isinstance(content, str):
+        return None
+    name = language_of_file(path)
+    return _code_view(content, name) if name else _text_view(content)
+
+
+def _files_view(value: Fields) -> View | None:
+    files = value.get("files")
+    if not isinstance(files, (list, tuple)):
+        return None
+    shown = [_cell(file_name(file)) if not isinstance(file, str) else file[:1000] for file in files[:MAX_ITEMS]]
+    count = value.get("count")
+    count = count if type(count) is int and len(files) <= count < 1 << 53 else len(files)
+    return {"form": "files", "files": shown, "count": count, "cut": len(files) > MAX_ITEMS}
+
+
+def _exec_view(value: Fields) -> View | None:
+    parts: list[View] = []
+    cut = False
+    for name in ("output", "stdout", "stderr"):
+        if isinstance(value.get(name), str) and value[name]:
+            text, shortened = shorten_middle(value[name], MAX_TEXT)
+            parts.append({"stream": name, "text": text})
+            cut = cut or shortened
+    return {"form": "output", "parts": parts, "cut": cut}
+
+
+_KIND_VIEWS: Final[Mapping[str, Callable[[Fields], View | None]]] = {
+    "diff": _diff_kind_view,
+    "patch.result": _patch_view,
+    "file_content": _file_view,
+    "file_list": _files_view,
+    "exec.result": _exec_view,
+    "tool.output": _exec_view,
+    "tool.created": lambda _: _text_view(""),  # its summary has said it
+    "plan.update": lambda _: _text_view(""),  # a `planUpdated` event has shown it
+    "web.page": lambda value: _text_view(value["text"]) if isinstance(value.get("text"), str) else None,
+}
+"""Kind → its view; None: the value is not what the kind promises, and is shown like any other."""
+
+
+def _summary(about: Fields, value: Fields, body: View) -> str:
+    """What stands behind the tool's name: how it failed, or what its value says of itself."""
+    if told := plain_text(failure_lines(about)).strip():
+        return told.split(" - ", 1)[-1]
+    if value.get("kind") == "diff" and body["form"] == "diff" and not value.get("summary"):
+        return f"{body['path']} {_change_summary(value, body)}"
+    return summary_of(value)
+
+
+def _change_summary(value: Fields, body: View) -> str:
+    if value.get("isNew"):
+        return "new file"
+    return change_counts(body["added"], body["removed"]) if body["diff"] or body["added"] else "no changes"
+
+
+def _cut_middle_lines(diff: str) -> tuple[str, bool]:
+    """Head and tail in whole lines, with a line between that says how many are missing."""
+    if len(diff) <= MAX_DIFF:
+        return diff, False
+    half = MAX_DIFF // 2
+    head, tail = diff[: diff.rfind("\n", 0, half) + 1], diff[diff.find("\n", len(diff) - half) + 1 :]
+    if not head or len(tail) > half:
+        return shorten_middle(diff, MAX_DIFF)[0], True
+    left = diff.count("\n") - head.count("\n") - tail.count("\n")
+    return f"{head}# … {left:,} lines between, display cut …\n{tail}", True
+
+
+MAX_MESSAGE: Final = 150_000
+_log = logging.getLogger(__name__)
+
+View = dict[str, Any]
+Data = Mapping[str, Any]
+
+
+def event_with_view(event: Event) -> dict[str, Any]:
+    return {"event": (found := _bounded_envelope(event))[0], "view": _view(event, cut=found[1])}
+
+
+def _bounded_envelope(event: Event) -> tuple[dict[str, Any], bool]:
+    try:
+        wire: Mapping[str, Any] = event.wire
+    except Exception:
+        wire = {}
+    data, cut = bounded_json(wire)
+    envelope = {
+        "type": event.type,
+        "seq": event.seq,
+        "ts": event.ts,
+        "sessionId": event.session_id,
+        "workerId": event.worker_id,
+        "data": data,
+    }
+    return envelope, cut
+
+
+def _view(event: Event, *, cut: bool) -> View:
+    make = _VIEWS.get(event.type)
+    view: View = {}
+    if make is not None:
+        try:
+            view = make(event.wire)
+        except Exception as error:  # whatever it was, the event itself is still shown
+            _log.error("an event %r could not be prepared: %s", event.type, type(error).__name__)
+    if cut and ("form" in view or "html" in view):
+        return {**view, "shortened": True}  # its own `cut` tells of the result, this one of the event's data
+    return {**view, "cut": True} if cut else view
+
+
+def _message_view(data: Data) -> View:
+    message = data.get("message")
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if not isinstance(content, str) or message is None or message.get("role") == "user":
+        return {}
+    text, cut = shorten_middle(content, MAX_MESSAGE)
+    return {"html": to_html(text), **({"cut": True} if cut else {})}
+
+
+def _diff_content_view(data: Data) -> View:
+    path, original, modified = data.get("path"), data.get("original"), data.get("modified")
+    return change_view(
+        path[:1000] if isinstance(path, str) else "",
+        original if isinstance(original, str) else None,
+        modified if isinstance(modified, str) else "",
+        is_new=bool(data.get("isNew")),
+    )
+
+
+_VIEWS: Final[Mapping[str, Callable[[Data], View]]] = {
+    "message": _message_view,
+    "toolResult": result_view,
+    "diffContent": _diff_content_view,
+    "approvalRequired": lambda _: {"cut": False},
+}

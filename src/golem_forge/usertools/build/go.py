@@ -1,0 +1,315 @@
+"""Go tools: from source to one static binary, in full walls, with the standard library from a shared cache.
+
+Takes the snapshot and a working directory; leaves `out/<binary>` there. Refuses (Unusable) with the compiler's own
+`file:line:` text. Modules are fetched in a step of their own, the only one with a network. Nothing of the tool or of a
+module is executed: no cgo, no generate, no toolexec, no version control.
+
+A folder is its own Go module, or gets a go.mod that only the compiler sees; the snapshot stays as it is, and what Go
+wants to write it writes to copies.
+
+`GoCache` holds compiled packages of the standard library for one toolchain. Only `warm` writes it, in walls that show
+no tool's source. Threat: a source that breaks the compiler could otherwise leave something behind that goes into every
+other tool. A build has a cache of its own, filled with links to this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.core.json import sha256_hex
+from golem_forge.sandbox.walls.model import HostDirectory, Job
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.build.toolchain import (
+    BUILD_ROOM,
+    ELF,
+    GoToolchain,
+    require_full_walls,
+    run_step,
+    step_failure_text,
+)
+from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
+from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR
+from golem_forge.usertools.scratch import file_lock
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.model import HostGrant
+    from golem_forge.sandbox.walls.walls import Walls
+    from golem_forge.usertools.build.dependencies import DependencySources
+    from golem_forge.usertools.folder import FolderFiles
+
+_IN_TOOL_DIR: Final = ("/bin/sh", "-c", f'cd {TOOL_DIR} && PATH=/nowhere && exec "$@"', "sh")
+"""Go finds its own parts without PATH. What it would find there (git, a C compiler) could be made to run code of the
+tool's: the settings of a repository name programs."""
+_TMP_DIR: Final = "intermediate"
+_OWN_CACHE_DIR: Final = "gocache"
+_IMPORT_FORMAT: Final = "{{if .Standard}}{{.ImportPath}}{{end}}"
+
+
+class GoBuild:
+    def __init__(
+        self, go: GoToolchain, cache: GoCache, module: GoModule, walls: Walls, work: Path, snapshot: str
+    ) -> None:
+        self._go = go
+        self._cache = cache
+        self._module = module
+        self._walls = walls
+        self._work = work
+        self._tool = HostDirectory(snapshot, TOOL_DIR)
+
+    async def run(
+        self, binary: str, files: FolderFiles, sources: DependencySources, hosts: tuple[HostGrant, ...]
+    ) -> None:
+        """Raises Unusable, SandboxError."""
+        await require_full_walls(self._walls)
+        for name in ("out", _TMP_DIR, MODULE_DIR):
+            (self._work / name).mkdir(mode=0o700)
+        _write_module(self._work / MODULE_DIR, self._module)
+        if self._module.fetches:
+            await self._fetch(sources, hosts)
+        self._cache.link_into(self._work / _OWN_CACHE_DIR)
+        await self._cache.warm(self._cache.standard(await self._imports()))
+        self._cache.link_into(self._work / _OWN_CACHE_DIR)
+        said = await run_step(
+            self._walls,
+            self._job("build", *BUILD_FLAGS, *self._module.flags, "-o", f"{BUILD_ROOM}/out/{binary}", "."),
+            seconds=GO_SECONDS,
+        )
+        if not said.ok:
+            raise Unusable(DiagnosticCode.BUILD_FAILED, step_failure_text(said, "the Go compiler"))
+        _check_binary(self._work / "out" / binary)
+        self._keep_source_module(files)
+
+    async def _fetch(self, sources: DependencySources, hosts: tuple[HostGrant, ...]) -> None:
+        flags = [flag for flag in self._module.flags if flag.startswith("-modfile")]
+        env = {**sources.env, "GOFLAGS": " ".join(("-modcacherw", *flags))}
+        said = await run_step(
+            self._walls, self._job("mod", "download", hosts=hosts, env=env, shown=sources.shown), seconds=GO_SECONDS
+        )
+        if not said.ok:
+            raise Unusable(DiagnosticCode.DEPENDENCIES_UNAVAILABLE, step_failure_text(said, "fetching Go modules"))
+
+    async def _imports(self) -> list[str]:
+        """Import paths that the source leads to. A source that cannot be read leads nowhere: its build says why."""
+        said = await run_step(
+            self._walls,
+            self._job("list", "-e", "-deps", *BUILD_FLAGS, *self._module.flags, "-f", _IMPORT_FORMAT, "."),
+            seconds=GO_SECONDS,
+        )
+        return said.text.split() if said.ok else []
+
+    def _job(
+        self,
+        *words: str,
+        hosts: tuple[HostGrant, ...] = (),
+        env: dict[str, str] | None = None,
+        shown: tuple[HostDirectory, ...] = (),
+    ) -> Job:
+        return Job(
+            argv=(*_IN_TOOL_DIR, f"{self._go.inner}/bin/go", *words),
+            env={
+                **GO_ENV,
+                **GO_OFFLINE_ENV,
+                "GOROOT": self._go.inner,
+                "GOCACHE": f"{BUILD_ROOM}/{_OWN_CACHE_DIR}",
+                "GOPATH": f"{BUILD_ROOM}/gopath",
+                "GOMODCACHE": f"{BUILD_ROOM}/{MODULE_DIR}/mod",
+                "GOTMPDIR": f"{BUILD_ROOM}/{_TMP_DIR}",
+                **(env or {}),
+            },
+            hosts=hosts,
+            shown=(self._tool, *self._go.shown, *self._cache.shown, *shown),
+        )
+
+    def _keep_source_module(self, files: FolderFiles) -> None:
+        """Beside the binary, for whoever builds the same source again to look for a mistake."""
+        os.rename(self._work / MODULE_DIR, self._work / "out" / MODULE_DIR)
+        if overlay := debug_module(files, self._go).files.get("overlay.json"):
+            (self._work / "out" / MODULE_DIR / "overlay.json").write_bytes(overlay)
+
+
+def _write_module(place: Path, module: GoModule) -> None:
+    for name, content in module.files.items():
+        (place / name).write_bytes(content)
+
+
+def _check_binary(path: Path) -> None:
+    """A package that is no program is compiled, too, and leaves something else or nothing."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        raise _no_program() from None
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode) or file.read(len(ELF)) != ELF:
+            raise _no_program()
+
+
+def _no_program() -> Unusable:
+    return Unusable(
+        DiagnosticCode.BUILD_FAILED, "the source makes no program: it must be `package main` with a func main()"
+    )
+
+
+MODULE_DIR: Final = ".module"
+"""The directory of these files, in the building room and beside the binary, whose name begins with a letter."""
+GO_CACHE_DIR: Final = "/forge/gocache"
+BUILD_FLAGS: Final = ("-trimpath", "-buildvcs=false")
+"""Without the second one `git` would run on whatever repository the folder pretends to be."""
+GO_ENV: Final = {
+    "CGO_ENABLED": "0",
+    "GOTOOLCHAIN": "local",
+    "GOWORK": "off",
+    "GOENV": "off",
+    "GOVCS": "*:off",
+    "GOFLAGS": "",
+    "GO111MODULE": "on",
+    "GOTELEMETRY": "off",
+}
+GO_OFFLINE_ENV: Final = {"GOPROXY": "off", "GOSUMDB": "off"}
+_COMMENT: Final = re.compile(r"//[^\n]*")
+_REQUIRE_LINE: Final = re.compile(r"^\s*require\s*(?:\(\s*[^)\s]|[^\s(])", re.M)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoModule:
+    files: dict[str, bytes] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    fetches: bool = False
+    """It requires other modules and does not carry them along."""
+
+
+def go_module(files: FolderFiles, go: GoToolchain, place: str = f"{BUILD_ROOM}/{MODULE_DIR}") -> GoModule:
+    """`place`: where `GoModule.files` will stand."""
+    own = files.files.get("go.mod")
+    if own is None:
+        text = "module forge.local/tool\n" + (f"\ngo {go.language}\n" if go.language else "")
+        overlay = {"Replace": {f"{TOOL_DIR}/go.mod": f"{place}/go.mod"}}
+        return GoModule(
+            files={"go.mod": text.encode(), "overlay.json": json.dumps(overlay).encode()},
+            flags=("-mod=readonly", f"-overlay={place}/overlay.json"),
+        )
+    if any(name.startswith("vendor/") for name in files.files):
+        return GoModule(flags=("-mod=vendor",))
+    fetches = requires_modules(own)
+    copies = {name: files.files[name] for name in ("go.mod", "go.sum") if name in files.files}
+    return GoModule(
+        files=copies, flags=(f"-mod={'mod' if fetches else 'readonly'}", f"-modfile={place}/go.mod"), fetches=fetches
+    )
+
+
+def requires_modules(go_mod: bytes) -> bool:
+    return _REQUIRE_LINE.search(_COMMENT.sub("", go_mod.decode("utf-8", "replace"))) is not None
+
+
+def debug_module(files: FolderFiles, go: GoToolchain) -> GoModule:
+    """The same module as it will stand beside a finished binary, where nothing can be written any more."""
+    found = go_module(files, go, f"{BUILD_DIR}/{MODULE_DIR}")
+    return replace(found, flags=tuple("-mod=readonly" if flag == "-mod=mod" else flag for flag in found.flags))
+
+
+def debug_command(go: GoToolchain, binary: str, flags: Sequence[str], *, cached: bool) -> tuple[str, ...]:
+    """Builds from source and runs that: `go run` would take the tool's folder for the working directory."""
+    from shlex import join, quote
+
+    variables = {**GO_ENV, **GO_OFFLINE_ENV, "GOROOT": go.inner, "GOMODCACHE": f"{BUILD_DIR}/{MODULE_DIR}/mod"}
+    said = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
+    linked = f'cp -rs {GO_CACHE_DIR}/. "$made/cache" && ' if cached else ""
+    build = join((f"{go.inner}/bin/go", "build", *BUILD_FLAGS, *flags))
+    script = (
+        f'back=$PWD; made=$TMPDIR/forge-debug; mkdir -p "$made/cache" && {linked}cd {TOOL_DIR} && '
+        f'{said} GOCACHE="$made/cache" GOPATH="$made/path" {build} -o "$made/{binary}" . && '
+        f'cd "$back" && exec "$made/{binary}" "$@"'
+    )
+    return ("/bin/sh", "-c", script, binary)
+
+
+GO_SECONDS: Final = 300.0
+_STANDARD_PATH: Final = re.compile(r"[a-z][a-z0-9]*(?:/[a-z0-9][a-z0-9_]*){0,6}")
+_NOT_IMPORTABLE: Final = frozenset({"internal", "vendor", "unsafe", "cmd"})
+_WARM_FILE: Final = "warm.json"
+
+
+class GoCache:
+    def __init__(self, home: ForgeHome, go: GoToolchain, walls: Callable[[Path], Walls]) -> None:
+        self._go = go
+        self._walls = walls
+        self._home = home
+        self._name = sha256_hex(f"{go.version} {go.root}")[:16]
+
+    @property
+    def directory(self) -> str:
+        """Its real directory; empty until something was compiled."""
+        place = self._home.path / "cache" / "go" / self._name / "compiled"
+        return os.path.realpath(place) if place.is_dir() else ""
+
+    @property
+    def shown(self) -> tuple[HostDirectory, ...]:
+        return (HostDirectory(found, GO_CACHE_DIR),) if (found := self.directory) else ()
+
+    def standard(self, named: Iterable[str]) -> frozenset[str]:
+        """Of import paths that a source led to, those that are packages of this standard library."""
+        return frozenset(
+            path
+            for path in named
+            if _STANDARD_PATH.fullmatch(path)
+            and _NOT_IMPORTABLE.isdisjoint(path.split("/"))
+            and os.path.isdir(os.path.join(self._go.root, "src", path))
+        )
+
+    def link_into(self, own: Path) -> None:
+        """Fills a build's own cache with links to what is here, as both stand in its walls."""
+        own.mkdir(mode=0o700, exist_ok=True)
+        shared = self.directory
+        if not shared:
+            return
+        for place, _, files in os.walk(shared):
+            below = own / os.path.relpath(place, shared)
+            below.mkdir(mode=0o700, exist_ok=True)
+            for name in files if place != shared else ():  # at the top are notes of the cache about itself
+                with contextlib.suppress(FileExistsError):
+                    os.symlink(os.path.join(GO_CACHE_DIR, below.name, name), below / name)
+
+    async def warm(self, packages: frozenset[str]) -> None:
+        """Compiles what is missing of these. Raises Unusable if the toolchain cannot even do that."""
+        place = self._home.ensure("cache", "go", self._name)
+        if self.directory and packages <= self._known(place):
+            return
+        async with file_lock(place / ".lock"):
+            known = self._known(place)
+            if self.directory and packages <= known:
+                return
+            compiled = self._home.ensure("cache", "go", self._name, "compiled")
+            # All that was ever asked for, since Go forgets what was not used for some days.
+            wanted = sorted(packages | known)
+            env = {**GO_ENV, **GO_OFFLINE_ENV, "GOROOT": self._go.inner, "GOCACHE": BUILD_ROOM, "GOPATH": "/tmp/go"}  # noqa: S108
+            job = Job(
+                argv=(f"{self._go.inner}/bin/go", "build", *BUILD_FLAGS, *wanted),
+                env={**env, "GOMODCACHE": "/tmp/go/mod"},  # noqa: S108 - the walls' own
+                shown=self._go.shown,
+            )
+            said = await run_step(self._walls(compiled), job, seconds=GO_SECONDS)
+            if not said.ok:
+                raise Unusable(DiagnosticCode.BUILD_FAILED, step_failure_text(said, "compiling Go's standard library"))
+            _write_warm_packages(place, wanted)
+
+    @staticmethod
+    def _known(place: Path) -> frozenset[str]:
+        try:
+            said = json.loads((place / _WARM_FILE).read_bytes())
+        except (OSError, ValueError):
+            return frozenset()
+        return frozenset(each for each in said if isinstance(each, str)) if isinstance(said, list) else frozenset()
+
+
+def _write_warm_packages(place: Path, packages: list[str]) -> None:
+    new = place / f".{_WARM_FILE}-{secrets.token_hex(4)}"
+    new.write_text(json.dumps(packages), encoding="utf-8")
+    os.replace(new, place / _WARM_FILE)

@@ -1,0 +1,582 @@
+"""Runs of calls that repeat: read from the journals of the last weeks, cached, compared.
+
+A turn is what a worker did about one input, in the order its model asked. A failed, refused or unfinished call, and
+one that makes or runs a user tool, splits it. A `Step` is a successful call: tool, argument names, and a mark for each
+value that tells type and equality and nothing else, so the cache holds no argument of anybody.
+
+The cache is FORGE_HOME/cache/suggestions.json (0600), safe to delete. A journal that has not changed is not read
+again; a deleted session is gone from suggestions at once. Bounds: 30 days, 500 sessions, 64 MiB of journals at a time,
+20,000 steps; the newest first.
+
+`find_repeated` gives each run of 2 to 6 steps seen at least 3 times in at least 2 sessions. The longest come first and
+take their steps with them: a part of a longer run counts only where it was seen outside of that. What repeats inside
+one turn counts each time; the same step over and over is at most a run of two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from golem_forge.core.decisions import Status
+from golem_forge.core.json import digest
+from golem_forge.events.journal_files import is_locked, list_journals, unseal_line
+from golem_forge.events.journal_reader import parse_body
+from golem_forge.events.journal_records import CallRecord, CallRecords
+from golem_forge.storage.home import ForgeHome
+
+HIDDEN_MARK: Final = "x"
+"""The mark of a value that was taken out of the journal, as a whole or in part: equal to nothing, never shown."""
+NULL_MARK: Final = "z"
+"""Of null."""
+MARK_TYPES: Final = {"s": "string", "i": "integer", "n": "number", "b": "boolean", "a": "array", "o": "object"}
+"""First letter of a mark → type; of an array the second letter is the type of its items."""
+_OTHER_KIND: Final = "o"
+_DIGITS: Final = 16
+_MOST_ARGUMENTS: Final = 32
+_LONGEST_NAME: Final = 128
+_DEEPEST: Final = 50
+_REDACTION_MARKER: Final = re.compile(
+    r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*|unreadable \d+ chars [^\]]*|nested too deep)\]"
+)
+"""Whatever redaction puts in the place of what it takes out (`events.redaction`, `events.serialization`)."""
+
+CallShape = tuple[str, ...]
+"""A tool and its arguments, sorted: what must be equal for two calls to be the same step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    shape: CallShape
+    marks: tuple[str, ...]
+    """One for each argument, in the order of the shape."""
+    at: str
+    ms: float
+    call: str
+
+    @property
+    def tool(self) -> str:
+        return self.shape[0]
+
+    def to_json(self) -> list[Any]:
+        return [list(self.shape), list(self.marks), self.at, self.ms, self.call]
+
+
+Segment = tuple[Step, ...]
+"""Steps that followed each other in one turn, with nothing between them."""
+
+
+def make_step(tool: str, args: Mapping[str, Any], at: str, ms: float, call: str) -> Step | None:
+    """None for a call that is too odd to be one of a sequence."""
+    names = sorted(args)
+    if len(names) > _MOST_ARGUMENTS or any(not name or len(name) > _LONGEST_NAME for name in (tool, *names)):
+        return None
+    return Step((tool, *names), tuple(value_mark(args[name]) for name in names), at, ms, call)
+
+
+def step_from_json(kept: Any) -> Step:
+    """The reverse of `to_json`; ValueError or TypeError for anything else."""
+    shape, marks, at, ms, call = kept
+    found = Step(tuple(map(str, shape)), tuple(map(str, marks)), str(at), float(ms), str(call))
+    if not found.shape or len(found.shape) != len(found.marks) + 1 or not all(found.marks):
+        raise ValueError("not a step")
+    return found
+
+
+def value_mark(value: Any) -> str:
+    if value is None:
+        return NULL_MARK
+    if is_redacted(value):
+        return HIDDEN_MARK
+    try:
+        return f"{_value_kind(value)}:{digest(value)[:_DIGITS]}"
+    except (ValueError, RecursionError):  # no JSON, so it cannot be compared
+        return HIDDEN_MARK
+
+
+def is_redacted(value: Any, depth: int = _DEEPEST) -> bool:
+    """Whether redaction stood in for any part of it; what is nested too deep to tell counts as that."""
+    if isinstance(value, str):
+        return "[" in value and _REDACTION_MARKER.search(value) is not None
+    if isinstance(value, Mapping):
+        return depth == 0 or any(is_redacted(part, depth - 1) for pair in value.items() for part in pair)
+    if isinstance(value, (list, tuple)):
+        return depth == 0 or any(is_redacted(part, depth - 1) for part in value)
+    return False
+
+
+def _value_kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "b"
+    if isinstance(value, str):
+        return "s"
+    if isinstance(value, int):
+        return "i"
+    if isinstance(value, float):
+        return "n"
+    if isinstance(value, list):
+        kinds = {_value_kind(item) for item in value} or {"s"}
+        return f"a{kinds.pop()}" if len(kinds) == 1 and kinds <= {"s", "i", "n", "b"} else _OTHER_KIND
+    return _OTHER_KIND
+
+
+MOST_SESSION_STEPS: Final = 2_000
+_LONGEST_LINE: Final = 8 << 20
+_HEAD_BYTES: Final = 200
+_TYPE: Final = b'"type":"'
+_CALL_RECORDS: Final = frozenset([b"proposed", b"started", b"begun", b"finished", b"done"])
+_RELEVANT_EVENTS: Final = (b'"event":"message"', b'"event":"toolSuggested"')
+_RESULTS: Final = b'"message":{"role":"results"'
+_SPLITTING_TOOLS: Final = frozenset({"create_custom_tool", "run_custom_tool"})
+_BY_MODEL: Final = "llm"
+
+
+@dataclass(slots=True)
+class _Turn:
+    calls: dict[str, None] = field(default_factory=dict)
+    """In the order the model asked."""
+    answered: bool = False
+
+
+class TurnReader:
+    def __init__(self) -> None:
+        self.suggested: list[Any] = []
+        """The sequences that this session's `toolSuggested` events named."""
+        self._segments: deque[Segment] = deque()
+        self._steps = 0
+        self._turns: dict[str, _Turn] = {}
+        """Worker run → the turn it is in."""
+        self._states = CallRecords()
+        self._given: dict[str, tuple[str, ...]] = {}
+        """Call → the arguments that the model gave; the record of its start has the defaults too."""
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        kind = record.get("type")
+        if kind == "history":
+            self._said(str(record.get("workerId", "")), record.get("message"))
+        elif kind == "event":
+            self._event(record)
+        elif (call := self._states.add(record)) is not None:
+            self._called(call, record)
+
+    def answered(self) -> tuple[Segment, ...]:
+        """Of turns that are over: one that goes on may yet become a longer sequence."""
+        return self._all(turn for turn in self._turns.values() if turn.answered)
+
+    def all(self) -> tuple[Segment, ...]:
+        """Of a session that has ended, however it ended."""
+        return self._all(iter(self._turns.values()))
+
+    def _all(self, turns: Iterator[_Turn]) -> tuple[Segment, ...]:
+        return (*self._segments, *(segment for turn in turns for segment in self._parted(turn)))
+
+    def _said(self, worker: str, message: Any) -> None:
+        if not isinstance(message, dict):
+            return
+        if message.get("role") == "user" and message.get("kind") == "input":
+            self._close(worker)
+        elif message.get("role") == "assistant":
+            calls = message.get("calls")
+            asked = [each for each in calls if isinstance(each, dict)] if isinstance(calls, list) else []
+            turn = self._turn(worker)
+            turn.answered = not asked
+            for each in asked:
+                self._asked(turn, str(each.get("id", "")), each.get("args"))
+
+    def _event(self, record: Mapping[str, Any]) -> None:
+        data = record.get("data")
+        if not isinstance(data, dict):
+            return
+        message = data.get("message")
+        if record.get("event") == "toolSuggested":
+            self.suggested.append(data.get("sequence"))
+        elif isinstance(message, dict) and message.get("role") == "user":
+            self._close(str(record.get("workerId", "")))
+
+    def _called(self, call: CallRecord, record: Mapping[str, Any]) -> None:
+        call.value, call.decision, call.more = None, None, {}  # large, and nobody asks here
+        if call.caller == _BY_MODEL and record.get("type") in ("proposed", "begun", "done"):
+            args = record.get("args") if record["type"] == "proposed" else None
+            self._asked(self._turn(call.worker_id or call.worker), call.id, args)
+        elif call.caller != _BY_MODEL and call.finished_at:
+            del self._states.calls[call.id]
+
+    def _asked(self, turn: _Turn, call: str, args: Any) -> None:
+        turn.answered = False
+        turn.calls.setdefault(call)  # a response with its calls and the calls themselves are both on record
+        if isinstance(args, dict):
+            self._given.setdefault(call, tuple(args))
+
+    def _turn(self, worker: str) -> _Turn:
+        return self._turns.setdefault(worker, _Turn())
+
+    def _close(self, worker: str) -> None:
+        turn = self._turns.pop(worker, None)
+        if turn is None:
+            return
+        for segment in self._parted(turn):
+            self._segments.append(segment)
+            self._steps += len(segment)
+        while self._steps > MOST_SESSION_STEPS:
+            self._steps -= len(self._segments.popleft())
+        for call in turn.calls:
+            self._states.calls.pop(call, None)
+            self._given.pop(call, None)
+
+    def _parted(self, turn: _Turn) -> list[Segment]:
+        found: list[Segment] = []
+        row: list[Step] = []
+        for call in list(turn.calls)[-MOST_SESSION_STEPS:]:
+            one = self._step(call)
+            if one is not None:
+                row.append(one)
+                continue
+            found.append(tuple(row))
+            row = []
+        return [segment for segment in (*found, tuple(row)) if len(segment) > 1]
+
+    def _step(self, call_id: str) -> Step | None:
+        call = self._states.calls.get(call_id)
+        if call is None or call.status != Status.SUCCESS or not isinstance(call.args, dict):
+            return None
+        if _SPLITTING_TOOLS & {call.tool, call.requested}:
+            return None
+        given = self._given.get(call_id)
+        asked = given is not None and call.args.keys() >= set(given)  # else a name was written in another way
+        args = {name: call.args[name] for name in given} if given is not None and asked else call.args
+        return make_step(call.tool, args, call.proposed_at, _number(call.duration_ms), call.id)
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+class JournalTail:
+    """A journal that may still be written: each time, the records that are new since the last one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read = 0
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Only those that a TurnReader asks about. OSError where the file cannot be read."""
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            while line := _read_line(file):
+                self._read = file.tell()
+                parts = unseal_line(line[:-1]) if _is_relevant(line) else None
+                if parts is not None and (record := parse_body(parts[0])) is not None:
+                    yield record
+
+
+def _read_line(file: BinaryIO) -> bytes:
+    """The next whole line; only the beginning of one that is longer than any record is. Empty: there is none yet."""
+    line = piece = file.readline(_LONGEST_LINE)
+    while piece and not piece.endswith(b"\n"):
+        piece = file.readline(_LONGEST_LINE)
+    return line if piece else b""
+
+
+def _is_relevant(line: bytes) -> bool:
+    """Most of a journal is results and what screens were told; those lines are not even decoded."""
+    head = line[:_HEAD_BYTES]
+    at = head.find(_TYPE)
+    kind = head[at + len(_TYPE) : at + len(_TYPE) + 12].partition(b'"')[0] if at > 0 else b""
+    if kind in _CALL_RECORDS:
+        return True
+    if kind == b"event":
+        return any(said in head for said in _RELEVANT_EVENTS)
+    return kind == b"history" and _RESULTS not in head
+
+
+DAYS: Final = 30
+DAY_S: Final = 86_400
+MOST_SESSIONS: Final = 500
+MOST_STEPS: Final = 20_000
+MOST_JOURNAL_BYTES: Final = 64 << 20
+"""Bytes of journals in one look. The first look at many old ones leaves some for the next."""
+_CACHE_VERSION: Final = 1
+_CACHE_FOLDER: Final = "cache"
+_CACHE_FILE: Final = "suggestions.json"
+_LARGEST_CACHE: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCalls:
+    id: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedSession:
+    size: int
+    changed: int
+    segments: tuple[Segment, ...]
+
+    def to_json(self) -> list[Any]:
+        return [self.size, self.changed, [[step.to_json() for step in segment] for segment in self.segments]]
+
+
+def recent_sessions(home: ForgeHome, *, without: str = "", now: float | None = None) -> tuple[SessionCalls, ...]:
+    """Newest first. `without`: the session that looks, which knows its own turns better."""
+    since = (time.time() if now is None else now) - DAYS * DAY_S
+    known = _load_cache(home)
+    there: dict[str, _CachedSession] = {}
+    budget = MOST_JOURNAL_BYTES
+    for path, stat in _journals(home, since, without):
+        kept = known.get(path.stem)
+        if kept is None or (kept.size, kept.changed) != (stat.st_size, stat.st_mtime_ns):
+            budget -= stat.st_size
+            if budget < 0:
+                continue
+            kept = _CachedSession(stat.st_size, stat.st_mtime_ns, _segments(path))
+        there[path.stem] = kept
+    if there != {id: kept for id, kept in known.items() if id != without}:
+        _save_cache(home, there)
+    return tuple(_bounded_sessions(there))
+
+
+def _journals(home: ForgeHome, since: float, without: str) -> Iterable[tuple[Path, os.stat_result]]:
+    for path in list_journals(home.path)[:MOST_SESSIONS]:
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            if stat.st_mtime >= since and path.stem != without:
+                yield path, stat
+
+
+def _segments(path: Path) -> tuple[Segment, ...]:
+    """A session that is still at work may be in the middle of a turn."""
+    turns = TurnReader()
+    try:
+        for record in JournalTail(path).records():
+            turns.add(record)
+    except OSError:
+        return ()
+    return turns.answered() if is_locked(path) else turns.all()
+
+
+def _bounded_sessions(there: dict[str, _CachedSession]) -> Iterable[SessionCalls]:
+    room = MOST_STEPS
+    for id, kept in there.items():
+        room -= sum(map(len, kept.segments))
+        if room < 0:
+            return
+        if kept.segments:
+            yield SessionCalls(id, kept.segments)
+
+
+def _load_cache(home: ForgeHome) -> dict[str, _CachedSession]:
+    try:
+        fd = os.open(
+            home.path / _CACHE_FOLDER / _CACHE_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+        with open(fd, "rb") as file:
+            told = json.loads(file.read(_LARGEST_CACHE))
+        if told["version"] != _CACHE_VERSION:
+            return {}
+        return {str(id): _session_from_json(entry) for id, entry in told["sessions"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def _session_from_json(entry: Any) -> _CachedSession:
+    size, changed, segments = entry
+    return _CachedSession(int(size), int(changed), tuple(tuple(map(step_from_json, segment)) for segment in segments))
+
+
+def _save_cache(home: ForgeHome, there: dict[str, _CachedSession]) -> None:
+    """All or nothing; whoever cannot write reads the journals again the next time."""
+    text = json.dumps(
+        {"version": _CACHE_VERSION, "sessions": {id: kept.to_json() for id, kept in there.items()}},
+        separators=(",", ":"),
+    )
+    with contextlib.suppress(OSError, UnicodeError):
+        folder = home.ensure(_CACHE_FOLDER)
+        new = folder / f".{_CACHE_FILE}-{os.getpid()}-{os.urandom(4).hex()}"
+        try:
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(fd, "wb") as file:
+                file.write(text.encode())
+            os.replace(new, folder / _CACHE_FILE)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+
+
+LONGEST_SEQUENCE: Final = 6
+SHORTEST_SEQUENCE: Final = 2
+MIN_OCCURRENCES: Final = 3
+MIN_SESSIONS: Final = 2
+MOST_FOUND: Final = 50
+
+CallSequence = tuple[CallShape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    session: str
+    steps: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSequence:
+    sequence: CallSequence
+    occurrences: tuple[Occurrence, ...]
+
+    @property
+    def key(self) -> str:
+        return sequence_key(self.sequence)
+
+    @property
+    def sessions(self) -> int:
+        return len({each.session for each in self.occurrences})
+
+    @property
+    def last(self) -> str:
+        return max(each.steps[-1].at for each in self.occurrences)
+
+
+def sequence_key(run: Sequence[Sequence[str]]) -> str:
+    """By which a sequence is known from one session to the next."""
+    return f"s{digest([list(shape) for shape in run])[:12]}"
+
+
+def find_repeated(
+    sessions: Iterable[SessionCalls], *, own: Collection[str] = (), since: str = ""
+) -> tuple[RepeatedSequence, ...]:
+    """`own`: names of user tools; a call of one is what a suggestion leads to, so it is part of none.
+
+    The longest first, then those seen most often."""
+    pieces = [
+        _StepRow(session.id, part)
+        for session in sessions
+        for segment in session.segments
+        for part in _split_segment(segment, own, since)
+    ]
+    found: list[RepeatedSequence] = []
+    for often in reversed(_repeated(pieces)):
+        found += _choose(often, MOST_FOUND - len(found))
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _StepRow:
+    """Steps in a row; those that belong to a run already are taken."""
+
+    session: str
+    steps: Segment
+    shapes: list[CallShape] = field(init=False)
+    taken: bytearray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shapes = [step.shape for step in self.steps]
+        self.taken = bytearray(len(self.steps))
+
+    def free(self, at: int, length: int) -> bool:
+        return not any(self.taken[at : at + length])
+
+    def take(self, at: int, length: int) -> None:
+        self.taken[at : at + length] = b"\1" * length
+
+
+_Position = tuple[_StepRow, int]
+
+
+def _repeated(pieces: list[_StepRow]) -> list[dict[CallSequence, list[_Position]]]:
+    """By length, the shortest first: where each run stands that stands anywhere often enough. A longer one can do so
+    only where its beginning and its end do, so the others are not even looked at."""
+    found: list[dict[CallSequence, list[_Position]]] = []
+    hopeful: list[_Position] = [
+        (piece, at) for piece in pieces for at in range(len(piece.steps) - SHORTEST_SEQUENCE + 1)
+    ]
+    for length in range(SHORTEST_SEQUENCE, LONGEST_SEQUENCE + 1):
+        places: dict[CallSequence, list[_Position]] = defaultdict(list)
+        for piece, at in hopeful:
+            places[tuple(piece.shapes[at : at + length])].append((piece, at))
+        often = {run: where for run, where in places.items() if len(where) >= MIN_OCCURRENCES}
+        found.append(often)
+        there = {(id(piece), at) for where in often.values() for piece, at in where}
+        hopeful = [
+            (piece, at)
+            for piece, at in hopeful
+            if (id(piece), at) in there and (id(piece), at + 1) in there and at + length < len(piece.steps)
+        ]
+    return found
+
+
+def _choose(often: dict[CallSequence, list[_Position]], most: int) -> list[RepeatedSequence]:
+    """Of runs of one length. Where two share steps, the one that was seen more often has them."""
+    found: list[RepeatedSequence] = []
+    for run in sorted(often, key=lambda run: -len(_without_overlaps(often[run], len(run)))):
+        where = _without_overlaps([(piece, at) for piece, at in often[run] if piece.free(at, len(run))], len(run))
+        if _is_one_step(run) or len(where) < MIN_OCCURRENCES or len(found) >= most:
+            continue
+        one = RepeatedSequence(
+            run, tuple(Occurrence(piece.session, piece.steps[at : at + len(run)]) for piece, at in where)
+        )
+        if one.sessions >= MIN_SESSIONS:
+            for piece, at in where:
+                piece.take(at, len(run))
+            found.append(one)
+    return sorted(found, key=lambda each: -len(each.occurrences))
+
+
+def _is_one_step(run: CallSequence) -> bool:
+    return len(run) > SHORTEST_SEQUENCE and len(set(run)) == 1
+
+
+def _without_overlaps(where: list[_Position], length: int) -> list[_Position]:
+    """Those that do not overlap, from the left. `where` is in order within each piece."""
+    apart: list[_Position] = []
+    for piece, at in where:
+        if not apart or apart[-1][0] is not piece or at >= apart[-1][1] + length:
+            apart.append((piece, at))
+    return apart
+
+
+def _split_segment(segment: Segment, own: Collection[str], since: str) -> Iterable[Segment]:
+    """Without calls of user tools and old ones, and cut where a run begins again."""
+    start = 0
+    for at in range(len(segment) + 1):
+        if at == len(segment) or segment[at].tool in own or segment[at].at < since:
+            yield from _split_repeats(segment[start:at])
+            start = at + 1
+
+
+def _split_repeats(segment: Segment) -> Iterable[Segment]:
+    """a b c a b c a → a b c | a b c | a. A repeated run would otherwise hide in longer ones: abca, bcabc, …"""
+    shapes = [step.shape for step in segment]
+    cuts: set[int] = set()
+    at = 0
+    while at < len(shapes):
+        period = _repeat_length(shapes, at)
+        if not period:
+            at += 1
+            continue
+        first = at
+        while shapes[at + period : at + 2 * period] == shapes[first : first + period]:
+            at += period
+            cuts.add(at)
+        at += period
+        if at < len(shapes) and shapes[at] == shapes[first]:
+            cuts.add(at)
+    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(shapes)], strict=True):
+        if end - start >= SHORTEST_SEQUENCE:
+            yield segment[start:end]
+
+
+def _repeat_length(shapes: list[CallShape], at: int) -> int:
+    """The length of the run that stands at `at` twice in a row; 0 if none does. One step over and over is none."""
+    for period in range(SHORTEST_SEQUENCE, LONGEST_SEQUENCE + 1):
+        run = shapes[at : at + period]
+        if run == shapes[at + period : at + 2 * period] and len(run) == period and len(set(run)) > 1:
+            return period
+    return 0

@@ -1,0 +1,497 @@
+"""`create_custom_tool`: a new tool folder, all files or none, after a person saw every one of them.
+
+`check_creation` writes nothing and refuses (`input_invalid`) a name that is invalid, taken or reserved, a duplicate of
+what exists, and what would not be a valid manifest. `scaffold` gives name → bytes; `write_tool_folder` puts them in
+place. `find_similar` compares words and only warns; `find_identical` compares bytes and refuses. A tool's own name is
+no difference, and two templates nobody has edited are not duplicates.
+
+Threats: argument text that becomes code (a source is written as given, or is a constant template); a folder that is
+seen half written, or a crash that leaves one (everything is written beside it under a hidden name first); two creators
+of one name (one of them wins, and nothing of the other is left).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.calls import Caller
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.results import ToolResult
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.tool import Mode, Planner, SourceKind, Tool
+from golem_forge.tools.validation import InputInvalid
+from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable, is_reserved, name_problem
+from golem_forge.usertools.folder import write_folder
+from golem_forge.usertools.manifest import MANIFEST_FILE, BooleanFlags, ToolManifest
+from golem_forge.usertools.store.records import Author, AuthorKind
+
+if TYPE_CHECKING:
+    from golem_forge.usertools.workshop import Workshop
+
+CREATE_TOOL_NAME: Final = "create_custom_tool"
+_OBJECT: Final[dict[str, Any]] = {"type": "object"}
+_CREATE_TOOL_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "Letters, digits, '-' and '_', starting with a letter"},
+        "description": {"type": "string", "description": "One line: what the tool does"},
+        "language": {"enum": ["python", "shell", "go"], "default": "python"},
+        "usage": {"type": "string", "description": "How to use it, for whoever calls it later"},
+        "parameters": {
+            "type": "array",
+            "items": _OBJECT,
+            "description": "Each {name, type, description, required?, default?, enum?, …}",
+        },
+        "source": {"type": "string", "description": "The whole source; without it a template is written"},
+        "tests": {
+            "type": "array",
+            "items": _OBJECT,
+            "description": "Each {name, arguments, files?, expect: {stdout | stdout_contains | json | exit_code}}",
+        },
+        "version": {"type": "string", "default": "1.0.0"},
+    },
+    "required": ["name", "description"],
+    "additionalProperties": False,
+}
+
+
+def create_create_custom_tool(workshop: Workshop, catalog: Catalog) -> Tool:
+    return _make_tool(partial(_plan_creation, workshop, catalog))
+
+
+def listed_create_custom_tool() -> Tool:
+    """The same for a list of what there is, where nothing is called."""
+    return _make_tool(_not_planned)
+
+
+def _make_tool(planner: Planner) -> Tool:
+    return Tool(
+        CREATE_TOOL_NAME,
+        "Create a new custom tool that stays for later sessions: a folder in /user_tools with its tool.yaml and "
+        "source. Edit the files, declare parameters and at least one test, then call run_custom_tool.",
+        input_schema=_CREATE_TOOL_SCHEMA,
+        planner=planner,
+        redirect=_check_required,
+        mode=Mode.BOTH,
+        source=SourceKind.NATIVE,
+        category="Custom tools",
+        always=Verb.WRITE,
+    )
+
+
+def _check_required(args: dict[str, Any]) -> None:
+    """In the words people know; an empty text is as missing as none."""
+    for name in ("name", "description"):
+        if not args.get(name):
+            raise InputInvalid(
+                f"{CREATE_TOOL_NAME}: {name}: missing required parameter",
+                fields=((name, "missing required parameter"),),
+            )
+
+
+def _not_planned(args: dict[str, Any], ctx: ToolContext) -> Plan:
+    raise AssertionError("it is only shown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """A tool that may be made as it was asked for."""
+
+    workshop: Workshop
+    request: NewTool
+    files: dict[str, bytes]
+    similar: tuple[str, ...]
+    author: Author
+
+
+def check_creation(workshop: Workshop, catalog: Catalog, args: Mapping[str, Any], author: Author) -> Creation:
+    """Writes nothing. Raises InputInvalid, in the words of this tool."""
+    from golem_forge.usertools.trust import identical_tool, similar_tools
+
+    workshop.registry.refresh()
+    order = NewTool.read(args)
+    name = order.name
+    existing = {*workshop.registry.entries, *(each.tool for each in workshop.registry.diagnostics)}
+    taken = {*catalog.names(), *catalog.aliases(), *workshop.native} - existing
+    if problem := creation_problem(name, order.description, taken, existing):
+        raise InputInvalid(f"{CREATE_TOOL_NAME}: {problem}")
+    files = scaffold(order)
+    if same := identical_tool(workshop, name, files):
+        raise InputInvalid(f"{CREATE_TOOL_NAME}: identical to custom tool '{same}'")
+    return Creation(
+        workshop=workshop,
+        request=order,
+        files=files,
+        similar=similar_tools(workshop, name, order.description),
+        author=author,
+    )
+
+
+async def _plan_creation(workshop: Workshop, catalog: Catalog, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    by_person = ctx.caller is Caller.HUMAN
+    author = Author(
+        kind=AuthorKind.MANUAL if by_person else AuthorKind.AGENT, session=ctx.session_id, worker=ctx.worker
+    )
+    creation = check_creation(workshop, catalog, args, author)
+    name, files = creation.request.name, creation.files
+    address = f"/user_tools/{name}"
+
+    async def run() -> ToolResult:
+        return _creation_result(creation)
+
+    return Plan(
+        run=run,
+        effects=tuple(
+            Effect(
+                verb=Verb.WRITE,
+                target=f"{address}/{file}",
+                real=str(workshop.home.path / "tools" / name / file),
+                zone_verdict=Verdict.ASK,
+            )
+            for file in files
+        ),
+        diff="".join(_new_file_diff(f"{address}/{file}", data) for file, data in files.items()),
+        warnings=(f"similar tools: {', '.join(creation.similar)}",) if creation.similar else (),
+    )
+
+
+def create_tool_folder(creation: Creation) -> str:
+    """Makes the folder and notes who did; gives the name of the source in it. Raises InputInvalid."""
+
+    workshop, name = creation.workshop, creation.request.name
+    try:
+        write_tool_folder(workshop.home, name, creation.files)
+    except FileExistsError:
+        raise InputInvalid(f"{CREATE_TOOL_NAME}: tool '{name}' already exists at /user_tools/{name}") from None
+    author = creation.author
+    suggestion, sequence_ms = workshop.suggestions.claim_for(creation.request)
+    workshop.created_names.add(name)
+    workshop.store.record_creation(name, author, suggestion=suggestion, sequence_ms=sequence_ms)
+    if author.kind is AuthorKind.AGENT:
+        workshop.store.record_agent_edit(name, author.session, author.worker)
+    workshop.registry.refresh()
+    workshop.changes += 1
+    return next(file for file in creation.files if file != MANIFEST_FILE)
+
+
+def creation_notes(creation: Creation) -> str:
+    """What whoever made it should know besides."""
+    text = ""
+    if creation.request.language == "go" and not creation.workshop.builder.has_go():
+        text += " Go was not found on this machine; the tool cannot be built here."
+    if creation.similar:
+        text += f" Similar tools: {', '.join(creation.similar)}"
+    return text
+
+
+def _creation_result(creation: Creation) -> ToolResult:
+    order, source = creation.request, create_tool_folder(creation)
+    text = (
+        f"Created custom tool '{order.name}' (draft) in /user_tools/{order.name}: tool.yaml, {source}. "
+        "Edit the source, declare parameters and at least one test in tool.yaml, then call run_custom_tool."
+        + creation_notes(creation)
+    )
+    data = {"tool_name": order.name, "version": order.version, "source_file": source, "state": "draft"}
+    return ToolResult({"kind": "tool.created", "data": data, "summary": text}, text=text, structured=data)
+
+
+def _new_file_diff(address: str, data: bytes) -> str:
+    lines = data.decode("utf-8", "replace").splitlines()
+    return f"--- /dev/null\n+++ {address}\n@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
+
+
+PYTHON_TEMPLATE: Final = '''\
+"""Replace this with what the tool does. Only the standard library and files of this folder can be imported."""
+
+import argparse
+import os
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    # One flag for every parameter in tool.yaml: a call with {"example": "text"} arrives as --example=text.
+    parser.add_argument("--example", default="", help="an example parameter")
+    given = parser.parse_args()
+
+    # The worker's default zone, and the current directory of every run.
+    workspace = os.environ.get("FORGE_WORKSPACE", "")
+
+    # What is printed is the result. Exit with another code than 0 to say that it failed.
+    print(f"example: {given.example}")
+    print(f"workspace: {workspace}")
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+SHELL_TEMPLATE: Final = """\
+#!/bin/sh
+# Replace this with what the tool does.
+set -eu
+
+# One flag for every parameter in tool.yaml: a call with {"example": "text"} arrives as --example=text.
+example=""
+for argument in "$@"; do
+  case "$argument" in
+    --example=*) example="${argument#--example=}" ;;
+    *)
+      printf 'unknown argument: %s\\n' "$argument" >&2
+      exit 2
+      ;;
+  esac
+done
+
+# The worker's default zone, and the current directory of every run.
+workspace="${FORGE_WORKSPACE:-}"
+
+# What is printed is the result. Exit with another code than 0 to say that it failed.
+printf 'example: %s\\n' "$example"
+printf 'workspace: %s\\n' "$workspace"
+"""
+
+GO_TEMPLATE: Final = """\
+// Replace this with what the tool does.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	// One flag for every parameter in tool.yaml: a call with {"example": "text"} arrives as --example=text.
+	example := flag.String("example", "", "an example parameter")
+	flag.Parse()
+
+	// The worker's default zone, and the current directory of every run.
+	workspace := os.Getenv("FORGE_WORKSPACE")
+
+	// What is printed is the result. Exit with another code than 0 to say that it failed.
+	fmt.Printf("example: %s\\n", *example)
+	fmt.Printf("workspace: %s\\n", workspace)
+}
+"""
+
+
+CREATING_TOOL: Final = "create_custom_tool"
+UNFINISHED_PREFIX: Final = ".new-"
+"""How a folder begins that is being written; no tool can be called so."""
+DEFAULT_VERSION: Final = "1.0.0"
+
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class Language(StrEnum):
+    PYTHON = "python"
+    SHELL = "shell"
+    GO = "go"
+
+
+_SUFFIXES: Final = {Language.PYTHON: ".py", Language.SHELL: ".sh", Language.GO: ".go"}
+_TEMPLATES: Final = {Language.PYTHON: PYTHON_TEMPLATE, Language.SHELL: SHELL_TEMPLATE, Language.GO: GO_TEMPLATE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTool:
+    """What is asked for. Parameters and tests are plain values, checked when the files are made."""
+
+    name: str
+    description: str
+    language: Language = Language.PYTHON
+    usage: str = ""
+    parameters: Sequence[Any] = ()
+    source: str = ""
+    """Empty: the language's template."""
+    tests: Sequence[Any] = ()
+    version: str = DEFAULT_VERSION
+
+    @staticmethod
+    def read(args: Mapping[str, Any]) -> NewTool:
+        """From the arguments of `create_custom_tool`; raises InputInvalid."""
+        given = dict(args)
+        try:
+            given["language"] = Language(given.get("language", Language.PYTHON))
+        except ValueError:
+            raise _invalid_field("language", f"must be one of {', '.join(Language)}") from None
+        return NewTool(**given)
+
+    @property
+    def source_file(self) -> str:
+        return self.name + _SUFFIXES[self.language]
+
+
+def creation_problem(name: str, description: str, taken: Collection[str], existing: Collection[str]) -> str:
+    """Why nothing is created, or nothing. `taken`: tools of the catalog; `existing`: folders of user tools."""
+    for key, value in (("name", name), ("description", description)):
+        if not value or not value.strip():
+            return f"{key}: missing required parameter"
+    if problem := name_problem(name):
+        return problem
+    if is_reserved(name):
+        return f"tool name '{name}' is reserved"
+    if name in taken:
+        return f"'{name}' is the name of an existing tool; choose another name"
+    for folder in existing:
+        if folder.lower() == name.lower():
+            return f"tool '{name}' already exists at /user_tools/{folder}"
+    return ""
+
+
+def scaffold(order: NewTool) -> dict[str, bytes]:
+    """The manifest, then the source."""
+    from golem_forge.usertools.manifest.nodes import MAX_MANIFEST_BYTES
+    from golem_forge.usertools.manifest.writer import manifest_text
+
+    if problem := creation_problem(order.name, order.description, (), ()):
+        raise InputInvalid(f"{CREATING_TOOL}: {problem}")
+    text = manifest_text(_new_manifest(order), stated=("parameters", "boolean_flags")).encode()
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise InputInvalid(
+            f"{CREATING_TOOL}: {MANIFEST_FILE} would be larger than {MAX_MANIFEST_BYTES // 1024} KiB; "
+            "shorten what is in it"
+        )
+    try:
+        source = (order.source or _TEMPLATES[order.language]).encode()
+    except UnicodeEncodeError:
+        raise _invalid_field("source", "contains half a surrogate pair, which is no character") from None
+    return {MANIFEST_FILE: text, order.source_file: source}
+
+
+def is_template(source: bytes) -> bool:
+    """Whether nobody has written anything yet."""
+    return any(source == text.encode() for text in _TEMPLATES.values())
+
+
+def _new_manifest(order: NewTool) -> ToolManifest:
+    from golem_forge.usertools.manifest.nodes import Fields, ManifestFault, dotted_path, node_from_json
+    from golem_forge.usertools.manifest.reader import manifest_from_nodes
+
+    given: dict[str, Any] = {
+        "name": order.name,
+        "description": order.description,
+        "version": order.version,
+        "entrypoint": order.source_file,
+        "usage": order.usage,
+        "boolean_flags": BooleanFlags.EQUALS.value if order.language is Language.GO else BooleanFlags.SWITCH.value,
+        "parameters": list(order.parameters),
+        "tests": list(order.tests),
+    }
+    try:
+        top = node_from_json(given)
+        assert isinstance(top, Fields)
+        return manifest_from_nodes(top, order.name)
+    except ManifestFault as fault:
+        where = dotted_path(fault.place)
+        raise InputInvalid(f"{CREATING_TOOL}: {fault}", fields=((where, fault.problem),)) from None
+
+
+def _invalid_field(field: str, problem: str) -> InputInvalid:
+    return InputInvalid(f"{CREATING_TOOL}: {field}: {problem}", fields=((field, problem),))
+
+
+def write_tool_folder(home: ForgeHome, name: str, files: Mapping[str, bytes], executable: Collection[str] = ()) -> None:
+    """All files of a new tool or none. Raises Unusable for a name that cannot be, FileExistsError for one that is."""
+    if problem := name_problem(name):
+        raise Unusable(DiagnosticCode.NAME_INVALID, problem)
+    for file in files:
+        if "\0" in file or any(part in ("", ".", "..") for part in file.split("/")):
+            raise Unusable(DiagnosticCode.UNREADABLE, f"{file[:80]!r} is no name of a file in a tool's folder")
+    tools = os.open(home.ensure("tools"), _DIRECTORY_FLAGS)
+    try:
+        if any(folder.lower() == name.lower() for folder in os.listdir(tools)):
+            raise FileExistsError(name)
+        _write_and_rename(tools, name, files, executable)
+    finally:
+        os.close(tools)
+
+
+def _write_and_rename(tools: int, name: str, files: Mapping[str, bytes], executable: Collection[str]) -> None:
+    import shutil
+
+    made = UNFINISHED_PREFIX + os.urandom(8).hex()
+    claimed = False
+    try:
+        write_folder(tools, made, files, executable)
+        os.mkdir(name, 0o700, dir_fd=tools)  # of two creators one gets past this line
+        claimed = True
+        os.rename(made, name, src_dir_fd=tools, dst_dir_fd=tools)  # onto the empty folder, or it fails
+        os.fsync(tools)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True, dir_fd=tools)
+        if claimed:
+            with contextlib.suppress(OSError):  # whatever somebody put there meanwhile is theirs
+                os.rmdir(name, dir_fd=tools)
+        raise
+
+
+MIN_SIMILARITY: Final = 0.5
+MOST_NAMED: Final = 3
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_SHORTEST_WORD: Final = 3
+_STOP_WORDS: Final = frozenset(["the", "and", "for", "with", "from", "into", "that", "this", "tool"])
+_NAME_LINE: Final = re.compile(rb"^name[ ]*:[^\n]*\n?", re.MULTILINE)
+_ENTRYPOINT_LINE: Final = re.compile(rb"^entrypoint[ ]*:[ ]*([\"']?)([^\s\"'#]+)\1[ ]*$", re.MULTILINE)
+
+
+def find_similar(name: str, description: str, others: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of tools that say nearly the same of themselves, best first. `others`: name → description."""
+    own = _content_words(name, description)
+    found: list[tuple[float, str]] = []
+    for other, text in others.items():
+        if other != name and (likeness := _jaccard(own, _content_words(other, text))) >= MIN_SIMILARITY:
+            found.append((-likeness, other))
+    return tuple(other for _, other in sorted(found)[:MOST_NAMED])
+
+
+def find_identical(files: Mapping[str, bytes], name: str, others: Iterable[tuple[str, Mapping[str, bytes]]]) -> str:
+    """The name of a tool with the same files; empty if there is none. `others`: name and files of each."""
+    literal, own = _without_name(files), _with_generic_name(files, name)
+    for other, other_files in others:
+        if other == name or len(other_files) != len(files):
+            continue
+        if _without_name(other_files) == literal:
+            return other
+        if own is not None and _with_generic_name(other_files, other) == own:
+            return other
+    return ""
+
+
+def _content_words(name: str, description: str) -> frozenset[str]:
+    found = _WORD.findall(f"{name} {description}".lower())
+    return frozenset(word for word in found if len(word) >= _SHORTEST_WORD and word not in _STOP_WORDS)
+
+
+def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other) if one and other else 0.0
+
+
+def _without_name(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {path: _NAME_LINE.sub(b"", data, count=1) if path == MANIFEST_FILE else data for path, data in files.items()}
+
+
+def _with_generic_name(files: Mapping[str, bytes], name: str) -> dict[str, bytes] | None:
+    """With `<name>` for the tool's own name where it names its source; None if it does not, or is still a template."""
+    found = _ENTRYPOINT_LINE.search(files.get(MANIFEST_FILE, b""))
+    entrypoint = found[2].decode("utf-8", "replace") if found else ""
+    stem, dot, ending = entrypoint.rpartition(".")
+    if found is None or not dot or stem != name or entrypoint not in files or is_template(files[entrypoint]):
+        return None
+    renamed = f"<name>.{ending}"
+    manifest = (
+        files[MANIFEST_FILE][: found.start()] + b"entrypoint: " + renamed.encode() + files[MANIFEST_FILE][found.end() :]
+    )
+    changed = {path: data for path, data in files.items() if path != entrypoint}
+    return _without_name({**changed, MANIFEST_FILE: manifest, renamed: files[entrypoint]})

@@ -1,0 +1,370 @@
+"""One tool folder on disk: read as bytes with a digest, its entrypoint, and written as a whole.
+
+`read_folder` takes a path and gives FolderFiles. Refuses (Unusable): `symlink` for any link, device, pipe or socket at
+any depth, `too_large` for more than 200 files or 50 MiB, `unreadable` for what cannot be read or whose name cannot be
+shown. Texts name files relative to the folder, never the host's paths. `find_entrypoint` names the program's file and
+its kind, and executes nothing. A `ToolEntry` is a valid folder as it was last read.
+
+`write_folder` writes new folders only. `stage_tool` writes checked files into a private folder below FORGE_HOME,
+outside `tools`, and reads them back; `install` renames it to a free name, `exchange` swaps it with the folder that is
+there.
+
+Threat: the author of a folder may go on writing while it is read. Only the bytes held here are hashed, shown and
+stored. Threat: a process that may write at the target puts a link where a folder was just made. So every folder is
+held open and nothing is named by more than its last part. Threat: a crash in the middle (no refresh sees a part).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.walls.model import HostDirectory
+from golem_forge.storage.content_store import (
+    FileStamp,
+    Tree,
+    TreeError,
+    TreeFault,
+    TreeLimits,
+    content_facts,
+    display_name,
+    facts_digest,
+    read_tree,
+    unsettled,
+)
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
+from golem_forge.usertools.manifest import ToolManifest
+
+TOOL_DIR = "/forge/tool"
+"""Where a tool's snapshot stands in full walls."""
+BUILD_DIR = "/forge/build"
+"""Where what was built from it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFact:
+    path: str
+    """Relative, with `/`."""
+    executable: bool
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEntry:
+    name: str
+    folder: Path
+    manifest: ToolManifest
+    digest: str
+    """`sha256:` over every file of the folder."""
+    files: tuple[FileFact, ...]
+
+    @property
+    def address(self) -> str:
+        """As a model knows the folder."""
+        return f"/user_tools/{self.name}"
+
+
+class ProgramKind(StrEnum):
+    PYTHON = "python"
+    SHELL = "shell"
+    GO = "go"
+    EXECUTABLE = "executable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgram:
+    """What is executed for a tool at one level of walls."""
+
+    kind: ProgramKind
+    argv: tuple[str, ...]
+    """The program without the call's own arguments. Python: interpreter and flags; `script` says what it runs."""
+    script: str = ""
+    tool_dir: str = TOOL_DIR
+    """FORGE_TOOL_DIR: in full walls `/forge/tool`, elsewhere the snapshot's own place."""
+    shown: tuple[HostDirectory, ...] = ()
+    """The snapshot, what was built from it, and an interpreter outside the system directories."""
+
+
+FOLDER_LIMITS: Final = TreeLimits(files=200, total_bytes=50 << 20)
+
+_FAULT_CODES: Final = {
+    TreeFault.SPECIAL: DiagnosticCode.SYMLINK,
+    TreeFault.LIMIT: DiagnosticCode.TOO_LARGE,
+    TreeFault.UNREADABLE: DiagnosticCode.UNREADABLE,
+}
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    files: Mapping[str, bytes]
+    """By relative name, with `/`."""
+    executable: frozenset[str]
+    folders: frozenset[str] = field(default=frozenset(), compare=False)
+    """Empty ones too; they are no part of the digest."""
+
+    @cached_property
+    def facts(self) -> tuple[FileFact, ...]:
+        return tuple(FileFact(*fact) for fact in content_facts(self.files, self.executable))
+
+    @cached_property
+    def digest(self) -> str:
+        """`sha256:` over the sorted list of (relative path, exec bit, size, SHA-256)."""
+        return files_digest(self.facts)
+
+
+class Validity(StrEnum):
+    """How long what was read can be taken for what is there."""
+
+    WHILE_MARKED = "while every mark is the same"
+    MOMENT = "changed in the tick it was read in: a later change may bear the same marks"
+    NOT = "could not be read, and may become readable without a new mark (a group, a mount)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderReading:
+    """What became of one try to read a folder, and how a later look notices that it would come out differently."""
+
+    found: FolderFiles | Unusable
+    marks: Mapping[str, FileStamp]
+    """Of each folder and file that was looked at; the folder itself is the empty name."""
+    validity: Validity
+
+
+def files_digest(facts: tuple[FileFact, ...]) -> str:
+    return facts_digest((fact.path, fact.executable, fact.size, fact.sha256) for fact in facts)
+
+
+def read_folder(path: Path) -> FolderFiles:
+    found = try_folder(path).found
+    if isinstance(found, Unusable):
+        raise found
+    return found
+
+
+def try_folder(path: Path) -> FolderReading:
+    started = time.time_ns()
+    try:
+        tree = read_tree(path, FOLDER_LIMITS)
+    except TreeError as error:
+        problem = Unusable(_FAULT_CODES[error.fault], error.message)
+        lasting = error.fault is not TreeFault.UNREADABLE and error.marks
+        lasts = validity_since(error.marks.values(), started) if lasting else Validity.NOT
+        return FolderReading(found=problem, marks=error.marks, validity=lasts)
+    return FolderReading(
+        found=_check_file_names(tree), marks=tree.marks, validity=validity_since(tree.marks.values(), started)
+    )
+
+
+def validity_since(marks: Iterable[FileStamp], started: int) -> Validity:
+    return Validity.MOMENT if unsettled(marks, since=started) else Validity.WHILE_MARKED
+
+
+def _check_file_names(tree: Tree) -> FolderFiles | Unusable:
+    for name in (*sorted(tree.folders), *tree.files):
+        if name != (shown := display_name(name)):
+            return Unusable(
+                DiagnosticCode.UNREADABLE, f"{shown}: the name has characters that cannot be shown; rename it"
+            )
+    return FolderFiles(tree.files, frozenset(tree.executable), frozenset(tree.folders))
+
+
+_ELF: Final = b"\x7fELF"
+_SCRIPT: Final = b"#!"
+_KIND_BY_SUFFIX: Final = {".py": ProgramKind.PYTHON, ".sh": ProgramKind.SHELL, ".go": ProgramKind.GO}
+
+
+def find_entrypoint(entrypoint: str, folder: FolderFiles) -> tuple[str, ProgramKind]:
+    """The file behind the entrypoint (for `X` without such a file: `X.go`) and how it is run."""
+    if entrypoint in ("", ".", "..") or "/" in entrypoint or "\0" in entrypoint:
+        raise _entrypoint_problem(
+            DiagnosticCode.ENTRYPOINT_INVALID, entrypoint, "must be the name of a file directly in the tool's folder"
+        )
+    if entrypoint in folder.folders or any(name.startswith(f"{entrypoint}/") for name in folder.files):
+        raise _entrypoint_problem(DiagnosticCode.ENTRYPOINT_INVALID, entrypoint, "is a directory; name a file")
+    if entrypoint not in folder.files:
+        if (source := f"{entrypoint}.go") in folder.files:
+            return source, ProgramKind.GO
+        raise _entrypoint_problem(DiagnosticCode.ENTRYPOINT_MISSING, entrypoint, "does not exist in the tool's folder")
+    for ending, kind in _KIND_BY_SUFFIX.items():
+        if entrypoint.endswith(ending):
+            return entrypoint, kind
+    if entrypoint not in folder.executable:
+        raise _entrypoint_problem(DiagnosticCode.NOT_EXECUTABLE, entrypoint, "has no exec bit; set it with chmod u+x")
+    if not folder.files[entrypoint].startswith((_ELF, _SCRIPT)):
+        raise _entrypoint_problem(
+            DiagnosticCode.NOT_EXECUTABLE, entrypoint, "is neither an ELF program nor a script that starts with '#!'"
+        )
+    return entrypoint, ProgramKind.EXECUTABLE
+
+
+def _entrypoint_problem(code: DiagnosticCode, entrypoint: str, what: str) -> Unusable:
+    return Unusable(code, f"tool.yaml: entrypoint: '{escape_control_chars(entrypoint)}' {what}")
+
+
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_EXECUTABLE_BITS: Final = 0o777
+_FILE_BITS: Final = 0o666
+
+
+class ReadableBy(Enum):
+    """The bits that nobody gets; whoever is left, the umask decides."""
+
+    OWNER = 0o077
+    ANYBODY = 0
+
+
+def write_folder(
+    parent: int,
+    folder: str,
+    files: Mapping[str, bytes],
+    executable: Collection[str],
+    for_whom: ReadableBy = ReadableBy.OWNER,
+) -> None:
+    """On the disk when this returns. `parent`: a descriptor of the directory that the folder is made in; `files`:
+    content by path inside of it."""
+    with contextlib.ExitStack() as held:
+        folders = {"": _make_folder(held, parent, folder, for_whom)}
+        for file, content in files.items():
+            *above, name = file.split("/")
+            inside = ""
+            for part in above:
+                outside, inside = inside, f"{inside}{part}/"
+                if inside not in folders:
+                    folders[inside] = _make_folder(held, folders[outside], part, for_whom)
+            mode = (_EXECUTABLE_BITS if file in executable else _FILE_BITS) & ~for_whom.value
+            handle = os.open(name, _NEW_FILE_FLAGS, mode, dir_fd=folders[inside])
+            with open(handle, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                _sync(handle, mode, for_whom)
+        for each in folders.values():
+            _sync(each, _EXECUTABLE_BITS & ~for_whom.value, for_whom)
+
+
+def _make_folder(held: contextlib.ExitStack, parent: int, name: str, for_whom: ReadableBy) -> int:
+    os.mkdir(name, _EXECUTABLE_BITS & ~for_whom.value, dir_fd=parent)
+    handle = os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
+    held.callback(os.close, handle)
+    return handle
+
+
+def _sync(handle: int, mode: int, for_whom: ReadableBy) -> None:
+    if for_whom is ReadableBy.OWNER:  # the umask may have left the owner less
+        os.fchmod(handle, mode)
+    os.fsync(handle)
+
+
+TOOLS_FOLDER: Final = "tools"
+_STAGING_PREFIX: Final = ".staging-"
+_STALE_S: Final = 24 * 3600
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+
+
+@contextlib.contextmanager
+def staging_folder(home: ForgeHome) -> Iterator[Path]:
+    """A folder of the person's own below FORGE_HOME, gone afterwards."""
+    _remove_stale(home.ensure())
+    folder = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=home.path))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_stale(place: Path) -> None:
+    """What an import that was killed left behind."""
+    import time
+
+    for folder in place.glob(f"{_STAGING_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.lstat().st_mtime > _STALE_S:
+                shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def stage_tool(home: ForgeHome, name: str, files: FolderFiles) -> Iterator[Path]:
+    """The complete folder, on disk and read back, ready to be renamed."""
+    with staging_folder(home) as room:
+        folder = room / name
+        with _open_directory(room) as parent:
+            write_folder(parent, name, files.files, files.executable)
+        if read_folder(folder).digest != files.digest:
+            raise SharingError("The files could not be written as they are; nothing was taken over.")
+        yield folder
+
+
+@contextlib.contextmanager
+def _open_directory(room: Path) -> Iterator[int]:
+    handle = os.open(room, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def install(home: ForgeHome, name: str, folder: Path) -> None:
+    """Renames a staged folder to `tools/<name>`."""
+    check_name_free(home, name)
+    try:
+        os.rename(folder, home.ensure(TOOLS_FOLDER) / name)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            raise _name_taken(home, name) from None
+        raise
+
+
+def exchange(home: ForgeHome, name: str, folder: Path) -> None:
+    """`tools/<name>` becomes the staged folder, and the staged folder what was there; no moment without either."""
+    _swap(folder, home.path / TOOLS_FOLDER / name)
+
+
+def check_name_free(home: ForgeHome, name: str) -> None:
+    for present in os.listdir(home.ensure(TOOLS_FOLDER)):
+        if present.casefold() == name.casefold():
+            raise _name_taken(home, present)
+
+
+def _name_taken(home: ForgeHome, name: str) -> SharingError:
+    folder = home.shown(home.path / TOOLS_FOLDER / name)
+    return SharingError(f"tool '{name}' already exists at {folder}; import it under another name with --as NAME")
+
+
+def _swap(one: Path, other: Path) -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    first, second = os.fsencode(one), os.fsencode(other)
+    if not hasattr(libc, "renameat2"):
+        _swap_in_steps(one, other)
+    elif libc.renameat2(_AT_FDCWD, first, _AT_FDCWD, second, _RENAME_EXCHANGE) != 0:
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOSYS):
+            raise OSError(number, os.strerror(number))
+        _swap_in_steps(one, other)
+
+
+def _swap_in_steps(one: Path, other: Path) -> None:
+    """For a file system that cannot exchange two names."""
+    aside = one.with_name(f"{one.name}.aside")
+    os.rename(other, aside)
+    try:
+        os.rename(one, other)
+    except BaseException:
+        os.rename(aside, other)
+        raise
+    os.rename(aside, one)

@@ -1,0 +1,225 @@
+"""Manifest: what a `tool.yaml` says, as plain data. `manifest.reader` reads and checks it, `manifest.writer` writes it.
+
+A manifest cannot loosen policy: it declares what a run needs, and the person who is asked sees that.
+
+`input_schema` is the JSON Schema of the parameters: what a model and a form see and every call is validated against.
+Strict, in declared order; the same manifest always gives the same bytes. `manifest_to_json` and `manifest_from_json`
+serve the registry's cache; the second checks no rule, so its caller compares the result with the YAML first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+MANIFEST_FILE: Final = "tool.yaml"
+DEFAULT_TIMEOUT_S: Final = 30.0
+LONGEST_TIMEOUT_S: Final = 3600.0
+DEFAULT_TEST_TIMEOUT_S: Final = 10.0
+
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class ParameterType(StrEnum):
+    STRING = "string"
+    NUMBER = "number"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    ARRAY = "array"
+    OBJECT = "object"
+
+
+class ArgumentStyle(StrEnum):
+    """How values reach the process."""
+
+    FLAGS = "flags"
+    STDIN_JSON = "stdin-json"
+    ENV = "env"
+
+
+class BooleanFlags(StrEnum):
+    EQUALS = "equals"
+    """`--v=true`, `--v=false`"""
+    SWITCH = "switch"
+    """`--v`, nothing"""
+    PAIR = "pair"
+    """`--v`, `--no-v`"""
+
+
+class PathUse(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
+class OutputFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    name: str
+    type: ParameterType
+    description: str
+    required: bool = False
+    has_default: bool = False
+    default: Any = None
+    enum: tuple[Any, ...] = ()
+    min: float | int | None = None
+    max: float | int | None = None
+    pattern: str = ""
+    items: ParameterType = ParameterType.STRING
+    """Of an array."""
+    flag: BooleanFlags | None = None
+    """None: as the manifest's `boolean_flags` says."""
+    path: PathUse | None = None
+    """Its value is a zone address that the tool reads or writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvVariable:
+    name: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    exit_code: int = 0
+    stdout: str | None = None
+    stdout_contains: tuple[str, ...] = ()
+    stdout_matches: str | None = None
+    stderr_contains: tuple[str, ...] = ()
+    has_json: bool = False
+    json: Any = None
+    files: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestCase:
+    __test__ = False  # not one of ours for pytest
+
+    name: str = ""
+    """Empty: it is known by its place, `test 1`."""
+    arguments: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    files: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    timeout: float = DEFAULT_TEST_TIMEOUT_S
+    expect: Expectation = field(default_factory=Expectation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolManifest:
+    name: str
+    description: str
+    version: str
+    entrypoint: str
+    usage: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    arguments: ArgumentStyle = ArgumentStyle.FLAGS
+    boolean_flags: BooleanFlags = BooleanFlags.EQUALS
+    timeout: float = DEFAULT_TIMEOUT_S
+    env: tuple[EnvVariable, ...] = ()
+    network: bool | tuple[str, ...] = False
+    """True: the host's own network; a tuple: these `host` or `host:port` and no others."""
+    zones: Mapping[str, str] | None = None
+    """Zone → `ro` or `rw`; None: every zone of the worker, read-only."""
+    calls: tuple[str, ...] = ()
+    output: OutputFormat = OutputFormat.TEXT
+    output_schema: Mapping[str, Any] | None = None
+    mode: str = "both"
+    label: str = ""
+    category: str = ""
+    background: bool = False
+    tests: tuple[TestCase, ...] = ()
+
+
+_BOUNDS: Final = {
+    ParameterType.NUMBER: ("minimum", "maximum"),
+    ParameterType.INTEGER: ("minimum", "maximum"),
+    ParameterType.STRING: ("minLength", "maxLength"),
+    ParameterType.ARRAY: ("minItems", "maxItems"),
+}
+
+
+def input_schema(manifest: ToolManifest) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {parameter.name: parameter_schema(parameter) for parameter in manifest.parameters},
+    }
+    if required := [parameter.name for parameter in manifest.parameters if parameter.required]:
+        schema["required"] = required
+    schema["additionalProperties"] = False
+    return schema
+
+
+def parameter_schema(parameter: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": parameter.type.value, "description": parameter.description}
+    if parameter.type is ParameterType.ARRAY:
+        schema["items"] = {"type": parameter.items.value}
+    if parameter.enum:
+        schema["enum"] = list(parameter.enum)
+    least, most = _BOUNDS.get(parameter.type, ("", ""))
+    if parameter.min is not None:
+        schema[least] = parameter.min
+    if parameter.max is not None:
+        schema[most] = parameter.max
+    if parameter.pattern:
+        schema["pattern"] = parameter.pattern
+    if parameter.has_default:
+        schema["default"] = parameter.default
+    return schema
+
+
+def manifest_to_json(manifest: ToolManifest) -> dict[str, Any]:
+    plain: dict[str, Any] = _to_plain(manifest)
+    return plain
+
+
+def manifest_from_json(data: Mapping[str, Any]) -> ToolManifest:
+    return ToolManifest(
+        **_convert(
+            data,
+            parameters=lambda found: tuple(map(_parameter_from_json, found)),
+            arguments=ArgumentStyle,
+            boolean_flags=BooleanFlags,
+            env=lambda found: tuple(EnvVariable(**each) for each in found),
+            network=lambda found: found if isinstance(found, bool) else tuple(found),
+            calls=tuple,
+            output=OutputFormat,
+            tests=lambda found: tuple(map(_test_from_json, found)),
+        )
+    )
+
+
+def _parameter_from_json(data: Mapping[str, Any]) -> Parameter:
+    types = {"type": ParameterType, "items": ParameterType, "flag": BooleanFlags, "path": PathUse}
+    return Parameter(**_convert(data, enum=tuple, **types))
+
+
+def _test_from_json(data: Mapping[str, Any]) -> TestCase:
+    return TestCase(**_convert(data, expect=_expectation_from_json))
+
+
+def _expectation_from_json(data: Mapping[str, Any]) -> Expectation:
+    return Expectation(**_convert(data, stdout_contains=tuple, stderr_contains=tuple))
+
+
+def _convert(data: Mapping[str, Any], **by_key: Callable[[Any], Any]) -> dict[str, Any]:
+    return {key: by_key[key](value) if key in by_key else value for key, value in data.items()}
+
+
+def _to_plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        held = ((each, getattr(value, each.name)) for each in fields(value))
+        return {each.name: _to_plain(item) for each, item in held if not _is_default(item, each.default)}
+    if isinstance(value, Mapping):
+        return {key: _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """True is not 1 here, nor 30 the same as 30.0."""
+    return type(value) is type(default) and bool(value == default)

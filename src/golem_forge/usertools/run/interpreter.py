@@ -1,0 +1,331 @@
+"""Python interpreters that wait inside walls for the tool they are to run, and the session's pool of them.
+
+`python_job` turns the job of a Python tool into one that waits (`shown/start.py`); `WaitingInterpreter.start` starts
+it; `execute` passes its order, once. Output, limits and ending are the WalledChild's. Refuses what walls refuse.
+Threat: an interpreter started ahead must not be looser than one started now, so it is `usable` only for an equal job,
+by the same walls, while these would be built the same again.
+
+`InterpreterPool.take` gives one that waits for an equal job and whose walls still hold, or starts one; `prepare`
+starts one in the background for the next call. At most four wait, none longer than a minute, none with a way out of
+its walls (hosts, the host's network, a socket to other tools). What is taken belongs to its caller; `aclose` ends all
+of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from golem_forge.sandbox.process.monitor import TIMEOUT
+from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
+from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.usertools.folder import ToolProgram
+
+STARTER_DIR: Final = "/forge/inside"
+_STARTER: Final = "start.py"
+_MARSHAL_FORMAT: Final = 4
+"""Of marshal; every Python that a tool may bring reads it."""
+_READ_AT_START: Final = frozenset({"LC_ALL", "LC_CTYPE", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX"})
+"""Variables that the interpreter or its C library looks at once, before it could be told of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOrder:
+    """What `python SCRIPT …` would have been given."""
+
+    script: str
+    """As the interpreter sees it."""
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """On top of what every child gets and of what the job declares."""
+    stdin: bytes | None = None
+    search: tuple[str, ...] = ()
+    """Further places to import from, after all others."""
+
+
+def starter_folder() -> str:
+    """The host directory that holds the starting program and nothing else."""
+    return os.path.realpath(os.path.join(os.path.dirname(__file__), "shown"))
+
+
+def python_job(job: Job, program: ToolProgram, level: Level) -> Job:
+    """The same job with this Python in place of its command, waiting for an Order. Where there are no mounts the
+    starting program is read in its own place."""
+    folder = HostDirectory(starter_folder(), STARTER_DIR)
+    starter = os.path.join(folder.inner if level is Level.FULL else folder.host, _STARTER)
+    shown = dict.fromkeys((*job.shown, *program.shown, folder))
+    return replace(job, argv=(*program.argv, starter), shown=tuple(shown))
+
+
+class WaitingInterpreter:
+    def __init__(
+        self, walls: Walls, job: Job, walled: WalledChild, wire: socket.socket, hidden: object, sees: object
+    ) -> None:
+        """As known before its start: `hidden`, what is taken out of its output; `sees`, the directories it is shown."""
+        self.walled = walled
+        self._hidden = hidden
+        self._walls = walls
+        self._job = job
+        self._wire: socket.socket | None = wire
+        self._sees = sees
+
+    @classmethod
+    async def start(cls, walls: Walls, job: Job) -> WaitingInterpreter:
+        """Waits inside from now on. Raises SandboxError; nothing was started then."""
+        hidden, sees = _current_redactor(walls), _shown_identities(job)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            walled = await walls.start(
+                replace(_without_time_limit(job, walls), env=_start_environment(job), stdin=theirs.fileno())
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return cls(walls, job, walled, ours, hidden, sees)
+
+    def fits(self, walls: Walls, job: Job) -> bool:
+        """Whether it was started for this, but for what an Order brings."""
+        return walls is self._walls and comparable_job(job, walls) == comparable_job(self._job, walls)
+
+    @property
+    def alive(self) -> bool:
+        """It lives and has had no order yet."""
+        return self._wire is not None and self.walled.child.ending is None
+
+    @property
+    def usable(self) -> bool:
+        """Whether a start now would give the same."""
+        if not self.alive:
+            return False
+        try:
+            if self._hidden is not _current_redactor(
+                self._walls
+            ):  # a secret was learned since, and its output would show it
+                return False
+            if self._sees != _shown_identities(self._job):  # e.g. a spoilt snapshot was made anew
+                return False
+            return self._zones_stand() and self._walls.still_valid(self.walled, self._job)
+        except Exception:  # rules that cannot be read, a zone that is gone: a start says so in its own words
+            return False
+
+    def serve(self, job: Job) -> None:
+        """The call's own job, equal to the one it was started for but for what comes with the order."""
+        self._job = job
+
+    async def execute(self, order: RunOrder) -> None:
+        """From here on it is the tool, and its time counts. One that ended is told nothing: its Ending says how."""
+        wire, self._wire = self._wire, None
+        if wire is None:
+            raise RuntimeError("an interpreter runs one tool, once")
+        try:
+            self._watch_time()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                await asyncio.get_running_loop().sock_sendall(wire, _encode_order(order, self._job))
+        finally:
+            wire.close()
+
+    async def end(self) -> None:
+        """The whole tree is gone afterwards."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
+        self.walled.child.kill()  # it has nothing to finish
+        await self.walled.child.gone()
+
+    def _watch_time(self) -> None:
+        seconds = (self._job.limits or self._walls.limits).timeout_s
+        if seconds is None:
+            return
+        loop, child = asyncio.get_running_loop(), self.walled.child
+        endings: list[asyncio.Task[object]] = []
+        timer = loop.call_later(max(seconds, 0), lambda: endings.append(loop.create_task(child.end(TIMEOUT))))
+        child.ended.add_done_callback(lambda _: timer.cancel())
+
+    def _zones_stand(self) -> bool:
+        """Another directory in a zone's place is what a start would refuse."""
+        for zone in self._walls.sandbox.zones.values():
+            now = os.stat(zone.host)
+            if (now.st_dev, now.st_ino) != zone.root.identity():
+                return False
+        return True
+
+
+def _current_redactor(walls: Walls) -> object:
+    """Another object as soon as there is something else to take out."""
+    return walls.output_redactor()
+
+
+def _shown_identities(job: Job) -> tuple[object, ...]:
+    """Which directories are shown; another one may stand in the same place later. Walls say what is missing."""
+    return tuple(_directory_identity(shown.host) for shown in job.shown)
+
+
+def _directory_identity(path: str) -> object:
+    try:
+        now = os.stat(path)
+    except OSError:
+        return None
+    return now.st_dev, now.st_ino
+
+
+def _start_environment(job: Job) -> dict[str, str]:
+    """Nothing of one call may be read in what was started ahead of it."""
+    return {name: value for name, value in job.env.items() if name in _READ_AT_START}
+
+
+def _without_time_limit(job: Job, walls: Walls) -> Job:
+    """Without a limit of time: the time of the run begins with its order."""
+    limits = job.limits or walls.limits
+    return replace(job, limits=limits if limits.timeout_s is None else replace(limits, timeout_s=None))
+
+
+def comparable_job(job: Job, walls: Walls) -> Job:
+    """What two jobs must have in common for one interpreter to serve either."""
+    return replace(_without_time_limit(job, walls), env=_start_environment(job), stdin=None)
+
+
+def _encode_order(order: RunOrder, job: Job) -> bytes:
+    import marshal
+
+    env = {os.fsencode(name): os.fsencode(value) for name, value in {**job.env, **order.env}.items()}
+    content = marshal.dumps(
+        (order.script, list(order.argv), env, order.stdin or None, list(order.search)), _MARSHAL_FORMAT
+    )
+    return len(content).to_bytes(8, "big") + content
+
+
+MOST_IDLE: Final = 4
+IDLE_S: Final = 60.0
+"""So long one waits: its walls keep placeholders in the zones, and it holds memory."""
+CALL_DIRECTORY: Final = "/forge/call"
+"""Where the socket to other tools stands in full walls."""
+
+
+@dataclass(slots=True, eq=False)
+class _Starting:
+    walls: Walls
+    job: Job
+    task: asyncio.Task[WaitingInterpreter | None]
+
+
+class InterpreterPool:
+    def __init__(self, *, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
+        self._idle: list[WaitingInterpreter] = []
+        """Oldest first."""
+        self._starting: list[_Starting] = []
+        self._taken: set[WaitingInterpreter] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many wait, or will as soon as they are up."""
+        return len(self._idle) + len(self._starting)
+
+    async def take(self, walls: Walls, job: Job) -> WaitingInterpreter:
+        """Raises SandboxError; nothing was started then."""
+        found = await self._ready(walls, job) or await WaitingInterpreter.start(walls, job)
+        if self._closed:
+            await found.end()
+            raise RuntimeError("the session of this tool has ended")
+        found.serve(job)
+        self._taken.add(found)
+        found.walled.child.ended.add_done_callback(lambda _: self._taken.discard(found))
+        return found
+
+    def prepare(self, walls: Walls, job: Job) -> None:
+        """Never raises: whatever stands in the way is said by the call that needs it."""
+        if self._closed or not _may_wait(job) or self._is_there(walls, job):
+            return
+        entry = _Starting(walls, job, asyncio.get_running_loop().create_task(_try_start(walls, job)))
+        self._starting.append(entry)
+        entry.task.add_done_callback(lambda _: self._arrived(entry))
+        while self.waiting > MOST_IDLE and self._idle:
+            self._end(self._idle.pop(0))
+
+    async def aclose(self) -> None:
+        """Ends every one of them, whatever it does."""
+        self._closed = True
+        starting, self._starting = self._starting, []
+        for entry in starting:
+            entry.task.cancel()
+        await asyncio.gather(*(entry.task for entry in starting), return_exceptions=True)
+        for entry in starting:
+            self._end_result(entry.task)
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*(one.end() for one in (*idle, *self._taken)), *self._ending, return_exceptions=True)
+
+    async def _ready(self, walls: Walls, job: Job) -> WaitingInterpreter | None:
+        for one in [each for each in self._idle if each.fits(walls, job)]:
+            self._idle.remove(one)
+            if one.usable:
+                return one
+            self._end(one)
+        for entry in [each for each in self._starting if _is_for(each, walls, job)]:
+            self._starting.remove(entry)  # ours now: nobody else waits for it
+            try:
+                arrived = await asyncio.shield(entry.task)
+            except BaseException:
+                entry.task.add_done_callback(self._end_result)
+                raise
+            if arrived is not None and arrived.usable:
+                return arrived
+            self._end_result(entry.task)
+        return None
+
+    def _is_there(self, walls: Walls, job: Job) -> bool:
+        return any(one.alive and one.fits(walls, job) for one in self._idle) or (
+            len(self._starting) >= MOST_IDLE or any(_is_for(entry, walls, job) for entry in self._starting)
+        )
+
+    def _arrived(self, entry: _Starting) -> None:
+        if entry not in self._starting:
+            return  # somebody took it on its way
+        self._starting.remove(entry)
+        one = None if entry.task.cancelled() else entry.task.result()
+        if one is not None:
+            self._idle.append(one)
+            asyncio.get_running_loop().call_later(self._idle_s, self._let_go, one)
+            one.walled.child.ended.add_done_callback(lambda _: self._let_go(one))
+
+    def _let_go(self, one: WaitingInterpreter) -> None:
+        """Unless somebody took it."""
+        if one in self._idle:
+            self._idle.remove(one)
+            self._end(one)
+
+    def _end(self, one: WaitingInterpreter) -> None:
+        task = asyncio.get_running_loop().create_task(one.end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _end_result(self, task: asyncio.Task[WaitingInterpreter | None]) -> None:
+        one = None if task.cancelled() or not task.done() else task.result()
+        if one is not None:
+            self._end(one)
+
+
+async def _try_start(walls: Walls, job: Job) -> WaitingInterpreter | None:
+    try:
+        return await WaitingInterpreter.start(walls, job)
+    except Exception:
+        return None
+
+
+def _is_for(entry: _Starting, walls: Walls, job: Job) -> bool:
+    return entry.walls is walls and comparable_job(entry.job, walls) == comparable_job(job, walls)
+
+
+def _may_wait(job: Job) -> bool:
+    """Whether one that waits for nobody yet is harmless."""
+    calls = any(directory.inner == CALL_DIRECTORY for directory in job.shown)
+    return not (job.hosts or getattr(job, "shares_network", False) or calls)

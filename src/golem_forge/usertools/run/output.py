@@ -1,0 +1,334 @@
+"""What a caller reads of one run: status, bounded output, and the JSON value of a tool with `output: json`.
+
+Takes a FinishedRun; gives a Finished of kind `tool.output`: streams apart, bounded, the whole kept on disk by handle.
+Exit 0 with nothing on standard error is standard output exactly; anything else says first how it ended. Threat: a
+limit or a refusal of the walls that reads like an ordinary failure would be tried again for ever, so each says what it
+is.
+
+Of two streams that may be 64 MiB only what is shown is read; the rest is streamed once, to be kept and counted. The
+whole is also kept where nothing was cut but bytes are no text: shown as U+FFFD, kept as they are.
+
+`parse_json_output` gives one JSON value that matches the output schema, or raises ToolFailed with the position or
+path. Threat: output is a stranger's. Size, depth and number of values are bounded; `NaN` and broken Unicode are no
+JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from golem_forge.core.calls import ToolCompletion
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ToolFailed
+from golem_forge.core.results import ToolResult
+from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
+from golem_forge.sandbox.walls.denials import blocked_line
+from golem_forge.tools.context import ToolContext
+from golem_forge.usertools.manifest import OutputFormat, ToolManifest
+from golem_forge.usertools.run.access import zone_hint
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.process.output import Capture
+    from golem_forge.sandbox.walls.walls import Aftermath
+    from golem_forge.usertools.run.access import ToolAccess
+
+OUTPUT_KIND: Final = "tool.output"
+_WITHHELD: Final = "Its output is withheld: for a moment it could read what was to stay hidden."
+_READ_ONLY: Final = "read-only zone"
+"""How `denials` says that a whole zone is read-only for this call."""
+_MOST_ON_LOOP: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    manifest: ToolManifest
+    ending: ExitStatus
+    out: Capture
+    err: Capture
+    after: Aftermath
+    seconds: float
+    timeout: float
+    access: ToolAccess | None = None
+    """For hints about zones."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _RunStatus:
+    """How it ended: what the call is called, and the lines before the output."""
+
+    status: Status
+    code: str = ""
+    lines: list[str] = field(default_factory=list)
+    error: str = ""
+    structured: Any = None
+
+
+async def finish_run(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
+    if ran.out.size + ran.err.size <= _MOST_ON_LOOP:
+        return _finish(ran, ctx)
+    from golem_forge.tools.threads import run_in_thread
+
+    return await run_in_thread(lambda: _finish(ran, ctx))  # up to 64 MiB are read, and written to disk
+
+
+def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
+    standing = _run_status(ran)
+    denials = tuple(_with_manifest_hint(one, ran.access) for one in ran.after.denials)
+    if standing.status is Status.EXECUTION_FAILED and not standing.code and denials:
+        standing.status = Status.SANDBOX_DENIED
+        standing.error = "\n".join((blocked_line(denials), *_zone_hints(denials, ran.access)))
+        standing.lines.append(standing.error)
+    if standing.status is Status.SUCCESS and ran.manifest.output is OutputFormat.JSON:
+        _read_json(ran, standing)
+    if ran.ending.code == WALLS_CHANGED:
+        standing.lines.append(_WITHHELD)
+        shown = OutputExcerpt()
+    else:
+        keep = ctx.outputs
+        shown = excerpt_streams(ran.out, ran.err, keep=lambda all_: keep.keep_pieces(all_, ctx.worker) if keep else "")
+    value: dict[str, Any] = {
+        "kind": OUTPUT_KIND,
+        "stdout": shown.out,
+        "stderr": shown.err,
+        "exit_code": shell_exit_code(ran.ending),
+        "signal": signal_name(ran.ending.signal) if ran.ending.signal else None,
+        "duration_ms": round(ran.seconds * 1000),
+        "truncated": shown.cut,
+        **({"handle": shown.handle} if shown.handle else {}),
+        "denials": list(denials),
+    }
+    return ToolCompletion(
+        result=ToolResult(value, _result_text(ran, standing, shown), structured=standing.structured),
+        status=standing.status,
+        error=standing.error,
+        code=standing.code,
+        denials=denials,
+        protected_created=ran.after.protected_created,
+        leftovers=ran.after.leftovers,
+        output_handle=shown.handle,
+        bounded=True,
+    )
+
+
+def shell_exit_code(ending: ExitStatus) -> int | None:
+    """As shells count it: 128+n for signal n."""
+    return 128 + ending.signal if ending.signal else ending.exit_code
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`; a real-time signal has only its number."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _run_status(ran: FinishedRun) -> _RunStatus:
+    ending, tool = ran.ending, f"tool '{ran.manifest.name}'"
+    if ending.code == TIMEOUT:
+        after = ran.timeout if ran.seconds >= ran.timeout else round(ran.seconds, 1)
+        return _failed_status(Status.TIMEOUT, f"{tool} timed out after {after:g} seconds", TIMEOUT)
+    if ending.code == ENDED:
+        return _failed_status(Status.INTERRUPTED, f"{tool} was interrupted")
+    if ending.code:
+        return _failed_status(Status.EXECUTION_FAILED, f"{tool} was ended: {REASONS[ending.code]}", ending.code)
+    if ending.exit_code == 0:
+        return _RunStatus(status=Status.SUCCESS)
+    how = (
+        f"failed with exit code {_exit_text(ending)}"
+        if shell_exit_code(ending) is not None
+        else "ended; how is not known"
+    )
+    return _failed_status(Status.EXECUTION_FAILED, f"{tool} {how}")
+
+
+def _failed_status(status: Status, line: str, code: str = "") -> _RunStatus:
+    return _RunStatus(status=status, code=code, lines=[line], error=line)
+
+
+def _exit_text(ending: ExitStatus) -> str:
+    """`3`, `137 (SIGKILL)`."""
+    name = f" ({signal_name(ending.signal)})" if ending.signal else ""
+    return f"{shell_exit_code(ending)}{name}"
+
+
+def _read_json(ran: FinishedRun, standing: _RunStatus) -> None:
+
+    try:
+        standing.structured = parse_json_output(ran.manifest, ran.out)
+    except ToolFailed as error:
+        standing.status, standing.code, standing.error = error.status, error.code, error.message
+        standing.lines.append(error.message)
+
+
+def _result_text(ran: FinishedRun, standing: _RunStatus, shown: OutputExcerpt) -> str:
+    if standing.status is Status.SUCCESS and not shown.err:
+        return shown.out
+    lines = list(standing.lines)
+    if shell_exit_code(ran.ending) is not None:
+        lines.insert(1 if standing.status is not Status.SUCCESS else 0, f"Exit code: {_exit_text(ran.ending)}")
+    text = "\n".join(lines)
+    for name, stream in (("Stdout:", shown.out), ("Stderr:", shown.err)):
+        if stream:
+            text += f"{'' if text.endswith(chr(10)) else chr(10)}{name}\n{stream}"
+    return text
+
+
+def _with_manifest_hint(denial: dict[str, Any], access: ToolAccess | None) -> dict[str, Any]:
+    """A zone that only this tool has read-only is opened in its tool.yaml, not in the program's file."""
+    zone = _denied_zone(denial)
+    if not zone or access is None or not access.could_write(zone):
+        return denial
+    return {**denial, "widen": f"tool.yaml: zones: {{{zone}: rw}}"}
+
+
+def _zone_hints(denials: tuple[dict[str, Any], ...], access: ToolAccess | None) -> list[str]:
+    zones = dict.fromkeys(zone for denial in denials if (zone := _denied_zone(denial)))
+    if access is None:
+        return []
+    return [
+        f"To write in /{zone}, {zone_hint(zone)}."
+        if access.could_write(zone)
+        else f"/{zone} is read-only for this worker; `zones` in tool.yaml cannot change that."
+        for zone in zones
+    ]
+
+
+def _denied_zone(denial: dict[str, Any]) -> str:
+    """The zone whose being read-only this denial is about; empty if it is about something else."""
+    target = str(denial.get("target", ""))
+    return target.split("/")[1] if denial.get("why") == _READ_ONLY and target.startswith("/") else ""
+
+
+EXCERPT_LIMIT: Final = 32 * 1024
+"""Bytes of both streams together."""
+KeepOutput = Callable[[Iterable[bytes]], str]
+"""Keeps a whole output and gives its handle; empty where nothing can be kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputExcerpt:
+    out: str = ""
+    err: str = ""
+    cut: bool = False
+    handle: str = ""
+
+
+def excerpt_streams(out: Capture, err: Capture, *, keep: KeepOutput) -> OutputExcerpt:
+    cut = out.size + err.size > EXCERPT_LIMIT
+    if not cut and _is_text(out) and _is_text(err):
+        return OutputExcerpt(out=out.read().decode(), err=err.read().decode())
+    handle = keep(_whole_output(out, err))
+    if not cut:
+        return OutputExcerpt(out=_decode(out.read()), err=_decode(err.read()), handle=handle)
+    half = EXCERPT_LIMIT // 2
+    room = max(half, EXCERPT_LIMIT - err.size), max(half, EXCERPT_LIMIT - out.size)
+    return OutputExcerpt(
+        out=_head_and_tail(out, room[0], handle), err=_head_and_tail(err, room[1], handle), cut=True, handle=handle
+    )
+
+
+def _head_and_tail(stream: Capture, room: int, handle: str) -> str:
+    """Head and tail, each half of the room, cut between lines where one ends near."""
+    from golem_forge.orchestrator.outputs import cut_head, cut_tail
+
+    if stream.size <= room:
+        return _decode(stream.read())
+    head = cut_tail(stream.read(0, room // 2))
+    tail = cut_head(stream.read(stream.size - room // 2))
+    start, end = len(head), stream.size - len(tail)
+    lines, last = 0, b""
+    for piece in stream.pieces(start, end):
+        lines += piece.count(b"\n")
+        last = piece[-1:] or last
+    lines += last != b"\n"
+    where = f"; whole output: read_output handle={handle}" if handle else ""
+    first = _decode(head).rstrip("\n")
+    before = f"{first}\n" if first else ""
+    return f"{before}[… {lines} lines, {end - start} bytes left out{where}]\n{_decode(tail)}"
+
+
+def _whole_output(out: Capture, err: Capture) -> Iterator[bytes]:
+    """One stream alone is kept as it is; two, one after the other, each under its name."""
+    if not out.size or not err.size:
+        yield from (out if out.size else err).pieces()
+        return
+    yield b"Stdout:\n"
+    yield from out.pieces()
+    if out.read(out.size - 1) != b"\n":
+        yield b"\n"
+    yield b"Stderr:\n"
+    yield from err.pieces()
+
+
+def _is_text(stream: Capture) -> bool:
+    try:
+        stream.read().decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+MOST_JSON_READ: Final = 8 << 20
+MOST_JSON_PASSED_ON: Final = 256 * 1024
+"""Bytes of a value that is handed on beside its text; a larger one was checked and is in the output."""
+
+
+def parse_json_output(manifest: ToolManifest, out: Capture) -> Any:
+    """The value; None where it is too large to be handed on."""
+    tool = f"tool '{manifest.name}'"
+    value = _parse_value(tool, out)
+    if manifest.output_schema is not None:
+        _check_schema(tool, value, manifest)
+    return value if out.size <= MOST_JSON_PASSED_ON else None
+
+
+def _parse_value(tool: str, out: Capture) -> Any:
+    from golem_forge.core.json import NotJson, as_json
+
+    if out.size > MOST_JSON_READ:
+        raise _invalid_output(
+            f"{tool} printed {out.size} bytes; of `output: json` at most {MOST_JSON_READ >> 20} MiB are read"
+        )
+    try:
+        return as_json(json.loads(out.read().decode(), parse_constant=_reject_constant))
+    except UnicodeDecodeError as error:
+        raise _invalid_output(f"{tool} did not print JSON: no UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise _invalid_output(
+            f"{tool} did not print JSON: {error.msg} at line {error.lineno} column {error.colno}"
+        ) from None
+    except (NotJson, RecursionError):
+        raise _invalid_output(
+            f"{tool} did not print JSON: too deep, too many values, or broken Unicode in a text"
+        ) from None
+    except ValueError as error:
+        raise _invalid_output(f"{tool} did not print JSON: {str(error)[:100]}") from None
+
+
+def _check_schema(tool: str, value: Any, manifest: ToolManifest) -> None:
+    from golem_forge.tools.schema import json_path
+    from golem_forge.tools.validation import SchemaCheck
+
+    assert manifest.output_schema is not None
+    for path, problem in SchemaCheck(dict(manifest.output_schema)).problems(value, limit=1):
+        raise _invalid_output(
+            f"{tool} printed JSON that does not match its output_schema at {json_path(path)}: {problem}"
+        )
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _invalid_output(text: str) -> ToolFailed:
+    return ToolFailed(text, code="OUTPUT_INVALID")

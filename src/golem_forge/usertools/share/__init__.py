@@ -1,0 +1,263 @@
+"""Sharing tools: where an imported tool comes from, and `tools.lock`, which records it.
+
+What comes from elsewhere is data: it is read, bounded, checked and put in place, and no file of it is executed. An
+imported tool starts as a draft that nobody trusts. `reader` reads a source, `importer` puts it in place, `export`
+writes tools for others.
+
+    ./folder   tool.tar.gz   tool.zip
+    git+https://host/repo@<40 hex>#sub/dir     github:owner/repo@<40 hex>/sub/dir
+
+`parse_source` refuses (SharingError) a branch, tag or short hash, which may stand for other files tomorrow, and
+credentials in an address: it is written to `tools.lock` and shown.
+
+`tools.lock` is JSON, one record a tool, sorted by name. One that cannot be read is an error and never overwritten.
+Changes are made under a file lock and replace the file whole. `verify_tools` compares every record with the files that
+are there and changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from golem_forge.storage.content_store import display_name
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
+from golem_forge.usertools.folder import TOOLS_FOLDER, read_folder
+from golem_forge.usertools.share.archive import safe_name
+
+HTTPS: Final = frozenset({"https"})
+COMMIT_ID: Final = re.compile(r"[0-9a-fA-F]{40}")
+_GITHUB_SOURCE: Final = re.compile(
+    r"github:([A-Za-z0-9][A-Za-z0-9-]{0,38})/([A-Za-z0-9._-]{1,100})(?:@([^/]*)(?:/(.*))?)?", re.S
+)
+_SOURCE_FORMS: Final = (
+    "a folder, a .tar.gz, a .zip, git+https://host/repo@COMMIT#sub/dir or github:owner/repo@COMMIT/sub/dir"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSource:
+    path: Path
+    below: str = ""
+    """A folder inside it; empty: itself."""
+
+    @property
+    def text(self) -> str:
+        return os.fspath(self.path / self.below) if self.below else os.fspath(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitSource:
+    url: str
+    commit: str
+    below: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"git+{self.url}@{self.commit}" + (f"#{self.below}" if self.below else "")
+
+
+Source = LocalSource | GitSource
+
+
+def parse_source(text: str, *, transports: frozenset[str] = HTTPS) -> Source:
+    """`transports`: what a git address may start with besides https; tests add `file`."""
+    if display_name(text) != text or not text.strip():
+        raise SharingError(f"{quote_name(text)} is no source; use {_SOURCE_FORMS}.")
+    if text.startswith("github:"):
+        return _parse_github(text)
+    if text.startswith("git+"):
+        return _parse_git(text[4:], transports)
+    if re.match(r"[a-z][a-z0-9+.-]*://", text, re.I):
+        raise SharingError(f"{quote_name(text)} is no source Forge imports from; use {_SOURCE_FORMS}.")
+    return LocalSource(path=Path(os.path.abspath(os.path.expanduser(text))))
+
+
+def check_commit(commit: str) -> str:
+    """The commit id, or SharingError if it is anything less."""
+    if not COMMIT_ID.fullmatch(commit):
+        given = f", not {quote_name(commit)}" if commit else ""
+        raise SharingError(f"pin a full commit id: 40 hexadecimal digits after '@'{given}")
+    return commit.lower()
+
+
+def _parse_github(text: str) -> GitSource:
+    match = _GITHUB_SOURCE.fullmatch(text)
+    if match is None or match[2] in (".", ".."):
+        raise SharingError(f"{quote_name(text)}: write it as github:owner/repo@COMMIT/sub/dir.")
+    owner, repository, commit, below = match.groups()
+    url = f"https://github.com/{owner}/{repository}"
+    return GitSource(url=url, commit=check_commit(commit or ""), below=_check_subfolder(below or ""))
+
+
+def _parse_git(text: str, transports: frozenset[str]) -> GitSource:
+    address, _, below = text.partition("#")
+    url, at, commit = address.rpartition("@")
+    if not at or "/" not in url.partition("://")[2]:  # no `@` after the host: there is no commit, at most a user name
+        url, commit = address, ""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # half an IPv6 address
+        raise _invalid_address(text) from None
+    if parts.scheme not in transports | HTTPS:
+        raise SharingError(f"git addresses start with git+https://; {quote_name(parts.scheme)} is not used.")
+    if "@" in parts.netloc:
+        raise SharingError("Leave user names and tokens out of the address; git's credential helper knows them.")
+    if (parts.scheme == "https" and not parts.hostname) or not parts.path.strip("/") or parts.query:
+        raise _invalid_address(text)
+    return GitSource(url=url, commit=check_commit(commit), below=_check_subfolder(below))
+
+
+def _invalid_address(text: str) -> SharingError:
+    return SharingError(f"{quote_name(text)}: write it as git+https://host/repo@COMMIT#sub/dir.")
+
+
+def _check_subfolder(path: str) -> str:
+    path = path.strip("/")
+    return safe_name(path) if path else ""
+
+
+_LOCK_FILE: Final = "tools.lock"
+_GUARD_FILE: Final = ".tools.lock.guard"
+_MAX_LOCK_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRecord:
+    name: str
+    source: str
+    """Pinned, as `import` takes it; of a local source its absolute path."""
+    commit: str
+    """Empty without git."""
+    digest: str
+    version: str
+    time: str
+
+
+def lock_path(home: ForgeHome) -> Path:
+    return home.path / _LOCK_FILE
+
+
+def read_lock(home: ForgeHome) -> dict[str, LockRecord]:
+    """By name, in name order; empty without a lock."""
+    import json
+
+    try:
+        handle = os.open(lock_path(home), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return {}
+    except OSError:
+        raise _unreadable_lock(home) from None
+    try:
+        with open(handle, "rb") as file:
+            data = file.read(_MAX_LOCK_BYTES + 1)
+    except OSError:  # a directory
+        os.close(handle)
+        raise _unreadable_lock(home) from None
+    try:
+        found = [_parse_record(each) for each in json.loads(data)["tools"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise _unreadable_lock(home) from None
+    return {each.name: each for each in sorted(found, key=lambda each: each.name)}
+
+
+def add_record(home: ForgeHome, entry: LockRecord) -> None:
+    """Adds or replaces one tool's record."""
+    with _exclusive(home):
+        _write_lock(home, read_lock(home) | {entry.name: entry})
+
+
+def drop_record(home: ForgeHome, name: str) -> bool:
+    """Forgets a tool that was removed; False if it had no record."""
+    with _exclusive(home):
+        present = read_lock(home)
+        if present.pop(name, None) is None:
+            return False
+        _write_lock(home, present)
+        return True
+
+
+def _parse_record(value: dict[str, object]) -> LockRecord:
+    if not isinstance(value, dict) or any(not isinstance(value.get(field.name), str) for field in fields(LockRecord)):
+        raise ValueError
+    return LockRecord(**{field.name: str(value[field.name]) for field in fields(LockRecord)})
+
+
+def _write_lock(home: ForgeHome, records: dict[str, LockRecord]) -> None:
+    import json
+
+    listed = [asdict(records[name]) for name in sorted(records)]
+    text = json.dumps({"tools": listed}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    temporary = home.path / f".{_LOCK_FILE}-{os.urandom(8).hex()}.tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, lock_path(home))
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _exclusive(home: ForgeHome) -> Iterator[None]:
+    """The guard is a file of its own: the lock is replaced by each change."""
+    handle = os.open(home.ensure() / _GUARD_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _unreadable_lock(home: ForgeHome) -> SharingError:
+    shown = home.shown(lock_path(home))
+    return SharingError(f"{shown} cannot be read; mend or remove it (tools keep working without it).")
+
+
+MISSING: Final = "missing"
+UNREADABLE: Final = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    name: str
+    expected: str
+    """The digest it was imported with."""
+    found: str
+    """Its digest now, `missing` or `unreadable`."""
+
+    @property
+    def text(self) -> str:
+        if self.found in (MISSING, UNREADABLE):
+            return f"{self.name}: {self.found}; imported as {self.expected}"
+        return f"{self.name}: changed since it was imported: {self.expected} is now {self.found}"
+
+
+def verify_tools(home: ForgeHome) -> list[Drift]:
+    found: list[Drift] = []
+    for name, locked in read_lock(home).items():
+        present = _installed_digest(home, name)
+        if present != locked.digest:
+            found.append(Drift(name=name, expected=locked.digest, found=present))
+    return found
+
+
+def _installed_digest(home: ForgeHome, name: str) -> str:
+    folder = home.path / TOOLS_FOLDER / os.path.basename(name)
+    if not folder.is_dir():
+        return MISSING
+    try:
+        return read_folder(folder).digest
+    except Unusable:
+        return UNREADABLE

@@ -1,0 +1,185 @@
+"""Export: a tool's files for others, as a folder, a reproducible `.tar.gz` or an Agent Skill.
+
+Takes the files of one version and where they go; gives the path it wrote. Only the folder is passed on: no trust, no
+history, no statistics. Whole or not at all; an existing folder is never changed, an archive is replaced.
+
+A skill is SKILL.md and the whole folder below `scripts/`, so importing it gives the tool back with an equal digest.
+The front matter keeps to the published rules: name of lower-case letters, digits and single hyphens, at most 64;
+description at most 1024; metadata of text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
+from golem_forge.usertools.folder import FolderFiles, ReadableBy, read_folder, write_folder
+from golem_forge.usertools.manifest import ArgumentStyle, BooleanFlags, Parameter, ParameterType, ToolManifest
+from golem_forge.usertools.manifest.writer import yaml_name
+from golem_forge.usertools.share.archive import make_tar_gz
+from golem_forge.usertools.share.importer import DIGEST_KEY, SCRIPTS_FOLDER, SKILL_FILE
+
+
+def export_tool(files: FolderFiles, name: str, out: Path) -> Path:
+    """`out` is a `.tar.gz`, or a folder that gets the folder `name`."""
+    lower = out.name.lower()
+    if lower.endswith((".tar.gz", ".tgz")) and not out.is_dir():
+        return _write_archive(make_tar_gz(files, name), out)
+    if lower.endswith((".zip", ".tar")):
+        raise SharingError("Export writes a folder or a .tar.gz; choose a name that ends so.")
+    return _write_folder_to(files, name, out)
+
+
+def export_skill(manifest: ToolManifest, files: FolderFiles, out: Path) -> Path:
+    """`out/<skill>/SKILL.md` and the tool's folder as `scripts/`."""
+    return _write_folder_to(skill_files(manifest, files), skill_name(manifest.name), out)
+
+
+def _write_archive(data: bytes, out: Path) -> Path:
+    if os.path.lexists(out) and not stat.S_ISREG(os.lstat(out).st_mode):
+        raise SharingError(f"{quote_name(out.name)} is there and not a regular file; choose another name.")
+    handle, temporary = tempfile.mkstemp(prefix=".export-", dir=_make_folder(out.parent))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+        os.replace(temporary, out)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return out
+
+
+def _write_folder_to(files: FolderFiles, name: str, out: Path) -> Path:
+    target = _make_folder(out) / name
+    if os.path.lexists(target):
+        if _has_same_files(target, files):
+            return target
+        raise SharingError(f"{quote_name(name)} is there already and differs; remove it or choose another folder.")
+    parent = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    made = f".export-{os.urandom(8).hex()}"
+    try:
+        write_folder(parent, made, files.files, files.executable, ReadableBy.ANYBODY)
+        os.rename(made, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except OSError as error:
+        raise SharingError(
+            f"{quote_name(name)} could not be put in place ({error.strerror}); is there something of that name?"
+        ) from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True, dir_fd=parent)
+        os.close(parent)
+    return target
+
+
+def _has_same_files(folder: Path, files: FolderFiles) -> bool:
+    try:
+        return folder.is_dir() and read_folder(folder).digest == files.digest
+    except Unusable:
+        return False
+
+
+def _make_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SharingError(f"{quote_name(folder.name)} cannot be used as a folder ({error.strerror}).") from None
+    return folder
+
+
+def _umask() -> int:
+    """Known only by setting it; this runs in a command that has no other thread at work."""
+    present = os.umask(0o077)
+    os.umask(present)
+    return present
+
+
+_NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_INTERPRETERS: Final = {".py": "python3", ".sh": "sh", ".go": "go run"}
+_ARGUMENT_HELP: Final = {
+    ArgumentStyle.FLAGS: "Arguments are flags: `--name=value`, once per item of an array.",
+    ArgumentStyle.STDIN_JSON: "Arguments are one JSON object on standard input.",
+    ArgumentStyle.ENV: "Arguments are environment variables: `FORGE_ARG_<NAME>`, upper case, `-` as `_`.",
+}
+
+
+def skill_name(tool: str) -> str:
+    return re.sub(r"-{2,}", "-", tool.lower().replace("_", "-")).strip("-")
+
+
+def skill_files(manifest: ToolManifest, files: FolderFiles) -> FolderFiles:
+    inside = {f"{SCRIPTS_FOLDER}/{name}": content for name, content in files.files.items()}
+    marked = frozenset(f"{SCRIPTS_FOLDER}/{name}" for name in files.executable)
+    return FolderFiles({SKILL_FILE: skill_text(manifest, files.digest).encode(), **inside}, marked)
+
+
+def skill_text(manifest: ToolManifest, digest: str) -> str:
+    matter = [
+        "---",
+        f"name: {yaml_name(skill_name(manifest.name))}",
+        f"description: {_yaml_quoted(manifest.description)}",
+        "metadata:",
+        f"  forge-name: {_yaml_quoted(manifest.name)}",
+        f"  forge-version: {_yaml_quoted(manifest.version)}",
+        f"  {DIGEST_KEY}: {_yaml_quoted(digest)}",
+        "---",
+    ]
+    parts = [f"# {manifest.label or manifest.name}", manifest.description, manifest.usage.strip()]
+    if manifest.parameters:
+        lines = "\n".join(_parameter_line(each) for each in manifest.parameters)
+        parts += ["## Parameters", lines]
+    parts += ["## Running", _running_section(manifest)]
+    return "\n".join(matter) + "\n\n" + "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _parameter_line(parameter: Parameter) -> str:
+    kind = parameter.type.value
+    if parameter.type is ParameterType.ARRAY:
+        kind = f"array of {parameter.items.value}"
+    need = "required" if parameter.required else "optional"
+    text = f"- `{parameter.name}` ({kind}, {need}): {' '.join(parameter.description.split())}"
+    if (parameter.enum or parameter.has_default) and text[-1] not in ".!?:":
+        text += "."
+    if parameter.enum:
+        text += f" One of: {', '.join(_json_code(value) for value in parameter.enum)}."
+    if parameter.has_default:
+        text += f" Default: {_json_code(parameter.default)}."
+    return text
+
+
+def _running_section(manifest: ToolManifest) -> str:
+    ending = "." + manifest.entrypoint.rpartition(".")[2]
+    start = f"{_INTERPRETERS.get(ending, '')} {SCRIPTS_FOLDER}/{manifest.entrypoint}".strip()
+    return (
+        "With Golem Forge: `forge tools import` of this folder, "
+        f"then `forge call {manifest.name}`; it runs inside walls.\n"
+        f"Without: `{start}`, with `FORGE_WORKSPACE` set to the folder to work in. {_ARGUMENT_HELP[manifest.arguments]}"
+        + "".join(_boolean_help(manifest, each) for each in manifest.parameters)
+    )
+
+
+def _boolean_help(manifest: ToolManifest, parameter: Parameter) -> str:
+    """How to pass one whose flag takes no value; a skill's reader would otherwise try `--name=true`."""
+    style = parameter.flag or manifest.boolean_flags
+    if manifest.arguments is not ArgumentStyle.FLAGS or parameter.type is not ParameterType.BOOLEAN:
+        return ""
+    if style is BooleanFlags.EQUALS:
+        return ""
+    no = "nothing" if style is BooleanFlags.SWITCH else f"`--no-{parameter.name}`"
+    return f" `--{parameter.name}` is true, {no} false."
+
+
+def _json_code(value: object) -> str:
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def _yaml_quoted(text: str) -> str:
+    """Double-quoted YAML. `---` is escaped: some readers of skills cut the front matter at the first one they see."""
+    escaped = json.dumps(text, ensure_ascii=False).replace("---", "--\\x2d")
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match.group()):04x}", escaped)

@@ -1,0 +1,306 @@
+"""One commit of a git repository, fetched by its id and read as objects.
+
+Takes an address and a commit id; gives the files below one of its folders, or a single file. Refuses links,
+submodules, and an object that is not that commit. There is never a work tree: no checkout, so no filter, no hook, no
+LFS, no submodule; contents come from `cat-file`, which executes nothing that a repository brings along.
+
+git needs the network, so it runs on the host as the person, with their proxies and credential helpers, in a private
+repository where nothing is configured that could start another program. What failed or took too long is a SharingError
+with git's own words, escaped and cut. Threats: an address that makes git start a program (only named transports are
+allowed), a prompt that waits for ever, a repository or a tree without end (time, file size and output are bounded, and
+the whole process group ends with us).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.host import find_program, safe_path
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable, quote_name
+from golem_forge.usertools.folder import FolderFiles, staging_folder
+from golem_forge.usertools.share import COMMIT_ID, HTTPS, GitSource
+from golem_forge.usertools.share.archive import Bundle, safe_name, too_large
+
+if TYPE_CHECKING:
+    import subprocess
+
+_LISTING_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Blob:
+    name: str
+    id: str
+    size: int
+    executable: bool
+
+
+class GitCommit:
+    """The fetched commit; its objects are gone when `fetched` is left."""
+
+    def __init__(self, git: GitCommand, commit: str) -> None:
+        self._git = git
+        self._commit = commit
+
+    def files(self, below: str) -> FolderFiles:
+        bundle = Bundle()
+        blobs = self._blobs(below)
+        for blob in blobs:
+            bundle.expect(blob.size)
+        for blob, content in zip(blobs, self._contents(blobs), strict=True):
+            bundle.add(blob.name, content, executable=blob.executable)
+        return bundle.files()
+
+    def file(self, name: str, limit: int) -> bytes | None:
+        """A single file; None if there is none of that name."""
+        if self._kind(name) != "blob":
+            return None
+        listed = self._git.output(["ls-tree", "-z", "-l", self._commit, "--", name], _LISTING_BYTES)
+        blobs = _parse_tree(listed)
+        if len(blobs) != 1 or blobs[0].size > limit:
+            raise SharingError(f"{quote_name(name)} is larger than {limit >> 10} KiB.")
+        return self._contents(blobs)[0]
+
+    def _blobs(self, below: str) -> list[_Blob]:
+        if below and self._kind(below) != "tree":
+            raise SharingError(f"There is no folder {quote_name(below)} in that commit.")
+        try:
+            listed = self._git.output(["ls-tree", "-r", "-z", "-l", f"{self._commit}:{below}"], _LISTING_BYTES)
+        except GitOutputTooLarge:
+            raise too_large("a folder with too many files") from None
+        return _parse_tree(listed)
+
+    def _kind(self, name: str) -> str:
+        try:
+            return (
+                self._git.output(["cat-file", "-t", f"{self._commit}:{name}"], 100).decode("ascii", "replace").strip()
+            )
+        except SharingError:
+            return ""
+
+    def _contents(self, blobs: list[_Blob]) -> list[bytes]:
+        asked = "".join(f"{blob.id}\n" for blob in blobs).encode()
+        most = sum(blob.size + 100 for blob in blobs)
+        given = self._git.output(["cat-file", "--batch"], most, stdin=asked)
+        found: list[bytes] = []
+        at = 0
+        for blob in blobs:
+            header = f"{blob.id} blob {blob.size}\n".encode()
+            start = at + len(header)
+            at = start + blob.size + 1
+            if given[start - len(header) : start] != header or len(given) < at:
+                raise SharingError(f"git did not give {quote_name(blob.name)}; nothing was taken over.")
+            found.append(given[start : at - 1])
+        return found
+
+
+@contextlib.contextmanager
+def fetch_commit(
+    source: GitSource, *, home: ForgeHome, environ: Mapping[str, str], transports: frozenset[str] = HTTPS
+) -> Iterator[GitCommit]:
+    with _private_repository(home, environ, transports) as git:
+        git.output(["fetch", *_FETCH_FLAGS, "--depth=1", "--", source.url, source.commit], _LISTING_BYTES)
+        kind = git.output(["cat-file", "-t", source.commit], 100).strip()
+        given = git.output(["rev-parse", "--verify", "FETCH_HEAD"], 200).strip()
+        if given != source.commit.encode() or kind != b"commit":
+            raise SharingError(f"{source.commit} is not a commit of that repository; nothing was taken over.")
+        yield GitCommit(git, source.commit)
+
+
+def newest_commit(url: str, *, home: ForgeHome, environ: Mapping[str, str], transports: frozenset[str] = HTTPS) -> str:
+    """The commit that the repository's default branch stands at now."""
+    with _private_repository(home, environ, transports) as git:
+        line = git.output(["ls-remote", "--quiet", "--", url, "HEAD"], _LISTING_BYTES).decode("ascii", "replace")
+    commit = line.partition("\t")[0]
+    if not COMMIT_ID.fullmatch(commit):
+        raise SharingError("That repository has no default branch; name the commit: forge tools update NAME @COMMIT")
+    return commit
+
+
+_FETCH_FLAGS: Final = ("--quiet", "--no-tags", "--no-recurse-submodules")
+
+
+@contextlib.contextmanager
+def _private_repository(
+    home: ForgeHome, environ: Mapping[str, str], transports: frozenset[str]
+) -> Iterator[GitCommand]:
+    with staging_folder(home) as folder:
+        git = GitCommand(folder=folder, environ=environ, transports=transports)
+        git.output(["init", "--quiet", "--bare", "--template=", "."], _LISTING_BYTES)
+        yield git
+
+
+def _parse_tree(listed: bytes) -> list[_Blob]:
+    found: list[_Blob] = []
+    for line in listed.split(b"\0"):
+        if not line:
+            continue
+        facts, _, raw = line.partition(b"\t")
+        mode, kind, object_id, size = facts.decode("ascii").split()
+        name = safe_name(raw.decode("utf-8", "surrogateescape"))
+        if mode == "120000":
+            raise Unusable(DiagnosticCode.SYMLINK, f"{quote_name(name)} is a link; an import may not contain links")
+        if mode == "160000":
+            raise SharingError(f"{quote_name(name)} is a submodule; an import may not contain submodules.")
+        if kind != "blob":
+            raise SharingError(f"{quote_name(name)} is no file; nothing was taken over.")
+        found.append(_Blob(name, object_id, int(size), mode == "100755"))
+    return found
+
+
+GIT_SECONDS: Final = 120.0
+_LARGEST_FILE_BLOCKS: Final = 1 << 20
+"""Of 512 bytes (1024 in some shells): a pack that grows beyond it ends the fetch."""
+_MOST_ERRORS: Final = 64 << 10
+_SHOWN_ERRORS: Final = 500
+_CREDENTIALS: Final = re.compile(r"://[^/\s'\"]*@")
+
+_PASSED_VARIABLES: Final = (
+    *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"),
+    *("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_CONFIG_GLOBAL"),
+)
+"""How the person reaches the network; no other GIT_ variable, each of which could point git somewhere else."""
+
+_SETTINGS: Final = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.attributesFile=/dev/null",
+    "core.sshCommand=false",
+    "core.pager=cat",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "fetch.writeCommitGraph=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.version=2",
+)
+
+
+class GitOutputTooLarge(SharingError):
+    """More output than the command may give."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitCommand:
+    folder: Path
+    environ: Mapping[str, str]
+    transports: frozenset[str]
+    seconds: float = GIT_SECONDS
+
+    def output(self, arguments: Sequence[str], limit: int, *, stdin: bytes = b"") -> bytes:
+        import subprocess
+
+        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+        command = [self._program(), *settings, *arguments]
+        limited = ["/bin/sh", "-c", f'ulimit -f {_LARGEST_FILE_BLOCKS} && exec "$@"', "git", *command]
+        process = subprocess.Popen(
+            limited,
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            given, errors = _communicate(process, stdin, limit, self.seconds)
+        finally:
+            _kill(process)
+        if process.returncode != 0:
+            raise SharingError(f"git could not do that: {_error_text(errors) or f'exit code {process.returncode}'}")
+        return given
+
+    def _program(self) -> str:
+        found = find_program("git", environ=self.environ)
+        if found is None:
+            raise SharingError("git was not found on this machine; import a folder or an archive instead.")
+        return found
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: self.environ[name] for name in _PASSED_VARIABLES if name in self.environ}
+        return kept | {
+            "PATH": safe_path(self.environ.get("PATH", "")),  # credential helpers are looked up there
+            "GIT_DIR": os.fspath(self.folder),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_ALLOW_PROTOCOL": ":".join(sorted(self.transports)),
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "/bin/false",
+            "SSH_ASKPASS": "/bin/false",
+            "GIT_DEFAULT_HASH": "sha1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+        }
+
+
+def _communicate(process: subprocess.Popen[bytes], stdin: bytes, limit: int, seconds: float) -> tuple[bytes, bytes]:
+    """Both streams to their end; TooMuch as soon as one is longer than it may be."""
+    import selectors
+    import subprocess
+    import time
+
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    found = {process.stdout: bytearray(), process.stderr: bytearray()}
+    most = {process.stdout: limit, process.stderr: _MOST_ERRORS}
+    unsent = memoryview(stdin)
+    until = time.monotonic() + seconds
+    with selectors.DefaultSelector() as selector:
+        for stream in found:
+            selector.register(stream, selectors.EVENT_READ)
+        os.set_blocking(process.stdin.fileno(), False)
+        selector.register(process.stdin, selectors.EVENT_WRITE)
+        while selector.get_map():
+            if (left := until - time.monotonic()) <= 0:
+                raise SharingError(f"git did not finish within {seconds:g} seconds; nothing was taken over.")
+            for key, _ in selector.select(left):
+                if key.fileobj is process.stdin:
+                    with contextlib.suppress(BrokenPipeError):
+                        unsent = unsent[os.write(key.fd, unsent[:65536]) :] if unsent else unsent
+                        if unsent:
+                            continue
+                    selector.unregister(process.stdin)
+                    process.stdin.close()
+                    continue
+                stream = process.stdout if key.fileobj is process.stdout else process.stderr
+                if not (chunk := os.read(key.fd, 65536)):
+                    selector.unregister(stream)
+                    continue
+                found[stream] += chunk
+                if len(found[stream]) > most[stream]:
+                    raise GitOutputTooLarge("git gave more than a tool may be; nothing was taken over.")
+        try:
+            process.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise SharingError(f"git did not finish within {seconds:g} seconds; nothing was taken over.") from None
+    return bytes(found[process.stdout]), bytes(found[process.stderr])
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _error_text(errors: bytes) -> str:
+    """A person's own settings may add a token to an address, which git then names."""
+    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    return _CREDENTIALS.sub("://…@", escape_control_chars("; ".join(lines)))[:_SHOWN_ERRORS]

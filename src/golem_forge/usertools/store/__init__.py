@@ -1,0 +1,501 @@
+"""ToolStore: what is known of user tools beyond their folders, kept in FORGE_HOME/state/custom.db.
+
+Build status, trust, authors, versions, uses. Takes names, digests and decisions; answers from the file each time, so
+that two Forge processes agree. A store that is lost or unreadable answers as an empty one: every tool is untrusted.
+Raises ToolStoreError only where a decision a person relies upon could not be kept (`trust`, `retire`, `restore`,
+`forget`); the caller must then stop.
+
+Trust belongs to (name, digest) and outlives edits, `forget` and undo: bytes that a person agreed to once are the same
+bytes when they come back. A denial is counted and changes nothing else.
+
+`StoreDatabase` is the file: opened on first use, shared by several processes. `read` and `write` return a default when
+the file cannot be used; `write_durable` is on disk when it returns, or raises. A file that is no database, a link,
+unreadable or half a schema is moved beside (`custom.db.spoilt`) and a new one is begun, which trusts nothing. One that
+a newer Forge wrote is left alone and not used.
+
+Threats: two processes that replace the file at once, a file removed or replaced under an open connection, kill -9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from golem_forge.core.errors import ForgeError
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.diagnostics import TOOL_NAME, DiagnosticCode
+from golem_forge.usertools.store import queries as book_decisions
+from golem_forge.usertools.store import queries as book_glance
+from golem_forge.usertools.store import queries as book_schema
+from golem_forge.usertools.store import queries as book_uses
+from golem_forge.usertools.store import queries as book_versions
+from golem_forge.usertools.store.records import (
+    MANUAL_AUTHOR,
+    NOT_BUILT,
+    UNKNOWN_VERSION,
+    Author,
+    AuthorKind,
+    BuildStatus,
+    Ratings,
+    TrustRecord,
+    UseRecord,
+    VersionRecord,
+    VersionStatus,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_REFRESH_BATCH: Final = 20
+
+
+class ToolStore:
+    def __init__(self, home: ForgeHome) -> None:
+        self._file = StoreDatabase(home)
+        self._unwritten: dict[str, Author] = {}
+        """Agents whose hand could not be noted: for this process they count all the same."""
+        self._refreshes: list[float] = []
+        """Times that are not written yet: of every turn there is one, and no turn should wait for a disk."""
+
+    def close(self) -> None:
+        """It opens itself again when it is used."""
+        self._write_refreshes()
+        self._file.close()
+
+    # versions and authors
+
+    def record_version(self, name: str, digest: str, author: Author | None = None) -> bool:
+        """True if it is a new version. Without an author: the agent that was noted, else a person."""
+        if self._file.read(lambda connection: book_versions.present_digest(connection, name), "") == digest:
+            return False
+        known = author or self._unwritten.get(name)
+        recorded = self._file.write(
+            lambda connection: book_versions.record_version(connection, name, digest, known), None
+        )
+        if recorded:
+            self._unwritten.pop(name, None)
+        return bool(recorded)
+
+    def versions(self, name: str) -> tuple[VersionRecord, ...]:
+        """Newest first."""
+        return self._file.read(lambda connection: book_versions.versions(connection, name), ())
+
+    def record_creation(self, name: str, author: Author, *, suggestion: str = "", sequence_ms: float = 0.0) -> None:
+        """Call it when the folder is in place. `sequence_ms`: the median time of the calls the suggestion replaces."""
+
+        def write(connection: sqlite3.Connection) -> bool:
+            book_versions.record_creation(connection, name, author, suggestion, sequence_ms)
+            return True
+
+        if not self._file.write(write, False) and author.kind is AuthorKind.AGENT:
+            self._unwritten[name] = author
+
+    def record_agent_edit(self, name: str, session: str, worker: str) -> None:
+        """Call it before the bytes change: another process may see them at once. No tool can have an odd name."""
+        if not TOOL_NAME.match(name):
+            return
+
+        def write(connection: sqlite3.Connection) -> bool:
+            book_versions.record_agent_edit(connection, name, session, worker)
+            return True
+
+        if not self._file.write(write, False):
+            self._unwritten[name] = Author(AuthorKind.AGENT, session, worker)
+
+    def is_agent_made(self, name: str) -> bool:
+        """An agent created it or wrote to it, ever."""
+        return name in self._unwritten or self._file.read(
+            lambda connection: book_versions.is_agent_made(connection, name), False
+        )
+
+    def provenance(self, name: str) -> Author:
+        return self._unwritten.get(name) or self._file.read(
+            lambda connection: book_versions.provenance(connection, name), MANUAL_AUTHOR
+        )
+
+    def forget(self, name: str) -> None:
+        """The folder was removed. Versions stay for undo, and so does trust in their exact bytes."""
+        self._file.write_durable(lambda connection: book_versions.forget(connection, name))
+
+    def prunable_versions(self, name: str, keep: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """For `history.prune`: (rows, digests that nothing else names)."""
+        nothing: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
+        return self._file.read(lambda connection: book_versions.prunable_versions(connection, name, keep), nothing)
+
+    def drop_versions(self, name: str, rows: tuple[int, ...]) -> None:
+        self._file.write(lambda connection: book_versions.drop_versions(connection, name, rows), None)
+
+    # decisions
+
+    def trust(self, name: str, digest: str, *, who: str, shadow: bool = False) -> None:
+        """A person agreed to exactly these bytes. BookError: that was not kept, so nothing may run because of it."""
+        if not name or not digest:
+            raise ValueError("trust is for one tool and one digest")
+        self._file.write_durable(
+            lambda connection: book_decisions.record_trust(connection, name, digest, who, shadow=shadow)
+        )
+
+    def find_trust(self, name: str, digest: str) -> TrustRecord | None:
+        return self._file.read(lambda connection: book_decisions.find_trust(connection, name, digest), None)
+
+    def version_status(self, name: str, digest: str) -> VersionStatus:
+        """Trust, standing and retirement at once, as every call needs them."""
+        return self._file.read(lambda connection: book_glance.version_status(connection, name, digest), UNKNOWN_VERSION)
+
+    def version_statuses(self, digests: Mapping[str, str]) -> Mapping[str, VersionStatus]:
+        """Name → what is known of that digest of it."""
+        nothing = dict.fromkeys(digests, UNKNOWN_VERSION)
+        return self._file.read(lambda connection: book_glance.version_statuses(connection, digests), nothing)
+
+    def last_trusted(self, name: str) -> str:
+        """The digest that was trusted last; empty if none was."""
+        return self._file.read(lambda connection: book_decisions.last_trusted(connection, name), "")
+
+    def all_trusted(self, name: str) -> frozenset[str]:
+        return self._file.read(lambda connection: book_decisions.all_trusted(connection, name), frozenset())
+
+    def add_denial(self, name: str, digest: str) -> None:
+        self._file.write(lambda connection: book_decisions.add_denial(connection, name, digest), None)
+
+    def denials(self, name: str, digest: str) -> int:
+        """Since these bytes were last trusted."""
+        return self._file.read(lambda connection: book_decisions.denials(connection, name, digest), 0)
+
+    def mark_built(self, name: str, digest: str) -> None:
+        """Said before every run, so what is known already is not written again."""
+        known = self.build_status(name, digest)
+        if not known.built or (known.failure is not None and known.failure[0] is not DiagnosticCode.TESTS_FAILED):
+            self._file.write(lambda connection: book_decisions.mark_built(connection, name, digest), None)
+
+    def mark_tested(self, name: str, digest: str) -> None:
+        self._file.write(lambda connection: book_decisions.mark_tested(connection, name, digest), None)
+
+    def mark_failed(self, name: str, digest: str, code: DiagnosticCode, message: str) -> None:
+        self._file.write(lambda connection: book_decisions.mark_failed(connection, name, digest, code, message), None)
+
+    def build_status(self, name: str, digest: str) -> BuildStatus:
+        return self._file.read(lambda connection: book_decisions.build_status(connection, name, digest), NOT_BUILT)
+
+    def retire(self, name: str) -> None:
+        self._file.write_durable(lambda connection: book_decisions.retire(connection, name))
+
+    def restore(self, name: str) -> bool:
+        """False if it was not retired. What it had reached before, it has again."""
+        return self._file.write_durable(lambda connection: book_decisions.restore(connection, name))
+
+    def is_retired(self, name: str) -> bool:
+        return self._file.read(lambda connection: book_decisions.is_retired(connection, name), False)
+
+    def stamp(self) -> object:
+        """Differs whenever trust, standing or retirement changed, by whichever process; uses do not change it."""
+        number = self._file.read(book_decisions.stamp, -1)
+        return self._file.identity, number
+
+    # uses
+
+    def record_use(self, use: UseRecord) -> None:
+        self._file.write(lambda connection: book_uses.record_use(connection, use), None)
+
+    def rate(self, name: str, good: bool, note: str = "") -> None:
+        self._file.write(lambda connection: book_uses.rate(connection, name, good=good, note=note), None)
+
+    def ratings(self, name: str) -> Ratings:
+        return self._file.read(lambda connection: book_uses.ratings(connection, name), Ratings())
+
+    def claim_rating_offer(self, name: str) -> bool:
+        """True exactly once for each tool, after its third run."""
+        return self._file.write(lambda connection: book_uses.claim_rating_offer(connection, name), False)
+
+    def record_refresh(self, ms: float) -> None:
+        """Written with others, or when the book is closed or asked for them."""
+        self._refreshes.append(float(ms))
+        if len(self._refreshes) >= _REFRESH_BATCH:
+            self._write_refreshes()
+
+    def _write_refreshes(self) -> None:
+        took, self._refreshes = self._refreshes, []
+        if took:
+            self._file.write(lambda connection: book_uses.record_refreshes(connection, took), None)
+
+    def rows(self, statement: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """For statistics: a SELECT of constant text; nothing where the book cannot be read."""
+        self._write_refreshes()
+        return self._file.read(lambda connection: connection.execute(statement, values or {}).fetchall(), [])
+
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_FOLDER: Final = "state"
+_NAME: Final = "custom.db"
+_SPOILT_SUFFIX: Final = ".spoilt"
+_SIDE_FILE_SUFFIXES: Final = ("-wal", "-shm", "-journal")
+"""What SQLite keeps next to a database. Left behind, they would be taken for parts of the next one."""
+_BUSY_S: Final = 2.0
+_NOTE_BUSY_S: Final = 0.25
+"""A note waits so long for another process, and everything else with it; a decision is worth more."""
+_GIVE_UP_S: Final = 5.0
+"""After a note that waited in vain, those that follow do not wait at all for this long."""
+_BUSY_CODE: Final = 5
+_CORRUPT_CODES: Final = frozenset({11, 26})
+"""SQLITE_CORRUPT, SQLITE_NOTADB."""
+_WRONG_SCHEMA_MESSAGES: Final = ("no such table", "no such column", "has no column", "already exists")
+"""What SQLite says where the tables are not ours."""
+_CORRUPT_ERRNOS: Final = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
+
+
+class ToolStoreError(ForgeError):
+    """What was decided about a tool could not be kept."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"The record of user tools ($FORGE_HOME/{_FOLDER}/{_NAME}) could not be written: {why}. "
+            "Nothing was changed; put that right and try again.",
+            code="CUSTOM_RECORD",
+        )
+
+
+class _DatabaseUnusable(Exception):
+    """Why, in words; not the file's fault, so it stays where it is."""
+
+
+class _NotARegularFile(OSError):
+    pass
+
+
+class StoreDatabase:
+    def __init__(self, home: ForgeHome) -> None:
+        self._home = home
+        self._path = home.path / _FOLDER / _NAME
+        self._where = os.fspath(self._path)
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._alone = threading.RLock()
+        self._warned: set[str] = set()
+        self._no_waiting_before = 0.0
+        """On the monotonic clock."""
+
+    def read(self, query: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
+        try:
+            return self._with_connection(query)
+        except _DatabaseUnusable as error:
+            self._warn("read", error)
+            return otherwise
+
+    def write(self, change: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
+        """Survives the end of this process, not always a power cut: quick enough for every call."""
+        try:
+            return self._with_connection(lambda connection: self._noted(connection, change))
+        except _DatabaseUnusable as error:
+            self._warn("written", error)
+            return otherwise
+
+    def write_durable(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
+        """On the disk when it returns."""
+        try:
+            return self._with_connection(lambda connection: _in_durable_transaction(connection, change))
+        except _DatabaseUnusable as error:
+            raise ToolStoreError(str(error)) from None
+
+    def close(self) -> None:
+        with self._alone:
+            self._let_go()
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Of the file that was used last."""
+        return self._identity
+
+    def _noted(self, connection: sqlite3.Connection, change: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Whoever keeps the file locked must not hold up every call: nothing else goes on while this waits."""
+        patient = time.monotonic() >= self._no_waiting_before
+        _set_busy_timeout(connection, min(_NOTE_BUSY_S, _BUSY_S) if patient else 0)
+        try:
+            return _in_transaction(connection, change)
+        except Exception as error:
+            if _is_locked(error):
+                self._no_waiting_before = time.monotonic() + _GIVE_UP_S
+            raise
+        finally:
+            _set_busy_timeout(connection, _BUSY_S)
+
+    def _with_connection(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Once more on a new file if this one turns out to be spoilt."""
+        try:
+            import sqlite3
+        except ImportError:
+            raise _DatabaseUnusable("this Python has no sqlite3 module") from None
+        with self._alone:
+            try:
+                return work(self._open())
+            except (sqlite3.Error, OSError, UnicodeError, OverflowError) as error:
+                if not _is_corrupt(error):
+                    raise _DatabaseUnusable(_reason(error)) from None
+                _log.warning("%s cannot be used (%s): a new one is begun, which trusts no tool", _NAME, _reason(error))
+            try:
+                self._begin_anew()
+                return work(self._open())
+            except (sqlite3.Error, OSError, UnicodeError, OverflowError) as error:
+                raise _DatabaseUnusable(_reason(error)) from None
+
+    def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
+        if self._connection is not None:
+            if _file_identity(self._where) == self._identity:
+                return self._connection
+            self._let_go()  # removed or replaced meanwhile: what it says now counts
+        with self._opening():
+            self._identity = _file_identity(self._where)
+            self._make_file()
+            self._identity = _file_identity(self._where)
+            connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            try:
+                _prepare_connection(connection)
+            except BaseException:
+                connection.close()
+                raise
+        self._connection = connection
+        return connection
+
+    def _make_file(self) -> None:
+        """An existing file is looked at, never opened: closing it again would drop the locks this process holds."""
+        try:
+            found = os.lstat(self._path)
+        except FileNotFoundError:
+            for suffix in _SIDE_FILE_SUFFIXES:
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(self._path, flags, 0o600))
+            return
+        if not stat.S_ISREG(found.st_mode):
+            raise _NotARegularFile(errno.ELOOP, "not a regular file")
+        if not os.access(self._path, os.R_OK):
+            raise PermissionError(errno.EACCES, "not readable")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.chmod(self._path, 0o600)
+
+    def _begin_anew(self) -> None:
+        used = self._identity
+        self._let_go()
+        with self._opening():
+            if used is not None and _file_identity(self._where) != used:
+                return  # another process did so already
+            aside = f"{self._path}{_SPOILT_SUFFIX}"
+            with contextlib.suppress(FileNotFoundError):
+                _move_aside(self._path, Path(aside))
+            for suffix in _SIDE_FILE_SUFFIXES:
+                with contextlib.suppress(FileNotFoundError):
+                    _move_aside(Path(f"{self._path}{suffix}"), Path(f"{aside}{suffix}"))
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
+        """One process at a time makes, prepares or replaces the file; whoever hangs there is not waited for long."""
+        folder = self._home.ensure(_FOLDER)
+        if stat.S_IMODE(os.stat(folder).st_mode) & 0o077:
+            os.chmod(folder, 0o700)
+        lock = os.open(folder / f"{_NAME}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            deadline = time.monotonic() + _BUSY_S
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise _DatabaseUnusable("another Forge process keeps it locked") from None
+                    time.sleep(0.005)
+            yield
+        finally:
+            os.close(lock)
+
+    def _let_go(self) -> None:
+        connection, self._connection, self._identity = self._connection, None, None
+        if connection is not None:
+            import sqlite3
+
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _warn(self, what: str, error: _DatabaseUnusable) -> None:
+        """Once for each reason: a book on a full disk would say so with every call."""
+        if str(error) not in self._warned:
+            self._warned.add(str(error))
+            _log.warning("the record of user tools could not be %s: %s", what, error)
+
+
+def _prepare_connection(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > book_schema.SCHEMA_VERSION:
+        raise _DatabaseUnusable("a newer version of Forge wrote it; use that version")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if version != book_schema.SCHEMA_VERSION:
+        book_schema.create_tables(connection)
+
+
+def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
+
+def _in_transaction(connection: sqlite3.Connection, change: Callable[[sqlite3.Connection], _T]) -> _T:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = change(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
+    return result
+
+
+def _in_durable_transaction(connection: sqlite3.Connection, change: Callable[[sqlite3.Connection], _T]) -> _T:
+    connection.execute("PRAGMA synchronous = FULL")
+    try:
+        return _in_transaction(connection, change)
+    finally:
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _file_identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _move_aside(path: Path, aside: Path) -> None:
+    """Only the last spoilt file is kept; a directory and a file cannot take each other's place."""
+    try:
+        os.replace(path, aside)
+    except (IsADirectoryError, NotADirectoryError, FileExistsError):
+        os.rename(aside, aside.with_name(f"{aside.name}-{os.urandom(4).hex()}"))
+        os.replace(path, aside)
+
+
+def _is_corrupt(error: Exception) -> bool:
+    if isinstance(error, OSError):
+        return isinstance(error, _NotARegularFile) or error.errno in _CORRUPT_ERRNOS
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return (code & 0xFF) in _CORRUPT_CODES or any(words in str(error) for words in _WRONG_SCHEMA_MESSAGES)
+
+
+def _is_locked(error: Exception) -> bool:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF == _BUSY_CODE
+
+
+def _reason(error: Exception) -> str:
+    """Without the host's paths, which an OSError's own text carries, nor the value that was no text."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return "a value cannot be kept" if isinstance(error, ValueError | OverflowError) else str(error)

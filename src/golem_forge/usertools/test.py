@@ -1,0 +1,271 @@
+"""A tool's own tests, run for real: each case starts fresh, in a private workspace, in the strictest walls there are.
+
+`run_tests` takes an entry and its program, gives one CaseResult a case. Whatever the manifest asks for, there is no
+network, no zone but `/workspace`, no variable but the case's own, and no tool to call. Raises SandboxError where walls
+cannot be built: that is this machine's failure, not the tool's. Threat: this may be the first time that the code runs;
+a cancel ends its whole process tree, and the time of one case and of all cases is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.config.sandbox_block import variable_problem
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.walls.model import Job, Level, Streams
+from golem_forge.usertools.expectations import (
+    MOST_OUTPUT,
+    CaseResult,
+    CaseRun,
+    PatternResult,
+    case_name,
+    ended_as_expected,
+    find_problems,
+    on_one_line,
+    quote_value,
+    search_pattern,
+    workspace_parts,
+)
+from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
+from golem_forge.usertools.manifest import TestCase, ToolManifest
+from golem_forge.usertools.run import RunInfo as Surroundings
+from golem_forge.usertools.run import tool_environment
+from golem_forge.usertools.scratch import program_directory, scratch_walls
+
+if TYPE_CHECKING:
+    from golem_forge.config.sandbox_block import WallSettings
+    from golem_forge.events.redaction import Redactor
+    from golem_forge.sandbox.walls.model import ProbeReport
+    from golem_forge.sandbox.walls.walls import WalledChild, Walls
+    from golem_forge.storage.home import ForgeHome
+    from golem_forge.usertools.run import ProcessInput
+
+TEST_ZONE: Final = "workspace"
+MOST_CASES: Final = 200
+WHOLE_RUN_S: Final = 600.0
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TestRun:
+    """What all cases of a run have in common."""
+
+    entry: ToolEntry
+    program: ToolProgram
+    home: ForgeHome
+    settings: WallSettings | None
+    report: ProbeReport | None
+    redactor: Redactor | None
+    session_id: str
+    until: float
+    """On the monotonic clock."""
+
+
+class _InvalidCase(Exception):
+    """A case that cannot be run as it is written."""
+
+
+async def run_tests(
+    entry: ToolEntry,
+    program_of: Callable[[Level], ToolProgram],
+    *,
+    home: ForgeHome,
+    settings: WallSettings | None = None,
+    report: ProbeReport | None = None,
+    redactor: Redactor | None = None,
+    session_id: str = "",
+    whole_run_s: float = WHOLE_RUN_S,
+) -> tuple[CaseResult, ...]:
+    ground = _TestRun(
+        entry=entry,
+        program=program_of(Level.FULL),  # a room has these walls or none
+        home=home,
+        settings=settings,
+        report=report,
+        redactor=redactor,
+        session_id=session_id or new_id(),
+        until=time.monotonic() + whole_run_s,
+    )
+    results = []
+    for index, case in enumerate(entry.manifest.tests):
+        name = case_name(case.name, index)
+        if index >= MOST_CASES:
+            results.append(_not_run(name, f"was not run: at most {MOST_CASES} cases are"))
+        elif time.monotonic() >= ground.until:
+            results.append(_not_run(name, f"was not run: all cases together may take {whole_run_s:g} seconds"))
+        else:
+            results.append(await _run_case(ground, name, case))
+    return tuple(results)
+
+
+async def _run_case(ground: _TestRun, name: str, case: TestCase) -> CaseResult:
+    async with program_directory(ground.home, "tests") as directory:
+        try:
+            _write_files(directory, case.files)
+        except _InvalidCase as why:
+            return _not_run(name, str(why))
+        walls = scratch_walls(
+            directory,
+            zone=TEST_ZONE,
+            home=ground.home,
+            settings=ground.settings,
+            redactor=ground.redactor,
+            report=ground.report,
+        )
+        with walls.sandbox:
+            try:
+                passed = _arguments(ground.entry.manifest, case.arguments, walls)
+                env = _environment(ground, case) | passed.env
+            except _InvalidCase as why:
+                return _not_run(name, str(why))
+            seconds = min(case.timeout, max(ground.until - time.monotonic(), 0.1))
+            seen = await _run_program(ground, walls, case, passed, env, seconds)
+            found = find_problems(case.expect, seen)
+    return CaseResult(
+        name=name,
+        ok=not found,
+        duration_ms=round(seen.ending.seconds * 1000),
+        problems=found,
+        stdout=_decode_stdout(seen.stdout) if not seen.ending.code else None,
+        as_expected=ended_as_expected(case.expect, seen),
+    )
+
+
+async def _run_program(
+    ground: _TestRun, walls: Walls, case: TestCase, passed: ProcessInput, env: dict[str, str], seconds: float
+) -> CaseRun:
+    program = ground.program
+    job = Job(
+        argv=(*program.argv, *passed.argv),
+        env=env,
+        streams=Streams.APART,
+        limits=replace(walls.limits, timeout_s=seconds, output=MOST_OUTPUT),
+        lifted=frozenset(f"/{TEST_ZONE}/{name}" for name in case.files),  # literal text of the case is nobody's secret
+        stdin=passed.stdin,
+        shown=program.shown,
+    )
+    if not ground.entry.manifest.calls:
+        return await _wait_for_end(await _start_program(walls, job, program, passed), walls, case, seconds)
+    from golem_forge.usertools.run.call_server import RefusingCallServer
+
+    async with RefusingCallServer(ground.home) as call_server:
+        job = replace(
+            job, shown=(*job.shown, *call_server.shown), env={**job.env, **call_server.env}, path_first=call_server.path
+        )
+        return await _wait_for_end(await _start_program(walls, job, program, passed), walls, case, seconds)
+
+
+async def _start_program(walls: Walls, job: Job, program: ToolProgram, passed: ProcessInput) -> WalledChild:
+    """Python as a call starts it, so that what holds in a test holds in a call."""
+    if program.kind is not ProgramKind.PYTHON:
+        return await walls.start(job)
+    from golem_forge.usertools.run.interpreter import RunOrder, WaitingInterpreter, python_job
+
+    interpreter = await WaitingInterpreter.start(walls, python_job(replace(job, stdin=None), program, Level.FULL))
+    try:
+        await interpreter.execute(
+            RunOrder(script=program.script, argv=passed.argv, stdin=passed.stdin, search=job.path_first)
+        )
+    except BaseException:
+        await interpreter.end()
+        raise
+    return interpreter.walled
+
+
+async def _wait_for_end(walled: WalledChild, walls: Walls, case: TestCase, seconds: float) -> CaseRun:
+    child = walled.child
+    try:
+        ending = await child.wait()
+    finally:
+        await child.end()  # a cancel comes here, too, and its workspace goes only after the last process
+    assert ending is not None
+    zone = walls.sandbox.zones[TEST_ZONE]
+    stdout, pattern = child.output.read(), case.expect.stdout_matches
+    searched = PatternResult.NOT_FOUND
+    if pattern is not None and not ending.code:
+        searched = await search_pattern(pattern, stdout.decode("utf-8", "replace"))
+    return CaseRun(
+        ending=ending,
+        timeout=seconds,
+        stdout=stdout,
+        stderr=child.errors.read() if child.errors is not None else b"",
+        searched=searched,
+        open=lambda parts: zone.opener(zone.root.fd, parts, _READ_FLAGS),
+    )
+
+
+def _environment(ground: _TestRun, case: TestCase) -> dict[str, str]:
+    for name, value in case.env.items():
+        if why := variable_problem(name):
+            raise _InvalidCase(f"env: {on_one_line(name)} {why}")
+        if "\0" in value:
+            raise _InvalidCase(f"env: {name} contains NUL")
+    place = Surroundings(
+        workspace=f"/{TEST_ZONE}",
+        tool_dir=ground.program.tool_dir,
+        session_id=ground.session_id,
+        call_id=new_id(),
+        timeout=case.timeout,
+    )
+    return tool_environment(ground.entry, place, case.env)
+
+
+def _arguments(manifest: ToolManifest, given: Mapping[str, Any], walls: Walls) -> ProcessInput:
+    """By the same rules as a call's, so that a test cannot pass what no caller could."""
+    from golem_forge.tools.inputs import SchemaInput
+    from golem_forge.usertools.manifest import input_schema
+    from golem_forge.usertools.run import process_input
+
+    try:
+        values = SchemaInput(input_schema(manifest)).check(dict(given)).values
+        return process_input(manifest, values, paths=_inner_paths(manifest, values, walls))
+    except ForgeError as error:
+        raise _InvalidCase(f"arguments: {on_one_line(error.message)}") from None
+
+
+def _inner_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls) -> dict[str, str]:
+    """Where the file of each `path` argument stands: in the workspace, which has the same name on both sides."""
+    inner = {}
+    for parameter in manifest.parameters:
+        if parameter.path is None:
+            continue
+        value = values.get(parameter.name, parameter.default if parameter.has_default else None)
+        if value is not None:
+            try:
+                inner[parameter.name] = walls.sandbox.locate(value).virtual
+            except SandboxError as error:
+                raise _InvalidCase(f"arguments: {parameter.name}: {on_one_line(error.message)}") from None
+    return inner
+
+
+def _write_files(directory: Path, files: Mapping[str, str]) -> None:
+    """Nothing has run yet, so nothing in the directory can lead elsewhere; the names themselves must not either."""
+    for name, text in files.items():
+        if not (parts := workspace_parts(name)):
+            raise _InvalidCase(f"files: {quote_value(name)} is no name of a file below the workspace")
+        path = directory.joinpath(*parts)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(os.open(path, _CREATE_FLAGS, 0o600), "wb") as file:
+                file.write(text.encode("utf-8", "surrogatepass"))
+        except OSError as error:
+            raise _InvalidCase(f"files: {quote_value(name)} cannot be put in place ({error.strerror})") from None
+
+
+def _decode_stdout(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _not_run(name: str, why: str) -> CaseResult:
+    return CaseResult(name=name, ok=False, duration_ms=0, problems=(why,))

@@ -1,0 +1,334 @@
+"""The state of a tool, and the steps from a folder to a tool that is offered.
+
+    draft → built → tested → active        retired: switched off, whatever it was
+
+State belongs to a name and a digest: another byte is another tool, and one that was trusted before is trusted still.
+`tool_status` gives the state and, in one sentence, why a tool is not offered.
+
+    make_ready           builds (or checks) the snapshot; none of the tool's code runs
+    the trust card       source or diff, permissions, tests (on the one path, or `forge tools activate`)
+    run_required_tests   its tests, in the strictest walls; with trust: active
+
+A failing step ends the promotion, raises ForgeError and is kept in the store. `activate_tool` never prompts: the
+caller shows the card and its callback says whether a person agreed to exactly that. Retiring keeps the folder and the
+trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.text import slash_command
+from golem_forge.usertools.create import find_similar
+from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
+from golem_forge.usertools.folder import ToolEntry
+from golem_forge.usertools.manifest import MANIFEST_FILE
+from golem_forge.usertools.store.records import VersionStatus
+from golem_forge.usertools.trust_card import TrustCard, trust_card
+from golem_forge.usertools.workshop import Workshop
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.model import ProbeReport
+    from golem_forge.storage.content_store import Snapshot
+    from golem_forge.usertools.build import PreparedTool
+    from golem_forge.usertools.expectations import CaseResult
+
+
+class ToolState(StrEnum):
+    DRAFT = "draft"
+    BUILT = "built"
+    TESTED = "tested"
+    ACTIVE = "active"
+    RETIRED = "retired"
+
+
+class ToolStatus(NamedTuple):
+    state: ToolState
+    trusted: bool
+    tested: bool
+    why: Diagnostic | None
+    """Why it is not active; None if it is."""
+
+
+_ACTIVE: Final = ToolStatus(ToolState.ACTIVE, trusted=True, tested=True, why=None)
+
+
+def tool_status(workshop: Workshop, entry: ToolEntry) -> ToolStatus:
+    return _make_status(workshop, entry, workshop.store.version_status(entry.name, entry.digest))
+
+
+def tool_statuses(workshop: Workshop, entries: Iterable[ToolEntry]) -> dict[str, ToolStatus]:
+    """By name; the book is asked once for all of them."""
+    by_name = {entry.name: entry for entry in entries}
+    glances = workshop.store.version_statuses({name: entry.digest for name, entry in by_name.items()})
+    return {name: _make_status(workshop, entry, glances[name]) for name, entry in by_name.items()}
+
+
+def inactive_tools(workshop: Workshop) -> tuple[Diagnostic, ...]:
+    """Why each folder that is not active is not, by name."""
+    waiting = (each.why for each in tool_statuses(workshop, workshop.registry.entries.values()).values())
+    found = [*workshop.registry.diagnostics, *(why for why in waiting if why is not None)]
+    return tuple(sorted(found, key=lambda each: each.tool))
+
+
+def _make_status(workshop: Workshop, entry: ToolEntry, glance: VersionStatus) -> ToolStatus:
+    trusted, known = workshop.is_trusted(entry, trusted=glance.trusted, shadow=glance.may_replace), glance.build_status
+    state = ToolState.TESTED if known.tested else ToolState.BUILT if known.built else ToolState.DRAFT
+    if glance.retired:
+        return ToolStatus(ToolState.RETIRED, trusted, known.tested, _retired_diagnostic(entry.name))
+    if trusted and known.tested:
+        return _ACTIVE
+    if known.failure is not None:
+        code, message = known.failure
+        return ToolStatus(state, trusted, known.tested, Diagnostic(tool=entry.name, code=code, message=message))
+    return ToolStatus(state, trusted, known.tested, _inactive_diagnostic(workshop, entry, glance))
+
+
+def _retired_diagnostic(name: str) -> Diagnostic:
+    return Diagnostic(
+        tool=name, code=DiagnosticCode.RETIRED, message=f"switched off; `forge tools restore {name}` brings it back"
+    )
+
+
+def _inactive_diagnostic(workshop: Workshop, entry: ToolEntry, glance: VersionStatus) -> Diagnostic:
+    name, before = entry.name, glance.last_trusted
+    # Trust that was given while no built-in tool had the name is no agreement to stand in for one.
+    if workshop.shadows(name) and not glance.last_may_replace:
+        return Diagnostic(
+            tool=name,
+            code=DiagnosticCode.SHADOW_PENDING,
+            message=f"replaces the built-in tool '{name}', which answers until that is approved; "
+            f"`forge tools activate {name}` asks",
+        )
+    # While it is not active, /name means the built-in tool.
+    how = (
+        f"`forge tools activate {name}`"
+        if workshop.shadows(name)
+        else f"run {slash_command(name)} or `forge tools activate {name}`"
+    )
+    if before and before != entry.digest:
+        return Diagnostic(
+            tool=name, code=DiagnosticCode.CHANGED, message=f"changed since it was trusted; {how} to see the change"
+        )
+    return Diagnostic(tool=name, code=DiagnosticCode.UNTRUSTED, message=f"not active; {how}")
+
+
+MOST_OUTPUT = 4096
+_BUILD_FAILURES = frozenset({DiagnosticCode.BUILD_FAILED, DiagnosticCode.DEPENDENCIES_UNAVAILABLE})
+"""What a build that was tried comes to; the rest says that there is nothing to try."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadyTool:
+    """A tool as far as it comes without anybody's consent."""
+
+    entry: ToolEntry
+    snapshot: Snapshot
+    prepared: PreparedTool | None
+    """None: its dependencies must be fetched first, which asks."""
+    hosts: tuple[str, ...] = ()
+    """What they would be fetched from."""
+
+
+class BuildFailed(ForgeError):
+    def __init__(self, name: str, cause: Unusable) -> None:
+        text, status = f"custom tool '{name}' failed to build:\n{cause.message}", Status.EXECUTION_FAILED
+        if cause.diagnostic_code is not DiagnosticCode.BUILD_FAILED:
+            text = f"custom tool '{name}' is not available: {cause.diagnostic_code}: {cause.message}"
+        if cause.diagnostic_code not in _BUILD_FAILURES:  # known, and not runnable here
+            status = Status.TOOL_NOT_FOUND
+        super().__init__(text, status=status, code=cause.code)
+        self.cause = cause
+
+
+def check_promotable(workshop: Workshop, entry: ToolEntry) -> None:
+    """What an agent made is proven before it is offered, and nothing is offered twice. Raises ForgeError."""
+    if not entry.manifest.tests and workshop.store.is_agent_made(entry.name):
+        raise ForgeError(
+            f"custom tool '{entry.name}' needs at least one test in tool.yaml before it can be activated",
+            code="NEEDS_TEST",
+        )
+    if same := identical_tool(workshop, entry.name, workshop.registry.files(entry).files):
+        raise ForgeError(
+            f"custom tool '{entry.name}' is identical to custom tool '{same}'; change or remove one of them",
+            code="IDENTICAL",
+        )
+
+
+async def make_ready(workshop: Workshop, entry: ToolEntry) -> ReadyTool:
+    """Builds what can be built offline. Raises BuildFailed."""
+    try:
+        snapshot = workshop.registry.snapshot(entry)
+        if (known := workshop.prepared.get(entry.digest)) is not None and known.is_there():
+            return ReadyTool(entry=entry, snapshot=snapshot, prepared=known)
+        files = workshop.registry.files(entry)
+        prepared = workshop.builder.find_prepared(entry, snapshot, files)
+        if prepared is None:
+            needs = workshop.builder.needs(entry, files)
+            if needs.hosts and not needs.cached:
+                return ReadyTool(entry=entry, snapshot=snapshot, prepared=None, hosts=needs.hosts)
+            prepared = await workshop.builder.build(entry, snapshot, files)
+            workshop.changes += 1
+        workshop.store.mark_built(
+            entry.name, entry.digest
+        )  # also of what an earlier build left: it may be new to the book
+    except Unusable as cause:
+        raise _record_failure(workshop, entry, cause) from None
+    workshop.prepared.keep(entry.digest, prepared)
+    return ReadyTool(entry=entry, snapshot=snapshot, prepared=prepared)
+
+
+async def fetch_and_build(workshop: Workshop, ready: ReadyTool) -> PreparedTool:
+    """The build with the hosts that were approved for it. Raises BuildFailed."""
+    if ready.prepared is None:
+        try:
+            files = workshop.registry.files(ready.entry)
+            ready.prepared = await workshop.builder.build(ready.entry, ready.snapshot, files, hosts=ready.hosts)
+        except Unusable as cause:
+            raise _record_failure(workshop, ready.entry, cause) from None
+        workshop.store.mark_built(ready.entry.name, ready.entry.digest)
+    return ready.prepared
+
+
+async def run_required_tests(
+    workshop: Workshop, entry: ToolEntry, prepared: PreparedTool, *, report: ProbeReport | None
+) -> tuple[CaseResult, ...]:
+    """Runs its tests; the state follows. Only after the person said yes. Raises TestsFailed."""
+    from golem_forge.usertools.test import run_tests
+
+    results = await run_tests(entry, prepared.program, home=workshop.home, settings=workshop.settings, report=report)
+    failed = [one for one in results if not one.ok]
+    if failed:
+        error = TestsFailed(entry.name, results)
+        workshop.store.mark_failed(entry.name, entry.digest, DiagnosticCode.TESTS_FAILED, error.message[:MOST_OUTPUT])
+        workshop.changes += 1
+        raise error
+    workshop.store.mark_tested(entry.name, entry.digest)
+    workshop.changes += 1
+    return results
+
+
+class TestsFailed(ForgeError):
+    __test__ = False
+
+    def __init__(self, name: str, results: tuple[CaseResult, ...]) -> None:
+        from golem_forge.usertools.expectations import failed_tests_text
+
+        super().__init__(failed_tests_text(name, results), code="TESTS_FAILED")
+        self.results = results
+
+
+def make_trust_card(workshop: Workshop, ready: ReadyTool, zones: Callable[[], str] = lambda: "") -> TrustCard:
+    entry, store = ready.entry, workshop.store
+    before = store.last_trusted(entry.name)
+    return trust_card(
+        entry,
+        workshop.registry.files(entry),
+        provenance=store.provenance(entry.name).describe(),
+        folder_shown=workshop.display_folder(entry.name),
+        old=workshop.registry.version_files(before) if before and before != entry.digest else None,
+        build_hosts=ready.hosts,
+        similar=similar_tools(workshop, entry.name, entry.manifest.description),
+        shadows=workshop.shadows(entry.name),
+        denied=store.denials(entry.name, entry.digest),
+    )
+
+
+def similar_tools(workshop: Workshop, name: str, description: str) -> tuple[str, ...]:
+    others = {
+        **workshop.native,
+        **{each.name: each.manifest.description for each in workshop.registry.entries.values()},
+    }
+    others.pop(name, None)
+    return find_similar(name, description, others)
+
+
+def identical_tool(workshop: Workshop, name: str, files: Mapping[str, bytes]) -> str:
+    """Which tool has the same files, its name aside. Only folders whose other files are the same bytes are opened."""
+    from golem_forge.usertools.create import find_identical
+
+    sources = sorted(sha256(data).hexdigest() for file, data in files.items() if file != MANIFEST_FILE)
+    candidates = (
+        each
+        for each in workshop.registry.entries.values()
+        if sorted(fact.sha256 for fact in each.files if fact.path != MANIFEST_FILE) == sources
+    )
+    return find_identical(files, name, ((each.name, workshop.registry.files(each).files) for each in candidates))
+
+
+def _record_failure(workshop: Workshop, entry: ToolEntry, cause: Unusable) -> BuildFailed:
+    workshop.store.mark_failed(entry.name, entry.digest, cause.diagnostic_code, cause.message[:MOST_OUTPUT])
+    workshop.changes += 1
+    return BuildFailed(entry.name, cause)
+
+
+ConsentCallback = Callable[[ReadyTool], bool]
+
+
+async def activate_tool(workshop: Workshop, entry: ToolEntry, agreed: ConsentCallback) -> tuple[CaseResult, ...] | None:
+    """Its tests, as far as they had to run; None: not agreed, and nothing of it ran."""
+    name, standing = entry.name, tool_status(workshop, entry)
+    if standing.state is ToolState.RETIRED:
+        raise ForgeError(f"'{name}' is retired. `forge tools restore {name}` switches it on again.", code="RETIRED")
+    if standing.state is ToolState.ACTIVE:
+        return ()
+    check_promotable(workshop, entry)
+    ready = await make_ready(workshop, entry)
+    if not agreed(ready):
+        return None
+    prepared = await fetch_and_build(workshop, ready)
+    return (
+        ()
+        if standing.tested
+        else await run_required_tests(workshop, entry, prepared, report=await walls_report(workshop))
+    )
+
+
+async def walls_report(workshop: Workshop) -> ProbeReport:
+    """What this machine gives, tried once for all that is started."""
+    from golem_forge.sandbox.sandbox import Sandbox
+    from golem_forge.sandbox.walls.walls import Walls
+
+    return await Walls(Sandbox(), workshop.settings, forge_home=workshop.home.path, redactor=workshop.redactor).report()
+
+
+def retire_tool(workshop: Workshop, name: str) -> str:
+    """Raises BookError where it cannot be kept."""
+    if workshop.store.is_retired(name):
+        return f"tool '{name}' was retired already"
+    workshop.store.retire(name)
+    return f"tool '{name}' is retired; `forge tools restore {name}` brings it back"
+
+
+def restore_tool(workshop: Workshop, name: str) -> str:
+    """As it was: one that was active is, without a question. Raises BookError where it cannot be kept."""
+    if not workshop.store.restore(name):
+        return f"tool '{name}' was not retired"
+    found = workshop.registry.lookup(name)
+    why = tool_status(workshop, found).why if isinstance(found, ToolEntry) else found
+    if why is None:
+        return f"tool '{name}' is active"
+    return f"tool '{name}' is restored, and not active: {why.code}: {why.message}"
+
+
+def status_line(workshop: Workshop, name: str) -> str:
+    """Whether the tool as it is now is offered, and what to do if it is not. May quote what others wrote."""
+    found = workshop.registry.lookup(name)
+    if found is None:
+        return "Its folder has no tool.yaml, so it is no tool."
+    if isinstance(found, Diagnostic):
+        return f"It is no usable tool as it is: {found.text}"
+    state, trusted, _, _ = tool_status(workshop, found)
+    if state is ToolState.ACTIVE:
+        return "It is active: exactly these files were trusted before."
+    if state is ToolState.RETIRED:
+        return f"It is retired; `forge tools restore {name}` switches it on."
+    if trusted:
+        return f"These files were trusted before, but they are only {state}; `forge tools activate {name}` goes on."
+    return f"It is not active ({state}, untrusted); `forge tools activate {name}` shows what it is and asks."

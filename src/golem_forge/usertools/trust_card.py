@@ -1,0 +1,381 @@
+"""The trust card: everything a person needs to decide whether a tool's code may run as theirs.
+
+`trust_card` takes a tool folder as it is, and the version that was trusted last if there is one. Gives a text that no
+file can steer or imitate: who made it, what it may do, whether it is tested, and every line of it (or what changed).
+`permissions` gives one Permission for each thing a manifest can ask for, also for what it does not;
+`compare_permissions` puts those of two versions beside each other.
+
+Every line of a file begins with a mark, so that no file can look like a line of the card. Threats: characters that
+steer a terminal, a file too long to be read to its end, text that Python reads as other text than it is, compiled code
+that runs in place of its source. Each is a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from golem_forge.core.diff import file_diff
+from golem_forge.core.text import count_control_chars, escape_control_chars
+from golem_forge.sandbox.zones import AccessMode
+from golem_forge.usertools.diagnostics import Unusable
+from golem_forge.usertools.folder import ToolEntry
+from golem_forge.usertools.manifest import DEFAULT_TIMEOUT_S, MANIFEST_FILE, EnvVariable, ToolManifest
+
+if TYPE_CHECKING:
+    from golem_forge.usertools.folder import FolderFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustCard:
+    text: str
+    """What it is and what it may do; of a tool that was never trusted also every file."""
+    diff: str
+    """Against the version that was trusted last; empty without one."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def full_text(self) -> str:
+        """All of it, for where it is printed as it is."""
+        warnings = [f"warning: {one}" for one in self.warnings]
+        return "\n".join((*warnings, self.text, *((self.diff,) if self.diff else ())))
+
+
+def trust_card(
+    entry: ToolEntry,
+    files: FolderFiles,
+    *,
+    provenance: str,
+    folder_shown: str,
+    old: FolderFiles | None = None,
+    build_hosts: Sequence[str] = (),
+    similar: Sequence[str] = (),
+    shadows: bool = False,
+    denied: int = 0,
+) -> TrustCard:
+    """`old`: the version that was trusted last; `shadows`: a built-in tool has this name; `denied`: how often this very
+    version was."""
+    manifest = entry.manifest
+    if old is not None and old.digest == files.digest:
+        old = None
+    shown = CardFiles(files, manifest.entrypoint, old)
+    before = _old_manifest(entry.name, old)
+    granted, changed = compare_permissions(
+        permissions(before, build_hosts=build_hosts) if before else None, permissions(manifest, build_hosts=build_hosts)
+    )
+    head = [
+        f"custom tool '{entry.name}'",
+        f"version: {_version_text(before, manifest)}",
+        f"description: {manifest.description}",
+        f"provenance: {provenance}",
+        f"folder: {folder_shown}",
+        f"digest: {entry.digest}",
+        f"runs: {_program_line(manifest.entrypoint, files)}",
+        *granted,
+        f"tests: {_test_count(len(manifest.tests))}",
+        *_notes(entry.name, similar, shadows, denied),
+    ]
+    diff = shown.changes() if old is not None else ""
+    body = _unchanged_lines(shown) if old is not None else ["files:", shown.full()]
+    warnings = list(shown.warnings)
+    if shadows:
+        warnings.insert(0, f"replaces the built-in tool '{entry.name}'")
+    if changed:
+        warnings.insert(0, f"what it may do changed since it was trusted: {', '.join(changed)}")
+    text = "\n".join((*(_one_line(line) for line in head), *body))
+    return TrustCard(text=text, diff=diff, warnings=tuple(warnings))
+
+
+def _notes(name: str, similar: Sequence[str], shadows: bool, denied: int) -> Iterator[str]:
+    if similar:
+        yield f"similar tools: {', '.join(similar)}"
+    if shadows:
+        yield f"replaces the built-in tool '{name}'"
+    if denied:
+        yield f"denied {'once' if denied == 1 else f'{denied} times'} before"
+
+
+def _unchanged_lines(shown: CardFiles) -> list[str]:
+    names = shown.unchanged()
+    same = [_one_line(f"unchanged files: {', '.join(names)}")] if names else []
+    return ["changes since it was trusted: below", *same]
+
+
+def _program_line(entrypoint: str, files: FolderFiles) -> str:
+    built = entrypoint not in files.files and f"{entrypoint}.go" in files.files
+    return f"{entrypoint}, built from {entrypoint}.go" if built else entrypoint
+
+
+def _test_count(count: int) -> str:
+    if not count:
+        return "no tests"
+    return "1 test" if count == 1 else f"{count} tests"
+
+
+def _version_text(before: ToolManifest | None, now: ToolManifest) -> str:
+    changed = before is not None and before.version != now.version
+    return f"{before.version} -> {now.version}" if changed and before is not None else now.version
+
+
+def _old_manifest(name: str, old: FolderFiles | None) -> ToolManifest | None:
+    """What the old version may do; None if that can no longer be read."""
+    if old is None or (data := old.files.get(MANIFEST_FILE)) is None:
+        return None
+    from golem_forge.usertools.manifest.reader import read_manifest
+
+    try:
+        return read_manifest(data, folder=name)
+    except Unusable:
+        return None
+
+
+def _one_line(text: str) -> str:
+    return escape_control_chars(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+LONGEST_FILE: Final = 256 * 1024
+"""In bytes; of a longer one the beginning and the end are shown."""
+_SHOWN_END: Final = 32 * 1024
+_MOST_TOGETHER: Final = 1 << 20
+_MOST_COMPARED: Final = 1 << 20
+_LONG_LINE: Final = re.compile(r"[^\n]{1001}")
+_ELF: Final = b"\x7fELF"
+_LINE_MARK: Final = "  | "
+_ENCODING: Final = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+"""As Python reads it: a lone CR ends a line, too."""
+_USUAL_ENCODINGS: Final = frozenset({"utf-8", "utf8", "ascii", "us-ascii"})
+_COMPILED: Final = (".pyc", ".pyo", ".so", ".syso")
+
+
+class CardFiles:
+    """The files of one version, in the order in which they matter: manifest, program, the rest by name."""
+
+    def __init__(self, files: FolderFiles, entrypoint: str, old: FolderFiles | None = None) -> None:
+        self._new = files
+        self._old = old
+        first = (MANIFEST_FILE, entrypoint, f"{entrypoint}.go")
+        names = {*files.files, *(old.files if old else ())}
+        self._names = sorted(names, key=lambda name: (first.index(name) if name in first else len(first), name))
+        self._entrypoint = entrypoint
+        self._room = _MOST_TOGETHER
+        self.warnings: list[str] = []
+
+    def full(self) -> str:
+        return "\n".join(line for name in self._names for line in self._file(name))
+
+    def changes(self) -> str:
+        """Against the old version: nothing for a file that is the same."""
+        assert self._old is not None
+        return "\n".join(line for name in self._names for line in self._change(name, self._old))
+
+    def unchanged(self) -> tuple[str, ...]:
+        return tuple(name for name in self._names if self._old and self._is_same(name, self._old))
+
+    def _is_same(self, name: str, old: FolderFiles) -> bool:
+        same_bit = (name in old.executable) == (name in self._new.executable)
+        return same_bit and old.files.get(name) == self._new.files.get(name)
+
+    def _file(self, name: str) -> Iterator[str]:
+        data = self._new.files[name]
+        marks = ", executable" if name in self._new.executable else ""
+        text = _decode_text(data)
+        if text is None:
+            yield f"{_show_name(name)}: {self._kind(name, data)} ({_content_identity(data)}{marks})"
+            self._warn_binary(name, data)
+            return
+        self._warn_text(name, text)
+        yield f"{_show_name(name)} ({_byte_count(len(data))}{marks}):"
+        yield from (_LINE_MARK + line for line in _split_lines(self._bounded(name, text)))
+
+    def _change(self, name: str, old: FolderFiles) -> Iterator[str]:
+        before, after = old.files.get(name), self._new.files.get(name)
+        if before is not None and after is not None:
+            was, now = name in old.executable, name in self._new.executable
+            if was != now:
+                yield f"{_show_name(name)}: executable bit {'added' if now else 'removed'}"
+        elif after is not None and name in self._new.executable:
+            yield f"{_show_name(name)}: is executable"
+        if before == after:
+            return
+        one, other = _decode_text(before), _decode_text(after)
+        if after is not None and other is None:
+            yield f"{_show_name(name)}: {_replacement_text(self._kind(name, after), before, after)}"
+            self._warn_binary(name, after)
+            return
+        if other is not None:
+            self._warn_text(name, other)
+        if before is not None and one is None:
+            yield f"{_show_name(name)}: {_replacement_text('was binary', before, after)}"
+        elif len(one or "") + len(other or "") > _MOST_COMPARED:
+            yield f"{_show_name(name)}: {_replacement_text('too long to be compared', before, after)}"
+            one = None
+        if other is not None and one is None and len(other) > LONGEST_FILE:
+            yield from (_LINE_MARK + line for line in _split_lines(self._bounded(name, other)))
+        elif one is not None or other is not None:  # without an old text the new one is shown whole
+            yield from _split_lines(self._bounded(name, "\n".join(file_diff(name, one, other))))
+
+    def _kind(self, name: str, data: bytes) -> str:
+        if data.startswith(_ELF) and name == self._entrypoint:
+            return "prebuilt binary, source not shown"
+        return "binary, not shown"
+
+    def _bounded(self, name: str, text: str) -> str:
+        """Safe to print, and no longer than can be read. What is left out is said in its place and as a warning."""
+        most = min(LONGEST_FILE, self._room)
+        if len(text) <= most:
+            self._room -= len(text)
+            return escape_control_chars(text)
+        end = min(_SHOWN_END, most // 2)
+        self._room -= 2 * end
+        left = len(text) - 2 * end
+        self.warnings.append(f"{_show_name(name)}: too long to be shown whole; {left:,} characters are left out")
+        first, last = escape_control_chars(text[:end]), escape_control_chars(text[len(text) - end :])
+        return f"{first}…\n[{left:,} characters of {_show_name(name)} are left out]\n…{last}"
+
+    def _warn_binary(self, name: str, data: bytes) -> None:
+        if name == self._entrypoint and not data.startswith(_ELF):
+            self.warnings.append(f"{_show_name(name)}: is the program that runs, and cannot be shown as text")
+        if name.endswith(_COMPILED) or "__pycache__" in name.split("/"):
+            self.warnings.append(f"{_show_name(name)}: compiled code, which may run in place of the source beside it")
+
+    def _warn_text(self, name: str, text: str) -> None:
+        text = text[:_MOST_TOGETHER]  # more of it is not shown, which is a warning of its own
+        if hidden := count_control_chars(text.replace("\r\n", "\n")):
+            what = "character is shown as an escape" if hidden == 1 else "characters are shown as escapes"
+            self.warnings.append(f"{_show_name(name)}: {hidden} control or invisible {what}")
+        if _LONG_LINE.search(text):
+            self.warnings.append(f"{_show_name(name)}: has lines of over 1000 characters; read them to their end")
+        if encoding := _declared_encoding(text):  # whatever it is called: Python runs any file it is given
+            self.warnings.append(
+                f"{_show_name(name)}: declares the encoding '{escape_control_chars(encoding)}'; Python may read "
+                "other code than is shown"
+            )
+
+
+def _replacement_text(kind: str, before: bytes | None, after: bytes | None) -> str:
+    old, new = ("nothing" if data is None else _content_identity(data) for data in (before, after))
+    return f"{kind}: {old} -> {new}"
+
+
+def _decode_text(data: bytes | None) -> str | None:
+    """None: there is none, or it is no text."""
+    if data is None or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _split_lines(text: str) -> list[str]:
+    """Split at LF only; other ends of a line are shown as what they are."""
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _declared_encoding(text: str) -> str:
+    """What the first two lines tell Python, if it is not what is shown here."""
+    for line in _LINE_END.split(text, 2)[:2]:
+        if found := _ENCODING.match(line):
+            name = found[1].lower().replace("_", "-")
+            return "" if name in _USUAL_ENCODINGS or name.startswith("utf-8-") else found[1]
+    return ""
+
+
+def _show_name(name: str) -> str:
+    return escape_control_chars(name).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _content_identity(data: bytes) -> str:
+    return f"sha256 {hashlib.sha256(data).hexdigest()}, {_byte_count(len(data))}"
+
+
+def _byte_count(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count:,} bytes"
+
+
+NO_PERMISSION: Final = "none"
+ALL_READ_ONLY: Final = "all zones, read-only"
+WHOLE_NETWORK: Final = "the whole network of this machine, its own services on loopback included"
+
+PERMISSION_HELP: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "zones": "directories it can see; `rw` ones it can change",
+        "network": "hosts it can reach while it runs",
+        "environment": "variables that are copied for it from the environment Forge was started in",
+        "calls": "other tools it can call; each call is judged and asked for by itself",
+        "build downloads": "hosts its dependencies are fetched from when it is built; its runs do not reach them",
+        "timeout": "how long one call may take",
+        "background": "whether it goes on running after its call has returned",
+    }
+)
+"""Every label there is, and what it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    label: str
+    words: str
+    always: bool = True
+    """False: not worth a line where it says what is usual anyway."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.label}: {self.words}"
+
+
+def permissions(manifest: ToolManifest, *, build_hosts: Sequence[str] = ()) -> tuple[Permission, ...]:
+    unusual = manifest.timeout != DEFAULT_TIMEOUT_S
+    return (
+        Permission("zones", _zone_words(manifest.zones)),
+        Permission("network", _network_words(manifest.network)),
+        Permission("environment", _join_or_none(_variable_words(one) for one in manifest.env)),
+        Permission("calls", _join_or_none(manifest.calls)),
+        Permission("build downloads", _join_or_none(build_hosts), always=bool(build_hosts)),
+        Permission("timeout", f"{manifest.timeout:g} seconds", always=unusual),
+        Permission("background", "goes on after its call" if manifest.background else "no", always=manifest.background),
+    )
+
+
+def compare_permissions(
+    old: Sequence[Permission] | None, new: Sequence[Permission]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lines to show, a change as `network: none -> example.com`, and the labels of what changed. Without an old version
+    nothing is a change."""
+    before = {one.label: one.words for one in old or ()}
+    lines, changed = [], []
+    for one in new:
+        was = before.get(one.label, one.words)
+        if was != one.words:
+            lines.append(f"{one.label}: {was} -> {one.words}")
+            changed.append(one.label)
+        elif one.always:
+            lines.append(one.line)
+    return tuple(lines), tuple(changed)
+
+
+def _zone_words(zones: Mapping[str, str] | None) -> str:
+    if zones is None:
+        return ALL_READ_ONLY
+    return _join_or_none(
+        f"/{name} ({'rw: written' if mode == AccessMode.RW else 'read-only'})" for name, mode in zones.items()
+    )
+
+
+def _network_words(network: bool | tuple[str, ...]) -> str:
+    if isinstance(network, bool):
+        return WHOLE_NETWORK if network else NO_PERMISSION
+    return _join_or_none(network)
+
+
+def _variable_words(one: EnvVariable) -> str:
+    return f"{one.name} (required)" if one.required else one.name
+
+
+def _join_or_none(words: Iterable[str]) -> str:
+    return ", ".join(words) or NO_PERMISSION

@@ -1,0 +1,202 @@
+"""Workshop: what all workers of one session share about user tools: registry, store, builder.
+
+Nothing here runs a tool. Trust that mode `approve_all` gave lives here alone and ends with the session.
+
+`PendingSuggestions` holds the suggestions the session was told of and decides which of them a new tool comes from. A
+model may make a tool after a suggestion that has nothing to do with it, so something must match: the proposed name,
+the proposed parameters, or at least a word of what the calls do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from golem_forge.config.sandbox_block import WallSettings
+from golem_forge.events.redaction import Redactor
+from golem_forge.storage.content_store import ContentStore
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.context import HostRule, no_host_rule
+from golem_forge.usertools.build import Builder
+from golem_forge.usertools.folder import ToolEntry
+from golem_forge.usertools.registry import Registry
+from golem_forge.usertools.run import BackgroundRunner, register_secrets
+from golem_forge.usertools.scratch import scratch_walls
+from golem_forge.usertools.store import ToolStore
+from golem_forge.usertools.store.history import prune_versions
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.model import ProbeReport
+    from golem_forge.sandbox.walls.walls import Walls
+    from golem_forge.usertools.build import PreparedTool
+    from golem_forge.usertools.create import NewTool
+    from golem_forge.usertools.suggestions import Suggestion
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_STOP_WORDS: Final = frozenset({"file", "files", "tool", "path", "name", "command", "content", "text", "the", "and"})
+_SHORTEST_WORD: Final = 3
+
+
+class PendingSuggestions:
+    def __init__(self) -> None:
+        self._open: list[Suggestion] = []
+
+    def add(self, suggestion: Suggestion) -> None:
+        self._open = [each for each in self._open if each.key != suggestion.key] + [suggestion]
+
+    def claim_for(self, order: NewTool) -> tuple[str, float]:
+        """Key and median time of the sequence that this new tool comes from; ("", 0.0): of none. Each is taken once,
+        the newest that fits best."""
+        declared = {str(each.get("name", "")).lower() for each in order.parameters if isinstance(each, dict)}
+        words = _content_words(f"{order.name} {order.description} {order.usage} {' '.join(declared)}")
+        best = max(reversed(self._open), key=lambda each: _match_score(each, order.name, declared, words), default=None)
+        if best is None or not any(_match_score(best, order.name, declared, words)):
+            return "", 0.0
+        self._open.remove(best)
+        return best.key, best.sequence_ms
+
+
+def _match_score(suggestion: Suggestion, name: str, declared: set[str], words: set[str]) -> tuple[bool, bool, int]:
+    needed = {each.name.lower() for each in suggestion.parameters}
+    return (
+        name == suggestion.name,
+        bool(needed) and needed <= declared,
+        len(words & _content_words(" ".join(suggestion.tools))),
+    )
+
+
+def _content_words(text: str) -> set[str]:
+    found = {word for word in _WORD.findall(text.lower()) if len(word) >= _SHORTEST_WORD}
+    return found - _STOP_WORDS
+
+
+T = TypeVar("T")
+_LRU_SIZE: Final = 64
+
+
+class LruCache(Generic[T]):
+    """The last few things by name; the one that was not used for longest makes room."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, T] = {}
+
+    def get(self, name: str) -> T | None:
+        found = self._kept.pop(name, None)
+        if found is not None:
+            self._kept[name] = found
+        return found
+
+    def keep(self, name: str, what: T) -> None:
+        self._kept.pop(name, None)
+        self._kept[name] = what
+        if len(self._kept) > _LRU_SIZE:
+            del self._kept[next(iter(self._kept))]
+
+
+@dataclass(slots=True, kw_only=True)
+class Workshop:
+    home: ForgeHome
+    registry: Registry
+    store: ToolStore
+    builder: Builder
+    native: Mapping[str, str]
+    """Name → description of every built-in tool."""
+    session_id: str = ""
+    redactor: Redactor | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """What a tool's declared variables are copied from."""
+    settings: WallSettings | None = None
+    background_runner: BackgroundRunner | None = None
+    """How a `background` tool goes on after its call."""
+    session_trust: set[tuple[str, str]] = field(default_factory=set)
+    """(name, digest) that only mode `approve_all` let through: for this session, never on disk."""
+    created_names: set[str] = field(default_factory=set)
+    """Names that this session created: nobody need be told that they are there."""
+    prepared: LruCache[PreparedTool] = field(default_factory=LruCache)
+    """By digest: what was found ready before, so that a call need not look for it again."""
+    suggestions: PendingSuggestions = field(default_factory=PendingSuggestions)
+    """What this session was told could be a tool."""
+    changes: int = 0
+    """Counts what this session did to the book, so that whoever shows tools looks again."""
+
+    def version(self) -> object:
+        """Another value whenever what the book says may be other than before, also by another process."""
+        return self.changes, self.store.stamp()
+
+    def trusts(self, entry: ToolEntry) -> bool:
+        given = self.store.find_trust(entry.name, entry.digest)
+        return self.is_trusted(entry, trusted=given is not None, shadow=given is not None and given.shadow)
+
+    def is_trusted(self, entry: ToolEntry, *, trusted: bool, shadow: bool) -> bool:
+        """Whether exactly this content may run here, by what the book says of it."""
+        if (entry.name, entry.digest) in self.session_trust:
+            return True
+        return trusted and (shadow or not self.shadows(entry.name))
+
+    def other_version_trusted(self, entry: ToolEntry) -> bool:
+        """Other bytes of this tool were the last that somebody, or mode `approve_all` in this session, agreed to."""
+        before = self.store.last_trusted(entry.name)
+        here = {digest for name, digest in self.session_trust if name == entry.name}
+        return (before not in ("", entry.digest)) or bool(here - {entry.digest})
+
+    def shadows(self, name: str) -> bool:
+        return name in self.native
+
+    def trust(self, entry: ToolEntry, *, who: str) -> None:
+        """A person agreed to exactly this content. Raises ForgeError where that cannot be kept."""
+        self.store.trust(entry.name, entry.digest, who=who, shadow=self.shadows(entry.name))
+        self.changes += 1
+
+    def trust_for_session(self, entry: ToolEntry) -> None:
+        self.session_trust.add((entry.name, entry.digest))
+        self.changes += 1
+
+    def display_folder(self, name: str) -> str:
+        """As its owner knows it; a model is told the address instead."""
+        return self.home.shown(self.home.path / "tools" / name)
+
+    async def aclose(self) -> None:
+        """The session has ended. Whoever still asks opens the book again."""
+        self.store.close()
+
+
+def open_workshop(
+    home: ForgeHome,
+    *,
+    native: Mapping[str, str],
+    session_id: str = "",
+    redactor: Redactor | None = None,
+    environ: Mapping[str, str],
+    settings: WallSettings | None = None,
+    report: Callable[[], ProbeReport | None] = lambda: None,
+    run_on: BackgroundRunner | None = None,
+    zones: Sequence[str] = (),
+    host_rule: HostRule = no_host_rule,
+) -> Workshop:
+    """`zones`: host directories that agents write to; no compiler is taken from there. `host_rule`: for builds that
+    fetch dependencies."""
+    book, store = ToolStore(home), ContentStore(home)
+
+    def building_room(directory: Path) -> Walls:
+        return scratch_walls(directory, zone="build", home=home, settings=settings, redactor=redactor, report=report())
+
+    def seen(entry: ToolEntry) -> None:
+        register_secrets(entry.manifest, environ, redactor)
+        if book.record_version(entry.name, entry.digest):
+            prune_versions(book, entry.name, store.remove)
+
+    return Workshop(
+        home=home,
+        registry=Registry(home, seen=seen),
+        store=book,
+        builder=Builder(home, walls=building_room, environ=environ, kept_out=zones, host_rule=host_rule),
+        native=native,
+        session_id=session_id,
+        redactor=redactor,
+        environ=environ,
+        settings=settings,
+        background_runner=run_on,
+    )

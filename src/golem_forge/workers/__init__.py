@@ -1,1 +1,0 @@
-"""Sessions: the parts of a program put together, ready to take calls."""

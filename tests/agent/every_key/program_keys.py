@@ -1,0 +1,231 @@
+"""Every key of forge.yaml: two values, two behaviours. workers.md §2; the keys about walls are in `wall_keys`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.agent.conftest import calls
+from tests.agent.every_key.ground import Cases, Ground
+from tests.agent.every_key.worker_keys import budget_cases, two_zones, write
+from tests.wire.server import WireServer, WireTurn
+
+from golem_forge import tool
+from golem_forge.agent.model.interface import Request, TokenUsage
+from golem_forge.agent.model.scripted import Turn
+
+CASES = Cases()
+key = CASES.key
+
+
+@key("entry")
+async def entry(ground: Ground) -> None:
+    ground.write("other.worker", "---\nname: other\n---\n")
+    for file in ("main", "other"):
+        seen = await ground.run(["ok"], program=f"entry: {file}.worker\n")
+        assert seen.all("sessionStarted")[0]["worker"] == file
+
+
+@key("model")
+async def model(ground: Ground) -> None:
+    for name in ("a", "b"):
+        ground.write(f"{name}.yaml", f"turns: [{{say: I am {name}}}]\n")
+        seen = await ground.run([], program=f"model: scripted:{name}.yaml\n", named_model=True)
+        assert seen.result is not None and seen.result.response == f"I am {name}"
+
+
+async def asked_over_the_wire(ground: Ground, server: WireServer, more: str = "") -> str:
+    """The key that the server was shown."""
+    block = f"{{base_url: {server.base_url('openai-compatible')}{more}}}"
+    program = f"model: openai-compatible:x\nmodels: {{openai-compatible: {block}}}\n"
+    seen = await ground.run([], program=program, named_model=True)
+    assert seen.result is not None and seen.result.response == "Hi", seen
+    return server.requests[-1].headers.get("authorization", "")
+
+
+@key("models.*.base_url")
+async def base_url(ground: Ground) -> None:
+    with WireServer([WireTurn(say="Hi")]) as one, WireServer([WireTurn(say="Hi")]) as other:
+        await asked_over_the_wire(ground, one)
+        await asked_over_the_wire(ground, other)
+        assert [len(one.requests), len(other.requests)] == [1, 1]
+
+
+@key("models.*.key_env")
+async def key_env(ground: Ground) -> None:
+    with pytest.MonkeyPatch.context() as patch, WireServer([WireTurn(say="Hi")] * 2) as server:
+        for name in ("CANARY_ONE", "CANARY_TWO"):
+            patch.setenv(name, f"canary-key-of-{name}")
+            assert f"canary-key-of-{name}" in await asked_over_the_wire(ground, server, f", key_env: {name}")
+
+
+@key("worker_paths")
+async def worker_paths(ground: Ground) -> None:
+    ground.write("agents/child.worker", "---\nname: child\n---\n")
+    calling = "toolsets: {workers: {allow: [child]}}\n"
+    assert "child" in (await ground.run(["ok"], worker=calling, program="worker_paths: [agents]\n")).offered
+    assert "'child' not found" in (await ground.run(["ok"], worker=calling, program="worker_paths: [crew]\n")).error
+
+
+def crew(ground: Ground) -> str:
+    """Workers a and b below main; a may call b. Gives main's front matter."""
+    ground.write("workers/a.worker", "---\nname: a\ntoolsets: {workers: {allow: [b]}}\n---\nI am a.\n")
+    ground.write("workers/b.worker", "---\nname: b\n---\nI am b.\n")
+    return "toolsets: {workers: {allow: [a, b]}}\n"
+
+
+def playing(**first: Any) -> Any:
+    """A worker's first turn by its name; whatever it is told then, it says `ok`."""
+
+    def turn(request: Request) -> Turn | str:
+        name = request.system.split("I am ", 1)[1][:1]
+        return first.get(name, "ok") if len(request.messages) == 1 else "ok"
+
+    return [turn] * 20
+
+
+@key("delegation.max_depth")
+async def max_depth(ground: Ground) -> None:
+    for depth, deepest in ((2, {"a", "b"}), (1, {"a"})):
+        turns = playing(m=calls(("a", {"input": "x"})), a=calls(("b", {"input": "x"})))
+        seen = await ground.run(turns, worker=crew(ground), program=f"delegation: {{max_depth: {depth}}}\n")
+        ran = {
+            update["name"] for update in seen.all("workerUpdate") if update["depth"] and update["status"] == "complete"
+        }
+        assert ran == deepest
+
+
+@key("delegation.max_parallel")
+async def max_parallel(ground: Ground) -> None:
+    for most, begin in ((2, ["running", "running"]), (1, ["running", "complete"])):
+        both = calls(("b", {"input": "x"}), ("b", {"input": "y"}))
+        turns = playing(m=both, b=Turn(say="ok", pause=0.4 if most > 1 else 0.05))
+        seen = await ground.run(turns, worker=crew(ground), program=f"delegation: {{max_parallel: {most}}}\n")
+        assert [update["status"] for update in seen.all("workerUpdate") if update["depth"]][:2] == begin
+
+
+CASES.update(budget_cases("program"))
+
+
+async def cost(ground: Ground, prices: str) -> float:
+    turn = Turn(say="ok", usage=TokenUsage(input=1_000_000, output=1_000_000, cached=500_000))
+    seen = await ground.run([turn], program=f"pricing: {{'scripted:function': {{{prices}}}}}\n")
+    return float(seen.all("usageUpdated")[0]["cost"])
+
+
+@key("pricing.*.input")
+async def price_of_input(ground: Ground) -> None:
+    assert [await cost(ground, "input: 1, output: 0"), await cost(ground, "input: 3, output: 0")] == [1, 3]
+
+
+@key("pricing.*.output")
+async def price_of_output(ground: Ground) -> None:
+    assert [await cost(ground, "input: 0, output: 2"), await cost(ground, "input: 0, output: 5")] == [2, 5]
+
+
+@key("pricing.*.cached")
+async def price_of_cached(ground: Ground) -> None:
+    dear, cheap = "input: 2, output: 0, cached: 2", "input: 2, output: 0, cached: 0"
+    assert [await cost(ground, dear), await cost(ground, cheap)] == [2, 1]
+
+
+# ---- zones
+
+
+@key("sandbox.root")
+async def sandbox_root(ground: Ground) -> None:
+    two_zones(ground)
+    for part in ("a", "b"):
+        program = f"sandbox: {{root: {part}, zones: {{workspace: {{path: .}}}}}}\n"
+        await ground.run([write(f"/workspace/made-{part}"), "ok"], program=program)
+        assert (ground.root / part / f"made-{part}").exists()
+
+
+def zone(block: str) -> str:
+    return f"sandbox: {{zones: {{workspace: {{{block}}}}}}}\n"
+
+
+@key("sandbox.zones.*.path")
+async def zone_path(ground: Ground) -> None:
+    two_zones(ground)
+    for part in ("a", "b"):
+        await ground.run([write(f"/workspace/made-{part}"), "ok"], program=zone(f"path: {part}"))
+        assert (ground.root / part / f"made-{part}").exists()
+
+
+@key("sandbox.zones.*.mode")
+async def zone_mode(ground: Ground) -> None:
+    for word, status in (("rw", "success"), ("ro", "sandbox_denied")):
+        assert (await ground.run([write(), "ok"], program=zone(f"path: ., mode: {word}"))).statuses() == [status]
+
+
+async def under_auto_deny(ground: Ground, call: Turn, program: str, **more: Any) -> str:
+    return (await ground.run([call, "ok"], program=program, approval="auto_deny", **more)).statuses()[0]
+
+
+@key("sandbox.zones.*.approval.write")
+async def zone_write(ground: Ground) -> None:
+    for verdict, status in (("ask", "approval_denied"), ("preApproved", "success")):
+        program = zone(f"path: ., approval: {{write: {verdict}}}")
+        assert await under_auto_deny(ground, write(), program) == status
+
+
+@key("sandbox.zones.*.approval.delete")
+async def zone_delete(ground: Ground) -> None:
+    for verdict, status in (("ask", "approval_denied"), ("preApproved", "success")):
+        ground.write("old")
+        program = zone(f"path: ., approval: {{delete: {verdict}}}")
+        assert await under_auto_deny(ground, calls(("delete_file", {"path": "old"})), program) == status
+
+
+@key("sandbox.unprotect")
+async def unprotect(ground: Ground) -> None:
+    free = "zones: {workspace: {path: ., approval: {write: preApproved}}}"
+    for names, status in (("[.vscode]", "approval_denied"), ("[.envrc]", "success")):
+        program = f"sandbox: {{unprotect: {names}, {free}}}\n"
+        assert await under_auto_deny(ground, write("/workspace/.envrc"), program) == status
+
+
+# ---- approval
+
+
+@key("approval.mode")
+async def approval_mode(ground: Ground) -> None:
+    for word, status in (("approve_all", "success"), ("auto_deny", "approval_denied")):
+        seen = await ground.run([write(), "ok"], program=f"approval: {{mode: {word}}}\n", approval=None)
+        assert seen.statuses() == [status]
+
+
+@tool
+async def touch() -> str:
+    """Touches."""
+    return "touched"
+
+
+@key("approval.default")
+async def approval_default(ground: Ground) -> None:
+    for verdict, status in (("preApproved", "success"), ("ask", "approval_denied"), ("blocked", "policy_denied")):
+        program = f"approval: {{default: {verdict}}}\n"
+        assert await under_auto_deny(ground, calls(("touch", {})), program, tools=[touch]) == status
+
+
+@key("approval.tools.*")
+async def approval_tools(ground: Ground) -> None:
+    for verdict, status in (("preApproved", "success"), ("ask", "approval_denied"), ("blocked", "policy_denied")):
+        program = f"approval: {{tools: {{touch: {verdict}}}}}\n"
+        assert await under_auto_deny(ground, calls(("touch", {})), program, tools=[touch]) == status
+
+
+@key("approval.timeout")
+async def approval_timeout(ground: Ground) -> None:
+    for seconds, takes, status in (("0.1", 60, "approval_denied"), ("20", 0.2, "success")):
+
+        async def slow_person(request: Any, takes: float = takes) -> dict[str, Any]:
+            await asyncio.sleep(takes)
+            return {"approved": True}
+
+        program = f"approval: {{timeout: {seconds}}}\n"
+        seen = await ground.run([write(), "ok"], program=program, approval=None, approval_callback=slow_person)
+        assert seen.statuses() == [status]
+        assert status == "success" or f"No answer within {seconds} s." in seen.texts()

@@ -1,0 +1,104 @@
+"""What requests took and cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from golem_forge.agent.budget import Estimator, Meter, check_priced, cost_of, estimate_request, estimate_tokens
+from golem_forge.agent.messages import AssistantMessage, CallResult, RequestedCall, ResultsMessage, UserMessage
+from golem_forge.agent.model.interface import Request, TokenUsage, ToolOffer
+from golem_forge.config.run_block import BudgetLimits, Price
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ConfigError
+from golem_forge.events.model import to_wire
+
+
+def test_cost_by_the_million_with_cached_input_at_its_own_price() -> None:
+    usage = TokenUsage(input=1_000_000, output=100_000, cached=400_000)
+    assert cost_of(usage, Price(input=3, output=15)) == pytest.approx(3 + 1.5)
+    assert cost_of(usage, Price(input=3, output=15, cached=0.3)) == pytest.approx(0.6 * 3 + 0.4 * 0.3 + 1.5)
+    assert cost_of(usage, Price(input=0, output=0)) == 0, "stated to be free"
+
+
+def test_an_unknown_price_is_no_number() -> None:
+    """W19."""
+    assert cost_of(TokenUsage(input=5), None) is None
+    meter = Meter()
+    event = meter.updated(request_id="r", worker_id="w", usage=TokenUsage(input=5, output=1), cost=None)
+    wire = to_wire(event)
+    assert wire["cost"] is None and wire["session"] == {"input": 5, "output": 1, "cached": 0, "cost": None}
+
+
+def test_children_add_to_the_session() -> None:
+    root = Meter()
+    child = root.child()
+    root.add(TokenUsage(input=10, output=1), 0.25)
+    event = child.child().updated(
+        request_id="r", worker_id="w", usage=TokenUsage(input=100, output=2, cached=50), cost=0.5
+    )
+    assert (event.input, event.cost) == (100, 0.5)
+    assert event.session == {"input": 110, "output": 3, "cached": 50, "cost": 0.75}
+    assert event.worker == {"input": 100, "output": 2, "cached": 50, "cost": 0.5}
+    assert child.sums() == {"input": 100, "output": 2, "cached": 50, "cost": 0.5}
+    assert root.requests == 2 and child.requests == 1
+
+
+def test_a_sum_with_an_unpriced_request_is_not_half_a_sum() -> None:
+    meter = Meter()
+    assert meter.cost is None
+    meter.add(TokenUsage(input=1), 0.5)
+    assert meter.cost == 0.5
+    meter.add(TokenUsage(input=1), None)
+    assert meter.cost is None
+
+
+def test_a_cap_in_money_needs_a_price() -> None:
+    """W19: a load error that names `pricing`."""
+    limits = BudgetLimits(max_cost_usd=1)
+    check_priced(limits, "openai:x", {"openai:x": Price(input=1, output=1)})
+    check_priced(BudgetLimits(max_tokens=5), "openai:x", {})
+    with pytest.raises(ConfigError, match=r"^forge\.yaml:4: max_cost_usd.*'openai:x'.*`pricing"):
+        check_priced(limits, "openai:x", {}, where="forge.yaml:4")
+
+
+def test_estimates_grow_with_everything_that_is_sent() -> None:
+    user = UserMessage(text="word " * 100)
+    base = estimate_request(Request(system="", messages=(user,)))
+    assert 100 <= base <= 200
+    tool = ToolOffer(name="t", description="d" * 400, schema={"type": "object"})
+    assert estimate_request(Request(system="s" * 400, messages=(user,), tools=(tool,))) > base + 200
+    said = AssistantMessage(text="x" * 40, calls=(RequestedCall(id="1", name="t", args={"a": "y" * 400}),))
+    result = ResultsMessage(results=(CallResult(id="1", name="t", status="success", text="z" * 4000),))  # type: ignore[arg-type]
+    assert estimate_request(Request(system="", messages=(user, said, result))) > base + 1100
+    assert estimate_tokens("") == 0 and estimate_tokens("\ud800") > 0
+
+
+class Told:
+    """Counts how often it is written out as text."""
+
+    times = 0
+
+    def __str__(self) -> str:
+        self.times += 1
+        return "x" * 70
+
+
+def test_an_estimator_counts_what_stays_once_and_never_differs_from_a_fresh_estimate() -> None:
+    told = Told()
+    tool = ToolOffer(name="t", description="d", schema={"type": "object", "title": told})
+    said = AssistantMessage(text="hm", calls=(RequestedCall(id="1", name="t", args={"a": told}),))
+    result = ResultsMessage(results=(CallResult(id="1", name="t", status=Status.SUCCESS, text="r" * 50),))
+    grown = [UserMessage(text="hello"), said, result, UserMessage(text="more")]
+    estimator = Estimator()
+    for length in range(1, len(grown) + 1):
+        request = Request(system="s", messages=tuple(grown[:length]), tools=(replace(tool),))
+        counted = estimator.tokens(request)
+        before = told.times
+        assert estimator.tokens(request) == counted and told.times == before
+        assert counted == estimate_request(request)
+        told.times = before
+    assert told.times == 2  # the schema once, the arguments once
+    compacted = Request(system="s", messages=(UserMessage(text="short"),))
+    assert estimator.tokens(compacted) == estimate_request(compacted)

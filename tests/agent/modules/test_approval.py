@@ -1,0 +1,107 @@
+"""Verdicts of module tools: the tool's own word, then the block's; a broken check refuses (W9, W10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.deadlines import within
+
+from golem_forge.core.decisions import Status
+from golem_forge.policy import base
+
+OWN = """
+    import time
+    from golem_forge import BlockedError, tool
+
+    def x() -> str:
+        return "x"
+
+    def y() -> str:
+        return "y"
+
+    @tool(needs_approval=False)
+    def free() -> str:
+        return "free"
+
+    @tool(needs_approval=lambda args: args["force"])
+    def push(force: bool = False) -> str:
+        return f"pushed {force}"
+
+    async def _never(args, ctx):
+        raise BlockedError(f"not for {ctx.worker}")
+
+    @tool(needs_approval=_never)
+    def never() -> str:
+        return "ran"
+
+    @tool(needs_approval=lambda args: 1 / 0)
+    def broken() -> str:
+        return "ran"
+
+    @tool(needs_approval=lambda args: 3)
+    def silly() -> str:
+        return "ran"
+
+    @tool(needs_approval=lambda args: time.sleep(60))
+    def slow() -> str:
+        return "ran"
+"""
+
+
+async def test_w9_the_block_decides_where_the_tool_says_nothing(place: Any, call: Any, asked: Any) -> None:
+    place.write("tools.py", OWN)
+    ask = asked({"approved": True})
+    approval = {"default": "preApproved", "tools": {"x": "ask"}}
+    path = await place.opened("x", "y", "free", ask=ask, approval=approval)
+    assert [(await call(path, name)).text for name in ("x", "y", "free")] == ["x", "y", "free"]
+    assert [request.tool for request in ask] == ["x"]
+
+
+async def test_w9_blocked_never_runs_and_never_prompts(place: Any, call: Any, asked: Any) -> None:
+    place.write("tools.py", OWN)
+    ask = asked({"approved": True})
+    for answering in (ask, None):  # a person, and approve_all
+        path = await place.opened("x", ask=answering, approval={"tools": {"x": "blocked"}})
+        outcome = await call(path, "x")
+        assert (outcome.status, outcome.executed) == (Status.POLICY_DENIED, False)
+    assert not ask
+
+
+async def test_a_tools_own_word_is_asked_for_in_its_host_and_kept(place: Any, call: Any, asked: Any) -> None:
+    place.write("tools.py", OWN)
+    ask = asked({"approved": True})
+    path = await place.opened("free", "push", "never", ask=ask, approval={"default": "ask"})
+    assert (await call(path, "free")).ok
+    assert (await call(path, "push")).text == "pushed False"
+    assert not ask
+    assert (await call(path, "push", force=True)).text == "pushed True"
+    assert [request.tool for request in ask] == ["push"]
+    never = await call(path, "never")
+    assert (never.status, never.error, never.executed) == (Status.POLICY_DENIED, "not for main", False)
+
+
+async def test_w10_a_broken_check_refuses_its_call_and_nothing_else(
+    place: Any, call: Any, asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("tools.py", OWN)
+    ask = asked({"approved": True})
+    path = await place.opened("broken", "silly", "slow", "x", ask=ask)
+    answers = [("broken", 30, "ZeroDivisionError"), ("silly", 30, "answered int"), ("slow", 0.7, "TimeoutError")]
+    for name, seconds, why in answers:
+        monkeypatch.setattr(base, "PREDICATE_SECONDS", seconds)
+        with within(1.7):
+            outcome = await call(path, name)
+        assert (outcome.status, outcome.executed) == (Status.POLICY_DENIED, False)
+        assert outcome.error == f"Approval check of '{name}' failed ({why}); the call was not run."
+    assert (await call(path, "x")).text == "x"
+    assert [request.tool for request in ask] == ["x"]
+
+
+async def test_a_zone_that_is_gone_is_what_the_check_says(place: Any, call: Any, asked: Any) -> None:
+    place.write("tools.py", OWN)
+    path = await place.opened("push", ask=asked({"approved": True}))
+    (place.root / "data").rename(place.root / "moved")
+    outcome = await call(path, "push")
+    assert (outcome.status, outcome.executed) == (Status.EXECUTION_FAILED, False), outcome.error
+    assert "the directory of zone '/data' is gone" in outcome.error and "Put it back" in outcome.error

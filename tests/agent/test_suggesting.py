@@ -1,0 +1,260 @@
+"""What a session learns from those before it: custom-tools.md §13, case 54. Real sessions, real journals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.conftest import WORKSPACE, calls
+
+from golem_forge.agent.files.worker import Worker
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.store import ToolStore
+from golem_forge.usertools.suggestions import dismiss_sequence
+
+MAKER = Worker(
+    name="main",
+    toolsets={"filesystem": {}, "search": {}, "user_tools": {"tools": ["*"], "create": True}},
+    sandbox=WORKSPACE,
+)
+NO_MAKER = Worker(
+    name="main", toolsets={"filesystem": {}, "search": {}, "user_tools": {"create": False}}, sandbox=WORKSPACE
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> ForgeHome:
+    return ForgeHome(tmp_path / "home")
+
+
+@pytest.fixture
+def session(play: Callable[..., Any], home: ForgeHome) -> Callable[..., Any]:
+    """`await session("a", "b")`: a session whose model works on the notes a and b, a turn each. With `more` turns of
+    the model to come it stays open."""
+
+    async def run(*notes: str, worker: Worker = MAKER, more: tuple[Any, ...] = ()) -> Any:
+        turns = [turn for note in notes for turn in tidied(note)]
+        played = await play([*turns, *more], worker=worker, home=home.path)
+        for note in notes:
+            (Path(played.runtime.program.root) / f"{note}.md").write_text("TODO\n")
+            await played.runtime.turn(f"tidy {note}")
+        if not more:
+            await played.runtime.aclose()
+        return played
+
+    return run
+
+
+def tidied(note: str) -> tuple[Any, ...]:
+    """read → grep → write, the last two in one response, then an answer."""
+    path = f"/workspace/{note}.md"
+    return (
+        calls(("read_file", {"path": path})),
+        calls(
+            ("grep_files", {"pattern": "TODO", "path": path}),
+            ("write_file", {"path": "/workspace/done.md", "content": f"{note}\n"}),
+        ),
+        "Done.",
+    )
+
+
+def told(played: Any) -> list[str]:
+    """What Forge itself has said to the model, as its last request has it."""
+    requests = played.script.requests
+    return [each.text for each in requests[-1].messages if getattr(each, "kind", "") == "note"] if requests else []
+
+
+async def test_read_grep_write_four_times_over_two_sessions_54(session: Callable[..., Any]) -> None:
+    first = await session("a", "b")
+    assert first.seen("toolSuggested") == []
+    second = await session("c", "d")
+    (event,) = second.seen("toolSuggested")
+    assert [each["name"] for each in event.wire["sequence"]] == ["read_file", "grep_files", "write_file"]
+    assert event.wire["occurrences"] == 3, "said as soon as it is so"
+    third = await session(more=("Good morning.",))
+    assert told(third) == []
+    await third.runtime.turn("hello")
+    (event,) = third.seen("toolSuggested")
+    read, grep, write = event.wire["sequence"]
+    assert event.wire["occurrences"] == 4
+    assert (read["arguments"], read["parameters"]) == ({}, [{"argument": "path", "parameter": "path"}])
+    assert grep["arguments"] == {"pattern": "TODO"} and grep["parameters"] == read["parameters"], "one path, not two"
+    assert write["arguments"] == {"path": "/workspace/done.md"}
+    assert [(each["name"], each["type"], each["required"]) for each in event.wire["parameters"]] == [
+        ("path", "string", True),
+        ("content", "string", True),
+    ]
+    (line,) = told(third)
+    assert "\n" not in line and "4 times in 2 sessions" in line and "create_custom_tool" in line
+    assert "grep_files(pattern=TODO, path=<path>)" in line
+
+
+async def test_not_after_two_times_nor_in_one_session(session: Callable[..., Any]) -> None:
+    await session("a")
+    second = await session("b")
+    assert second.seen("toolSuggested") == [] and told(second) == []
+
+
+async def test_four_times_in_one_session_are_a_habit_of_one_day(session: Callable[..., Any]) -> None:
+    played = await session("a", "b", "c", "d")
+    assert played.seen("toolSuggested") == []
+
+
+async def test_once_per_session_and_only_to_who_can_make_tools(session: Callable[..., Any]) -> None:
+    await session("a", "b")
+    await session("c")
+    third = await session("d", "e", "f")
+    assert len(third.seen("toolSuggested")) == 1 and len(told(third)) == 1
+    other = await session("g", worker=NO_MAKER)
+    assert other.seen("toolSuggested") == [] and told(other) == []
+
+
+async def test_a_resumed_session_is_the_same_session(session: Callable[..., Any], play: Any, home: ForgeHome) -> None:
+    await session("a", "b")
+    await session("c")
+    third = await session("d")
+    again = await play(["Yes."], worker=MAKER, home=home.path, resume=third.runtime._voice.bus.session_id)
+    await again.runtime.turn("still there?")
+    assert again.seen("toolSuggested") == [] and len(told(again)) == 1, "the line that its history had already"
+
+
+async def test_a_dismissed_sequence_is_never_offered_again(session: Callable[..., Any], home: ForgeHome) -> None:
+    await session("a", "b")
+    second = await session("c")
+    (event,) = second.seen("toolSuggested")
+    from golem_forge.usertools.suggestions import event_sequence_key
+
+    dismiss_sequence(home, event_sequence_key(event.wire["sequence"]))
+    third = await session("d")
+    assert third.seen("toolSuggested") == [] and told(third) == []
+
+
+async def test_the_tool_that_is_made_of_it_remembers_it_and_ends_it(
+    session: Callable[..., Any], play: Any, home: ForgeHome
+) -> None:
+    await session("a", "b")
+    await session("c")
+    order = {
+        "name": "tidy-note",
+        "description": "Copies a note that still has something to do",
+        "parameters": [
+            {"name": "path", "type": "string", "description": "the note", "required": True},
+            {"name": "content", "type": "string", "description": "what to write", "required": True},
+        ],
+    }
+    unrelated = {"name": "csv2json", "description": "Converts a table"}
+    third = await session(
+        more=(calls(("create_custom_tool", unrelated)), calls(("create_custom_tool", order)), "Made.", "Hello.")
+    )
+    await third.runtime.turn("make it")
+    assert [status for status, _ in third.script.results(2)] == ["success"], third.script.results(2)
+    book = ToolStore(home)
+    made = dict(book.rows("SELECT name, sequence_ms FROM creations WHERE suggestion <> ''"))
+    assert list(made) == ["tidy-note"] and made["tidy-note"] > 0
+    await third.runtime.aclose()
+    fourth = await session("d")
+    assert fourth.seen("toolSuggested") == []
+
+
+async def test_a_secret_never_appears(play: Any, home: ForgeHome) -> None:
+    canary = "canary-5f2c-and-not-a-word"
+
+    def send(url: str, token: str, body: dict[str, str]) -> str:
+        """Send."""
+        return "sent"
+
+    def fetch(url: str) -> str:
+        """Fetch."""
+        return "there"
+
+    async def once() -> Any:
+        turn = calls(
+            ("fetch", {"url": "https://example.test/x"}),
+            ("send", {"url": "https://example.test/x", "token": canary, "body": {"api_key": canary, "n": "1"}}),
+        )
+        played = await play([turn, "Done."], worker=MAKER, home=home.path, tools=[fetch, send])
+        await played.runtime.turn("send it")
+        await played.runtime.aclose()
+        return played
+
+    await once()
+    await once()
+    third = await once()
+    (event,) = third.seen("toolSuggested")
+    wire = json.dumps(event.wire)
+    assert canary not in wire and "redacted" not in wire and "secret" not in wire
+    parameters = {each["name"]: each for each in event.wire["parameters"]}
+    assert list(parameters) == ["body", "token"], "the same each time, and still a parameter"
+    assert all("example" not in each["description"] for each in parameters.values())
+    assert event.wire["sequence"][1]["arguments"] == {"url": "https://example.test/x"}
+    kept = (home.path / "cache" / "suggestions.json").read_text()
+    assert canary not in kept and "example.test" not in kept, "what is kept between sessions holds no argument"
+
+
+async def test_a_third_run_is_followed_by_the_offer_to_rate_once(play: Any, home: ForgeHome) -> None:
+    folder = home.path / "tools" / "greet"
+    folder.mkdir(parents=True)
+    (folder / "tool.yaml").write_text('name: greet\ndescription: Greets\nversion: "1"\nentrypoint: greet.sh\n')
+    (folder / "greet.sh").write_text("echo hello\n")
+
+    async def greeted(times: int) -> list[str]:
+        run = ("run_custom_tool", {"tool_name": "greet"})
+        played = await play([calls(*[run] * times), "Done."], worker=MAKER, home=home.path)
+        await played.runtime.turn("greet them")
+        said = [each.wire["message"] for each in played.seen("status")]
+        assert [each.wire["status"] for each in played.seen("toolResult")] == ["success"] * times
+        await played.runtime.aclose()
+        return [text for text in said if "/rate" in text]
+
+    assert await greeted(2) == []
+    assert await greeted(2) == ["rate it: /rate greet good|bad [note]"]
+    assert await greeted(1) == []
+
+
+async def test_a_run_that_ends_the_session_offers_nothing(
+    play: Any, home: ForgeHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = home.path / "tools" / "greet"
+    folder.mkdir(parents=True)
+    (folder / "tool.yaml").write_text('name: greet\ndescription: Greets\nversion: "1"\nentrypoint: greet.sh\n')
+    (folder / "greet.sh").write_text("echo hello\n")
+    from golem_forge.agent.slash.handler import SlashCommands
+
+    played = await play([], worker=MAKER, home=home.path)
+    commands = SlashCommands(played.runtime)
+    for _ in range(3):
+        await commands.run("/greet")
+    await commands.aclose()
+    await played.runtime.aclose()
+    await asyncio.sleep(0.05)
+    assert [each.wire["status"] for each in played.seen("toolResult")] == ["success"] * 3
+    assert not caplog.records, caplog.text
+
+
+async def test_rate_is_kept_with_the_tool(play: Any, home: ForgeHome) -> None:
+    folder = home.path / "tools" / "greet"
+    folder.mkdir(parents=True)
+    (folder / "tool.yaml").write_text('name: greet\ndescription: Greets\nversion: "1"\nentrypoint: greet.sh\n')
+    (folder / "greet.sh").write_text("echo hello\n")
+    played = await play([], worker=NO_MAKER, home=home.path)
+    from golem_forge.agent.slash.handler import SlashCommands
+
+    commands = SlashCommands(played.runtime)
+
+    async def say(text: str) -> str:
+        before = len(played.events)
+        await commands.run(text)
+        return [each.wire["message"] for each in played.events[before:] if each.type == "status"][-1]
+
+    assert await say('/rate greet good "quick and right"') == "greet: 1 good, 0 bad"
+    assert await say("/rate greet BAD") == "greet: 1 good, 1 bad"
+    assert ToolStore(home).ratings("greet").notes == ("quick and right",)
+    assert "did you mean 'greet'?" in await say("/rate gret good")
+    assert "neither good nor bad" in await say("/rate greet great")
+    assert "/rate NAME good|bad" in await say("/rate greet")
+    assert "/rate NAME good|bad" in await say("/help")
+    await commands.aclose()

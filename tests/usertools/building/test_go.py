@@ -1,0 +1,219 @@
+"""Go tools: built once, by what they are made of, in walls that show no other tool."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.walls.model import Level, ProbeReport
+from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
+
+HELLO = """package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() { fmt.Println("hello", os.Args[1:]) }
+"""
+
+
+async def test_the_first_build_compiles_and_the_second_starts_nothing(go_works: Any) -> None:
+    made = go_works.made({"mytool.go": HELLO})
+    assert not go_works.builder.needs(made.entry, made.files).cached
+    prepared = await go_works.build(made)
+    assert go_works.compilers() == 1
+    ran = await go_works.run(prepared, "--name=x y")
+    assert (ran.code, ran.text) == (0, "hello [--name=x y]\n")
+    go_works.started.clear()
+    again = await go_works.build(made)
+    assert again == prepared == go_works.builder.find_prepared(made.entry, made.snapshot, made.files)
+    assert go_works.builder.needs(made.entry, made.files).cached
+    assert go_works.started == []
+
+
+async def test_a_changed_comment_is_another_build(go_works: Any) -> None:
+    first = await go_works.build(go_works.made({"mytool.go": HELLO}))
+    second = await go_works.build(go_works.made({"mytool.go": HELLO + "// so\n"}))
+    assert go_works.compilers() == 2
+    assert first.out != second.out
+
+
+async def test_two_at_once_build_once(go_works: Any) -> None:
+    made = go_works.made({"mytool.go": HELLO})
+    first, second = await asyncio.gather(go_works.build(made), go_works.build(made))
+    assert first == second
+    assert go_works.compilers() == 1
+
+
+async def test_a_type_error_names_file_and_line_and_leaves_nothing(go_works: Any) -> None:
+    broken = HELLO.replace('"hello"', "nothing")
+    with pytest.raises(Unusable) as caught:
+        await go_works.build(go_works.made({"mytool.go": broken}))
+    assert caught.value.diagnostic_code is DiagnosticCode.BUILD_FAILED
+    assert "mytool.go:8:27: undefined: nothing" in caught.value.message.splitlines()
+    assert "/" not in caught.value.message.replace("forge.local/tool", "")
+    assert go_works.left() == []
+    assert (await go_works.run(await go_works.build(go_works.made({"mytool.go": HELLO})))).code == 0
+
+
+async def test_x_is_built_from_x_go_together_with_what_lies_beside_it(go_works: Any) -> None:
+    files = {
+        "mytool.go": "package main\n\nfunc main() { greet() }\n",
+        "other.go": 'package main\n\nimport (\n\t_ "embed"\n\t"fmt"\n)\n\n//go:embed key.pem\nvar text string\n\n'
+        "func greet() { fmt.Print(text) }\n",
+        "key.pem": "canary\n",
+    }
+    prepared = await go_works.build(go_works.made(files, "mytool"))
+    assert prepared.program(Level.FULL).argv == ("/forge/build/mytool",)
+    assert (await go_works.run(prepared)).text == "canary\n"
+
+
+async def test_a_module_that_is_no_program_is_refused(go_works: Any) -> None:
+    with pytest.raises(Unusable, match="package main"):
+        await go_works.build(go_works.made({"mytool.go": "package lib\n"}))
+
+
+async def test_a_folder_that_pretends_to_be_a_repository_runs_no_git(go_works: Any) -> None:
+    files = {
+        "mytool.go": HELLO,
+        "go.mod": "module example.test/x\n\ngo 1.20\n",
+        ".git/config": '[core]\n\tfsmonitor = "touch /build/out/witness"\n\trepositoryformatversion = 0\n',
+        ".git/HEAD": "ref: refs/heads/main\n",
+        ".git/objects/x": "",
+        ".git/refs/x": "",
+    }
+    prepared = await go_works.build(go_works.made(files, "mytool.go"))
+    assert sorted(os.listdir(prepared.out)) == [".module", "mytool"]
+
+
+async def test_modules_come_from_a_proxy_of_the_persons_own_directory(go_works: Any, tmp_path: Path) -> None:
+    _module_proxy(tmp_path / "proxy")
+    go_works.environ |= {"GOPROXY": f"file://{tmp_path}/proxy", "GOSUMDB": "off"}
+    files = {
+        "mytool.go": 'package main\n\nimport (\n\t"fmt"\n\n\t"example.test/lib"\n)\n\n'
+        "func main() { fmt.Println(lib.Word()) }\n",
+        "go.mod": "module example.test/x\n\ngo 1.20\n\nrequire example.test/lib v1.0.0\n",
+    }
+    made = go_works.made(files)
+    assert go_works.builder.needs(made.entry, made.files).hosts == ()
+    prepared = await go_works.build(made)
+    assert (await go_works.run(prepared)).text == "from a module\n"
+    debugged = await go_works.run(prepared, debug=True)
+    assert (debugged.code, debugged.text) == (0, "from a module\n")
+
+
+async def test_modules_that_cannot_be_fetched_are_no_compiler_error(go_works: Any) -> None:
+    files = {"mytool.go": HELLO, "go.mod": "module x\n\nrequire (\n\texample.test/gone v1.0.0\n)\n"}
+    made = go_works.made(files)
+    assert go_works.builder.needs(made.entry, made.files).hosts == ("proxy.golang.org", "sum.golang.org")
+    with pytest.raises(Unusable) as caught:
+        await go_works.build(made)  # nobody agreed to the hosts
+    assert caught.value.diagnostic_code is DiagnosticCode.DEPENDENCIES_UNAVAILABLE
+    assert go_works.compilers() == 0
+
+
+async def test_a_vendored_module_needs_no_host(go_works: Any) -> None:
+    files = {
+        "mytool.go": 'package main\n\nimport "example.test/lib"\n\nfunc main() { print(lib.Word()) }\n',
+        "go.mod": "module example.test/x\n\ngo 1.20\n\nrequire example.test/lib v1.0.0\n",
+        "vendor/modules.txt": "# example.test/lib v1.0.0\n## explicit; go 1.20\nexample.test/lib\n",
+        "vendor/example.test/lib/lib.go": 'package lib\n\nfunc Word() string { return "vendored" }\n',
+    }
+    made = go_works.made(files)
+    assert go_works.builder.needs(made.entry, made.files).hosts == ()
+    assert (await go_works.run(await go_works.build(made))).text == "vendored"
+
+
+async def test_debugging_runs_the_source_in_the_working_directory(go_works: Any) -> None:
+    source = HELLO.replace('fmt.Println("hello", os.Args[1:])', "d, _ := os.Getwd(); fmt.Println(d, os.Args[1])")
+    prepared = await go_works.build(go_works.made({"mytool.go": source}))
+    ran = await go_works.run(prepared, "a;b", debug=True)
+    assert (ran.code, ran.text) == (0, "/workspace a;b\n")
+
+
+async def test_no_tool_can_write_the_shared_cache(go_works: Any) -> None:
+    await go_works.build(go_works.made({"mytool.go": HELLO}))
+    building = [job for job in go_works.started if job.argv[-1] == "."]
+    assert all(any(one.inner == "/forge/gocache" for one in job.shown) for job in building)
+    assert all(job.env["GOCACHE"] == "/build/gocache" for job in building)
+    writing = [job for job in go_works.started if job.env["GOCACHE"] == "/build"]
+    assert all(one.inner != "/forge/tool" for job in writing for one in job.shown)
+
+
+async def test_an_unknown_standard_package_is_compiled_without_the_tool(go_works: Any) -> None:
+    source = 'package main\n\nimport "container/ring"\n\nfunc main() { print(ring.New(3).Len()) }\n'
+    prepared = await go_works.build(go_works.made({"mytool.go": source}))
+    warming = [job for job in go_works.started if job.env["GOCACHE"] == "/build"]
+    assert ["container/ring" in job.argv for job in warming] == [True]
+    assert (await go_works.run(prepared)).text == "3"
+
+
+async def test_a_build_that_is_cancelled_ends_its_processes_and_leaves_nothing(works: Any) -> None:
+    building = asyncio.create_task(works.build(works.made({"mytool.go": HELLO})))  # with an empty cache: some seconds
+    while len(works.started) < 2:
+        await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while not _in_walls_of(works.home.path):
+            await asyncio.sleep(0.05)
+    building.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await building
+    assert works.left() == []
+    assert _in_walls_of(works.home.path) == []
+
+
+@pytest.mark.usefixtures("without_go")
+async def test_without_go_it_says_what_to_do(works: Any) -> None:
+    works.environ = dict(os.environ)
+    made = works.made({"mytool.go": HELLO})
+    for ask in (lambda: works.builder.needs(made.entry, made.files), lambda: asyncio.run(works.build(made))):
+        with pytest.raises(Unusable) as caught:
+            await asyncio.to_thread(ask)
+        assert caught.value.diagnostic_code is DiagnosticCode.TOOLCHAIN_MISSING
+        assert caught.value.message.startswith("Go was not found on this machine; ")
+    assert not works.builder.has_go()
+
+
+@pytest.mark.parametrize("level", [Level.LANDLOCK, Level.NONE])
+async def test_nothing_is_built_without_full_walls(go_works: Any, level: Level) -> None:
+    go_works.report = ProbeReport(level=level)
+    with pytest.raises(SandboxError) as caught:
+        await go_works.build(go_works.made({"mytool.go": HELLO}))
+    assert caught.value.code == "WALLS_UNAVAILABLE"
+    assert go_works.started == []
+
+
+def _in_walls_of(home: Path) -> list[str]:
+    """Processes that have something of this home mounted, and nobody else does."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            table = Path(f"/proc/{pid}/mountinfo").read_text(errors="replace")
+        except OSError:
+            continue
+        if f"{home.parent.name}/{home.name}/" in table:
+            found.append(pid)
+    return found
+
+
+def _module_proxy(place: Path) -> None:
+    import zipfile
+
+    versions = place / "example.test" / "lib" / "@v"
+    versions.mkdir(parents=True)
+    go_mod = "module example.test/lib\n\ngo 1.20\n"
+    (versions / "list").write_text("v1.0.0\n")
+    (versions / "v1.0.0.info").write_text('{"Version":"v1.0.0","Time":"2024-01-01T00:00:00Z"}')
+    (versions / "v1.0.0.mod").write_text(go_mod)
+    with zipfile.ZipFile(versions / "v1.0.0.zip", "w") as archive:
+        archive.writestr("example.test/lib@v1.0.0/go.mod", go_mod)
+        archive.writestr(
+            "example.test/lib@v1.0.0/lib.go", 'package lib\n\nfunc Word() string { return "from a module" }\n'
+        )

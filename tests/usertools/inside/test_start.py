@@ -1,0 +1,210 @@
+"""A script that was started ahead says, does and ends exactly as one that Python started itself."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from golem_forge.usertools.run.interpreter import starter_folder
+
+PYTHON = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+COMMAND = (PYTHON, "-E", "-s", "-S", "-B", "-X", "pycache_prefix=/forge/none")
+ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/nonexistent"}
+STARTER = os.path.join(starter_folder(), "start.py")
+
+SCRIPTS = {
+    "names": "print(sorted(globals()), __name__, __file__, __doc__, __builtins__, __spec__, __package__)",
+    "order of names": "print(list(globals()), __loader__.name, __loader__.path, type(__loader__))",
+    "sys": """
+import sys
+print(sys.argv, sys.orig_argv, sys.path, sys.flags, sys.executable, sys.prefix, sys.dont_write_bytecode)
+print(sys.getrecursionlimit(), sys.exc_info(), sys.excepthook is sys.__excepthook__, len(sys.path_hooks), sys.meta_path)
+print(sorted(sys.modules), sorted(sys.path_importer_cache))
+print([hasattr(sys, name) for name in ("last_value", "last_traceback", "ps1")])
+""",
+    "environment": "import os; print(sorted(os.environ.items())); os.system('env | sort')",
+    "zone of time": "import time; print(time.tzname, time.localtime(0).tm_hour, time.timezone)",
+    "standard input": """
+import sys
+print(sys.stdin, sys.stdin.seekable(), sys.stdin.isatty(), sys.stdin.line_buffering, sys.stdin.fileno(), sys.stdin.name)
+print(sys.stdin is sys.__stdin__, sys.stdin.encoding, sys.stdin.errors, sys.stdin.buffer.raw.closefd)
+print(len(sys.stdin.read()), repr(sys.stdin.read()))
+""",
+    "lines": "import sys\nfor line in sys.stdin: print(repr(line[:20]))\ntry: input()\nexcept EOFError: print('end')",
+    "descriptors": "import os; print(sorted(os.listdir('/proc/self/fd')), os.umask(0), os.getcwd(), os.getsid(0) > 0)",
+    "signals": "import signal\nprint([(s, str(signal.getsignal(s))[:30]) for s in signal.valid_signals()])",
+    "exit 3": "import sys; print('out'); sys.exit(3)",
+    "exit with words": "import sys; print('out'); sys.exit('no good')",
+    "exit none": "raise SystemExit",
+    "failure": """
+def outer():
+    inner()
+def inner():
+    {}["missing"]
+try:
+    outer()
+except KeyError as error:
+    raise ValueError("bad") from error
+""",
+    "failure without a frame of ours in the hook": """
+import sys, traceback
+def hook(kind, error, trace):
+    print(kind, error, [frame.filename for frame in traceback.extract_tb(trace)], error.__traceback__ is trace)
+    print(sys.last_traceback is trace, sys.excepthook is hook)
+sys.excepthook = hook
+import atexit
+atexit.register(lambda: print("last", sys.last_value, sys.last_traceback.tb_frame.f_code.co_filename))
+1 / 0
+""",
+    "syntax": "print('never')\nimport (\n",
+    "interrupted": "print('a', flush=True)\nraise KeyboardInterrupt",
+    "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "terminated": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "threads and atexit": """
+import atexit, threading, time
+atexit.register(print, "at exit")
+def late():
+    time.sleep(0.05)
+    print("late", threading.main_thread().is_alive(), threading.main_thread().name)
+threading.Thread(target=late).start()
+print("main", threading.current_thread() is threading.main_thread())
+""",
+    "threads and failure": """
+import atexit, threading, time
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.05), print("late"))).start()
+raise RuntimeError("over")
+""",
+    "a failing thread": "import threading\nt = threading.Thread(target=lambda: 1 / 0, name='t')\nt.start()\nt.join()",
+    "unflushed": "import sys; sys.stdout.write('no newline'); sys.stderr.write('neither')",
+    "warning": "import warnings; warnings.warn('old', DeprecationWarning); print('on')",
+    "source": "import inspect\ndef f():\n    return 1\nprint(inspect.getsource(f), inspect.getfile(f))",
+    "data classes": """
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+import pickle
+@dataclass
+class A:
+    x: int = 1
+class B(Enum):
+    C = 1
+class D(NamedTuple):
+    e: int
+for one in (A(), B.C, D(2)):
+    print(one, pickle.loads(pickle.dumps(one)) == one, type(one).__module__, pickle.dumps(one))
+print(__annotations__)
+x: int = 3
+print(__annotations__)
+""",
+    "future": "from __future__ import annotations\ndef f(a: nothing): ...\nprint(f.__annotations__)",
+    "no future": "def f(a: int): ...\nprint(f.__annotations__)",
+    "encoded": "# -*- coding: latin-1 -*-\nprint('é')",
+    "sibling": "import sibling; print(sibling.VALUE, sibling.__file__, sibling.__cached__)",
+    "nothing installed": "try: import pytest\nexcept ImportError as e: print(e)",
+    "multiprocessing": """
+import multiprocessing, sys
+def double(x):
+    return 2 * x, __name__, len(sys.argv)
+if __name__ == "__main__":
+    for way in ("spawn", "fork"):
+        with multiprocessing.get_context(way).Pool(1) as pool:
+            print(way, pool.map(double, [1, 2]))
+""",
+    "a broken pipe": "import os, sys\nos.close(1)\nprint('x')\nsys.stdout.flush()",
+}
+INPUTS = {"standard input": b"caf\xc3\xa9\n" * 50_000, "lines": b"one\ntwo\r\nthree"}
+
+
+def _ahead(script: Path, argv: list[str], env: dict[str, str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+    ours, theirs = socket.socketpair()
+    with (
+        ours,
+        subprocess.Popen(
+            [*COMMAND, STARTER],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENV,
+            cwd=script.parent,
+        ) as child,
+    ):
+        theirs.close()
+        changes = {name.encode(): value.encode() for name, value in env.items()}
+        content = marshal.dumps((str(script), argv, changes, stdin or None, []), 4)
+        ours.sendall(len(content).to_bytes(8, "big") + content)
+        ours.close()
+        out, err = child.communicate(timeout=40)
+    return subprocess.CompletedProcess([], child.returncode, out, err)
+
+
+def _directly(script: Path, argv: list[str], env: dict[str, str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+    if stdin:
+        descriptor = os.memfd_create("stdin")
+        os.write(descriptor, stdin)
+        os.lseek(descriptor, 0, 0)
+    else:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+    try:
+        return subprocess.run(
+            [*COMMAND, script, *argv],
+            stdin=descriptor,
+            capture_output=True,
+            env=ENV | env,
+            cwd=script.parent,
+            timeout=40,
+        )
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_was_started_ahead_cannot_be_told_apart(tmp_path: Path, name: str) -> None:
+    script = tmp_path / "tool.py"
+    script.write_text(SCRIPTS[name], encoding="latin-1" if name == "encoded" else "utf-8")
+    (tmp_path / "sibling.py").write_text("VALUE = 'beside'\n")
+    given = (script, ["--a=b c", "é"], {"TZ": "Asia/Tokyo", "FORGE_CALL_ID": "c1"}, INPUTS.get(name, b""))
+    expected = _directly(*given)
+    got = _ahead(*given)
+    assert (got.returncode, got.stdout.decode("utf-8", "replace"), got.stderr.decode()) == (
+        expected.returncode,
+        expected.stdout.decode("utf-8", "replace"),
+        expected.stderr.decode(),
+    )
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0\0", (100).to_bytes(8, "big") + b"half an order"])
+def test_without_a_whole_order_it_leaves_silently(sent: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with (
+        ours,
+        subprocess.Popen(
+            [*COMMAND, STARTER], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV
+        ) as child,
+    ):
+        theirs.close()
+        ours.sendall(sent)
+        ours.close()
+        assert child.communicate(timeout=30) == (b"", b"")
+    assert child.returncode == 0
+
+
+def test_the_order_cannot_be_read_again(tmp_path: Path) -> None:
+    """What came with it (a secret in the environment) is not left in memory that is easy to reach, nor the socket."""
+    script = tmp_path / "tool.py"
+    script.write_text(
+        "import sys, gc\nframe = sys._getframe().f_back\nfound = []\nwhile frame is not None:\n"
+        "    found += [name for name, value in frame.f_locals.items() if 'canary' in repr(value)[:9999]]\n"
+        "    frame = frame.f_back\nprint([name for name in found if name not in ('names',)])\n"
+    )
+    assert _ahead(script, [], {"KEY": "canary"}, b"").stdout == b"[]\n"
+
+
+def test_only_the_starting_program_is_shown() -> None:
+    assert set(os.listdir(starter_folder())) - {"__pycache__"} == {"start.py"}  # an installer compiles what it finds

@@ -1,0 +1,272 @@
+"""Real repositories: exactly the pinned commit, read as objects, and nothing that is not a plain file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deadlines import within
+
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
+from golem_forge.usertools.folder import read_folder
+from golem_forge.usertools.share import GitSource, read_lock
+from golem_forge.usertools.share.git import GitCommand, GitOutputTooLarge, fetch_commit
+from golem_forge.usertools.share.importer import ImportedTool, import_tool
+
+FILE = frozenset({"file"})
+MakeTool = Callable[..., Path]
+
+
+def take(source: str, home: ForgeHome, **options: Any) -> ImportedTool:
+    return import_tool(source, home=home, transports=FILE, **options)
+
+
+def test_the_pinned_commit_is_imported_not_the_newest(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
+    folder = make_tool(at=repository.folder / "tools" / "greet")
+    digest, pinned = read_folder(folder).digest, repository.commit()
+    (folder / "greet.py").write_text("print('newer')\n")
+    repository.commit()
+    source = repository.source(pinned, "tools/greet")
+    imported = take(source, home)
+    assert imported.digest == digest == read_folder(home.path / "tools" / "greet").digest
+    record = read_lock(home)["greet"]
+    assert (record.source, record.commit, record.digest, record.version) == (source, pinned, digest, "1.2")
+
+
+def test_attributes_of_the_repository_change_no_byte(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
+    """`git archive` or a checkout would leave files out, expand words and convert line endings."""
+    marks = "words.txt export-ignore\nid.txt export-subst ident\n*.py text eol=crlf\n"
+    folder = make_tool(at=repository.folder, **{"id.txt": "$Format:%H$ $Id$\n"})
+    (folder / ".gitattributes").write_text(marks)
+    commit = repository.commit()
+    take(repository.source(commit), home)
+    made = home.path / "tools" / "greet"
+    assert (made / "id.txt").read_text() == "$Format:%H$ $Id$\n" and (made / "data" / "words.txt").is_file()
+    assert b"\r" not in (made / "greet.py").read_bytes()
+
+
+def test_links_are_refused(home: ForgeHome, make_tool: MakeTool, repository: Any, leftovers: Any) -> None:
+    (make_tool(at=repository.folder) / "passwords").symlink_to("/etc/passwd")
+    with pytest.raises(Unusable) as refused:
+        take(repository.source(repository.commit()), home)
+    assert refused.value.diagnostic_code is DiagnosticCode.SYMLINK and "'passwords' is a link" in refused.value.message
+    assert leftovers() == []
+
+
+def test_a_link_is_no_way_to_a_folder(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
+    make_tool(at=repository.folder / "real")
+    (repository.folder / "alias").symlink_to("real")
+    with pytest.raises(SharingError, match="no folder 'alias'"):
+        take(repository.source(repository.commit(), "alias"), home)
+
+
+def test_submodules_are_refused(home: ForgeHome, make_tool: MakeTool, repository: Any, leftovers: Any) -> None:
+    make_tool(at=repository.folder)
+    first = repository.commit()
+    repository.run("update-index", "--add", "--cacheinfo", f"160000,{first},module")
+    repository.run("commit", "-q", "-m", "with a submodule")
+    with pytest.raises(SharingError, match="'module' is a submodule"):
+        take(repository.source(repository.run("rev-parse", "HEAD")), home)
+    assert leftovers() == []
+
+
+def test_an_object_that_is_no_commit_is_refused(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
+    make_tool(at=repository.folder)
+    repository.commit()
+    repository.run("tag", "-a", "-m", "t", "v1")
+    for name in ("v1", "HEAD^{tree}", "HEAD:greet.py"):
+        with pytest.raises(SharingError):
+            take(repository.source(repository.run("rev-parse", name)), home)
+
+
+def test_a_commit_that_is_not_there_says_so(home: ForgeHome, repository: Any, leftovers: Any) -> None:
+    repository.commit()
+    with pytest.raises(SharingError, match="git could not do that"):
+        take(repository.source("0" * 39 + "1"), home)
+    assert leftovers() == []
+
+
+def test_too_many_and_too_large(home: ForgeHome, make_tool: MakeTool, repository: Any, leftovers: Any) -> None:
+    folder = make_tool(at=repository.folder)
+    for number in range(200):
+        (folder / f"f{number}").write_text(str(number))
+    with pytest.raises(Unusable) as refused:
+        take(repository.source(repository.commit()), home)
+    assert refused.value.diagnostic_code is DiagnosticCode.TOO_LARGE
+    for number in range(200):
+        (folder / f"f{number}").unlink()
+    (folder / "zeros").write_bytes(bytes((50 << 20) + 1))
+    with pytest.raises(Unusable) as refused:
+        take(repository.source(repository.commit()), home)
+    assert refused.value.diagnostic_code is DiagnosticCode.TOO_LARGE and leftovers() == []
+
+
+def test_a_tree_that_unfolds_without_end_stops_at_the_limit(home: ForgeHome, repository: Any) -> None:
+    """Ten levels of ten equal folders: a few hundred bytes in the repository, ten thousand million files to list."""
+
+    def made(kind: str, line: str) -> str:
+        command = ["git", "mktree"] if kind == "tree" else ["git", "hash-object", "-w", "--stdin"]
+        given = subprocess.run(command, cwd=repository.folder, input=line, capture_output=True, text=True, check=True)
+        return given.stdout.strip()
+
+    inner, mode, kind = made("blob", "x"), "100644", "blob"
+    for _ in range(10):
+        inner = made("tree", "".join(f"{mode} {kind} {inner}\td{number}\n" for number in range(10)))
+        mode, kind = "40000", "tree"
+    commit = repository.run("commit-tree", "-m", "bomb", inner)
+    repository.run("update-ref", "refs/heads/main", commit)
+    with within(5), pytest.raises(Unusable) as refused:
+        take(repository.source(commit), home)
+    assert refused.value.diagnostic_code is DiagnosticCode.TOO_LARGE
+
+
+def test_the_file_transport_needs_to_be_named(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
+    make_tool(at=repository.folder)
+    commit = repository.commit()
+    with pytest.raises(SharingError, match=r"git\+https"):
+        import_tool(repository.source(commit), home=home)
+    source = GitSource(url=f"file://{repository.folder}", commit=commit)
+    with pytest.raises(SharingError, match="not allowed"), fetch_commit(source, home=home, environ=os.environ):
+        pass
+
+
+def test_git_is_told_nothing_of_the_surroundings(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
+    make_tool(at=repository.folder)
+    commit = repository.commit()
+    odd = {"GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere", "GIT_OBJECT_DIRECTORY": "/nowhere", "SECRET": "canary"}
+    odd |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.bare", "GIT_CONFIG_VALUE_0": "broken"}
+    assert take(repository.source(commit), home, environ=dict(os.environ) | odd).commit == commit
+    told = GitCommand(folder=home.path, environ=dict(os.environ) | odd, transports=FILE)._environment()
+    assert "SECRET" not in told and told["GIT_DIR"] == str(home.path) and told["GIT_TERMINAL_PROMPT"] == "0"
+
+
+def test_without_git_it_says_what_to_do(home: ForgeHome, repository: Any) -> None:
+    with pytest.raises(SharingError, match="git was not found"):
+        take(repository.source("1" * 40), home, environ={"PATH": "/nowhere"})
+
+
+@pytest.fixture
+def odd_git(tmp_path: Path) -> Callable[..., GitCommand]:
+    """A git of our own: what it prints and how long it takes is bounded whoever it is."""
+
+    def make(script: str, seconds: float = 30.0) -> GitCommand:
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        program = tmp_path / "bin" / "git"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+        return GitCommand(folder=tmp_path, environ=environ, transports=FILE, seconds=seconds)
+
+    return make
+
+
+def test_time_and_output_are_bounded_and_the_whole_group_ends(
+    tmp_path: Path, odd_git: Callable[..., GitCommand]
+) -> None:
+    git = odd_git(f"sleep 60 & echo $! >{tmp_path}/child; sleep 60", seconds=1.0)
+    with within(2), pytest.raises(SharingError, match="within 1 seconds"):
+        git.output(["fetch"], 100)
+    child = int((tmp_path / "child").read_text())
+    until = time.monotonic() + 20
+    while Path(f"/proc/{child}/stat").exists() and " Z " not in Path(f"/proc/{child}/stat").read_text():
+        assert time.monotonic() < until, "a child of git lives on"
+        time.sleep(0.02)
+    for stream in ("1", "2"):
+        with pytest.raises(GitOutputTooLarge):
+            odd_git(f"head -c 200000 /dev/zero >&{stream}").output(["fetch"], 1000)
+
+
+def test_what_git_says_is_harmless_and_without_credentials(odd_git: Callable[[str], GitCommand]) -> None:
+    git = odd_git(r"printf 'fatal: \033[2J https://me:canary-4711@host.test/x denied\n' >&2; exit 128")
+    with pytest.raises(SharingError) as refused:
+        git.output(["fetch"], 100)
+    assert "canary" not in refused.value.message and "\x1b" not in refused.value.message
+    assert "denied" in refused.value.message
+
+
+class _Backend(BaseHTTPRequestHandler):
+    """git's own http-backend behind TLS."""
+
+    root = ""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        environ = os.environ | {
+            "GIT_PROJECT_ROOT": self.root,
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+        }
+        given = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, timeout=20)
+        head, _, content = given.stdout.partition(b"\r\n\r\n")
+        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+        self.send_response(int(fields.pop("Status", "200").split()[0]))
+        for name, value in fields.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path, repository: Any) -> Iterator[tuple[str, Path]]:
+    """(address of the host, its certificate)"""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    new = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    subprocess.run([*new, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    backend = type("Backend", (_Backend,), {"root": str(repository.folder.parent)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), backend)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"https://localhost:{server.server_address[1]}", certificate
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="a certificate is made with openssl")
+def test_over_https(home: ForgeHome, make_tool: MakeTool, repository: Any, served: tuple[str, Path]) -> None:
+    digest = read_folder(make_tool(at=repository.folder / "sub")).digest
+    commit = repository.commit()
+    address, certificate = served
+    source = f"git+{address}/repository/.git@{commit}#sub"
+    environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("proxy")}
+    with pytest.raises(SharingError, match="certificate"):
+        import_tool(source, home=home, environ=environ)
+    imported = import_tool(source, home=home, environ=environ | {"GIT_SSL_CAINFO": str(certificate)})
+    assert (imported.digest, imported.commit, imported.source) == (digest, commit, source)

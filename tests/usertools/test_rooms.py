@@ -1,0 +1,185 @@
+"""Rooms are real walls around a private directory: everything here runs real commands in them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from golem_forge.config.sandbox_block import WallSettings
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import Job, Level, LevelResult, ProbeReport
+from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools import scratch
+from golem_forge.usertools.scratch import private_directory, program_directory, remove_tree, scratch_walls
+
+FULL = ProbeReport(level=Level.FULL)
+needs_bwrap = pytest.mark.skipif(find_bwrap() is None, reason="full walls need bubblewrap")
+
+
+async def said(walls: Walls, script: str) -> str:
+    walled = await walls.start(Job(argv=("sh", "-c", f"exec 2>&1; {script}")))
+    try:
+        await walled.child.wait(30)
+    finally:
+        await walled.child.end()
+    return walled.child.output.read().decode()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> ForgeHome:
+    return ForgeHome(tmp_path / "home")
+
+
+@needs_bwrap
+async def test_the_directory_is_the_only_zone_writable_and_empty(home: ForgeHome) -> None:
+    with private_directory(home, "tests") as directory:
+        walls = scratch_walls(directory, zone="workspace", home=home, report=FULL)
+        assert await said(walls, "pwd; ls -A; echo kept > a; cat a") == "/workspace\nkept\n"
+        assert (directory / "a").read_text() == "kept\n"
+        assert os.listdir(directory) == ["a"]
+
+
+@needs_bwrap
+async def test_nothing_of_forge_home_and_no_host_path_is_visible(home: ForgeHome) -> None:
+    (home.ensure() / "canary").write_text("canary-4711")
+    with private_directory(home, "tests") as directory:
+        walls = scratch_walls(directory, zone="build", home=home, report=FULL)
+        text = await said(walls, f"cat {home.path}/canary; ls {home.path}; grep build /proc/mounts; ls /build")
+        assert "canary-4711" not in text
+        assert str(directory) not in text
+
+
+@needs_bwrap
+async def test_names_that_are_protected_elsewhere_can_be_written_here(home: ForgeHome) -> None:
+    with private_directory(home, "tests") as directory:
+        walls = scratch_walls(directory, zone="build", home=home, report=FULL)
+        assert await said(walls, "mkdir -p .git/hooks .vscode; echo x > .git/hooks/y; cat .git/hooks/y") == "x\n"
+
+
+@needs_bwrap
+async def test_there_is_no_network(home: ForgeHome) -> None:
+    with private_directory(home, "tests") as directory:
+        walls = scratch_walls(directory, zone="build", home=home, report=FULL)
+        assert await said(walls, "tail -n +3 /proc/net/dev | grep -v '^ *lo:'; echo end") == "end\n"
+
+
+@needs_bwrap
+async def test_walls_that_were_switched_off_stand_here_all_the_same(home: ForgeHome) -> None:
+    with private_directory(home, "tests") as directory:
+        walls = scratch_walls(
+            directory, zone="build", home=home, settings=WallSettings(off=True), report=ProbeReport(level=Level.OFF)
+        )
+        assert await said(walls, "echo pid $$; test -e /etc/shadow || echo hidden") in (
+            "pid 2\nhidden\n",
+            "pid 3\nhidden\n",
+        )
+        assert await walls.level() is Level.FULL
+
+
+@pytest.mark.parametrize("level", [Level.NONE, Level.LANDLOCK])
+async def test_without_full_walls_nothing_starts(home: ForgeHome, level: Level) -> None:
+    tried = LevelResult(level=Level.FULL, cause="user namespaces are off", fix="Switch them on.")
+    with private_directory(home, "tests") as directory:
+        walls = scratch_walls(directory, zone="build", home=home, report=ProbeReport(level=level, tried=(tried,)))
+        with pytest.raises(SandboxError) as refused:
+            await walls.start(Job(argv=("touch", "/build/x")))
+        assert refused.value.code == "WALLS_UNAVAILABLE"
+        assert not (directory / "x").exists()
+
+
+def test_a_private_directory_is_for_its_owner_alone_and_gone_afterwards(home: ForgeHome) -> None:
+    with private_directory(home, "tests") as directory:
+        assert directory.stat().st_mode & 0o777 == 0o700
+        (directory / "locked").mkdir()
+        (directory / "locked" / "file").write_text("x")
+        (directory / "locked").chmod(0)
+    assert not directory.exists()
+
+
+def test_removing_does_not_follow_links(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    outside.chmod(0o500)
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link").symlink_to(outside)
+    remove_tree(inside)
+    assert not inside.exists()
+    assert (outside / "kept").read_text() == "kept"
+    assert outside.stat().st_mode & 0o777 == 0o500
+
+
+def test_what_a_killed_forge_left_is_removed_and_what_another_uses_is_not(home: ForgeHome) -> None:
+    parent = home.ensure("cache", "tests")
+    forgotten, used = parent / "forgotten", parent / "used"
+    for directory in (forgotten, used):
+        directory.mkdir()
+        (directory / "file").write_text("x")
+    long_ago = time.time() - 30 * 24 * 3600
+    os.utime(forgotten, (long_ago, long_ago))
+    with private_directory(home, "tests"):
+        assert not forgotten.exists()
+        assert (used / "file").exists()
+
+
+def test_a_tree_deeper_than_any_recursion_is_removed(home: ForgeHome) -> None:
+    deep = "import os, sys; os.chdir(sys.argv[1]); [(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]"
+    with private_directory(home, "tests") as directory:
+        subprocess.run([sys.executable, "-c", deep, str(directory)], check=True)
+        (directory / "d").chmod(0)
+    assert os.listdir(home.path / "cache" / "tests") == []
+
+
+def test_what_a_killed_forge_had_in_use_goes_soon_and_what_lives_keeps_its_own(home: ForgeHome) -> None:
+    other = (
+        "import sys, time; from pathlib import Path; from golem_forge.storage.home import ForgeHome\n"
+        "from golem_forge.usertools.scratch import private_directory\n"
+        "with private_directory(ForgeHome(Path(sys.argv[1])), 'tests'):\n    print(flush=True)\n    time.sleep(60)\n"
+    )
+    parent = home.ensure("cache", "tests")
+    with subprocess.Popen([sys.executable, "-c", other, str(home.path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        (theirs,) = parent.iterdir()
+        a_while_ago = time.time() - 300
+        os.utime(theirs, (a_while_ago, a_while_ago))
+        with private_directory(home, "tests") as directory:
+            assert theirs.exists() and directory.exists()
+        process.kill()
+    with private_directory(home, "tests"):
+        assert not theirs.exists()
+
+
+async def test_whatever_was_left_in_it_the_session_goes_on_and_a_cancel_does_not_wait(
+    home: ForgeHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go, let_go = threading.Event(), []
+
+    def slowly(directory: Path) -> None:
+        let_go.append(may_go.wait(20))
+        remove_tree(directory)
+
+    monkeypatch.setattr(scratch, "remove_tree", slowly)
+    asyncio.get_running_loop().call_later(0.1, may_go.set)
+    async with program_directory(home, "tests") as directory:
+        (directory / "file").write_text("x")
+    assert let_go == [True], "the loop had its turn meanwhile"
+    assert not directory.exists()
+    may_go.clear()
+    with pytest.raises(asyncio.CancelledError):
+        async with program_directory(home, "tests") as directory:
+            raise asyncio.CancelledError
+    assert directory.exists()
+    may_go.set()
+    async with asyncio.timeout(20):
+        while directory.exists():
+            await asyncio.sleep(0.02)
