@@ -12,7 +12,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -24,6 +23,7 @@ from golem_forge.agent.model.interface import Model
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.journal_files import journal_path, make_private_dir
 from golem_forge.sandbox import files

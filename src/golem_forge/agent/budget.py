@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
@@ -24,6 +23,7 @@ from golem_forge.agent.model.interface import Request, TokenUsage
 from golem_forge.config.run_block import BudgetLimits, Price
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.model import UsageUpdated
 
 LimitKind = Literal["max_cost_usd", "max_tokens", "max_requests", "max_tool_calls"]

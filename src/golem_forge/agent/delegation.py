@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import AtMost, Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import sha256_hex
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.sandbox import Sandbox

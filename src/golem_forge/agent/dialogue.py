@@ -16,7 +16,6 @@ import asyncio
 import random as _random
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from golem_forge.agent.budget import Budget, Estimator, Meter, clamp_usage, cost_of
@@ -41,6 +40,7 @@ from golem_forge.agent.worker_scope import WorkerScope
 from golem_forge.config.run_block import Price
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import valid_unicode
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 
 CUT: Final = "response was cut at the token limit"
 ANSWER_WITHHELD: Final = "ANSWER_WITHHELD"

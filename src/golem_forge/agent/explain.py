@@ -18,7 +18,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +31,7 @@ from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Status, Verdict, strictest
 from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import escape_control_chars
 from golem_forge.orchestrator.call_state import CallState

@@ -15,7 +15,6 @@ input is not changed, so an interrupt loses nothing. Raises ContextExceeded when
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from golem_forge.agent.budget import message_tokens
@@ -34,6 +33,7 @@ from golem_forge.agent.messages import (
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.json import compact_json as json_text
 from golem_forge.core.json import safe_json
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.events.journal_records import join_records

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.config.yaml_file import YamlFile, read_yaml
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.json import sha256_hex
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.rules.book import RuleBook, RuleLine
 from golem_forge.policy.rules.files import revoke
 from golem_forge.policy.rules.model import RuleOrigin

@@ -15,7 +15,6 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from golem_forge.agent.budget import BudgetExceeded
@@ -38,6 +37,7 @@ from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import sha256_hex, valid_unicode
+from golem_forge.core.lazy_dataclass import dataclass, field
 
 _log = logging.getLogger(__name__)
 INTERRUPTED_TEXT: Final = "[Interrupted]"

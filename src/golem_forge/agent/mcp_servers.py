@@ -23,7 +23,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +39,7 @@ from golem_forge.config.sandbox_block import ZoneEntry
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.open_questions import NOBODY
 from golem_forge.events.runtime_ui import RuntimeUI

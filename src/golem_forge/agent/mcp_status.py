@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 from golem_forge.mcp.client.approval_text import server_diff
 from golem_forge.mcp.client.manifest import ManifestCache

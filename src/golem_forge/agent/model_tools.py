@@ -9,7 +9,6 @@ catalog, the policy or the configuration changes: a request costs what it sends,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.model.interface import ToolOffer
@@ -17,6 +16,7 @@ from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.mcp_spec import McpSettings
 from golem_forge.core.calls import Caller, Outcome
 from golem_forge.core.decisions import Status
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.journal_records import join_records
 from golem_forge.policy.evaluate import always_refused
 from golem_forge.tools.catalog import ToolNotFound, schema_problem

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from golem_forge.agent.messages import HOW_TO_READ
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.json import compact_json
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.sandbox.zones import AccessMode, Zone

@@ -8,7 +8,6 @@ SessionAmbiguous, SessionInUse, JournalDamaged, and NothingToResume for a sessio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +28,7 @@ from golem_forge.agent.session_facts import (
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import semantic_value, text_of
 from golem_forge.events.index import find_session
 from golem_forge.events.journal import Journal

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +44,7 @@ from golem_forge.config.program import program_root
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.options import require
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.index import LAST

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from golem_forge.agent.model.interface import TokenUsage
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
 
 

@@ -17,7 +17,6 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +51,7 @@ from golem_forge.config.program import Program
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import require, takes_options
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.bus import EventBus

@@ -15,7 +15,6 @@ import builtins
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -52,6 +51,7 @@ from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
 from golem_forge.core.calls import Caller, Outcome, ToolCall, to_tool_call
 from golem_forge.core.decisions import Status
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require, takes_options
 from golem_forge.core.text import closest_match
 from golem_forge.events.bus import EventBus

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_records import join_records
 from golem_forge.policy.controller import ApprovalController

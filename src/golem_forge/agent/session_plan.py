@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +31,7 @@ from golem_forge.config.program import Program, load_program
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import closest_match, escape_control_chars
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.host import keep_out

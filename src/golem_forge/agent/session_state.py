@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from golem_forge.config.program import Program
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal

@@ -20,7 +20,6 @@ import ast
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +40,7 @@ from golem_forge.config.trust import MAX_FILES, MAX_TOTAL_BYTES, TrustSnapshot, 
 from golem_forge.config.yaml_file import parse_yaml, read_yaml
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.storage.file_stamp import FileStamp, file_stamp, stamp_from_stat

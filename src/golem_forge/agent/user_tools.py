@@ -16,7 +16,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.agent.files.block_schema import UserToolsBlock
@@ -29,6 +28,7 @@ from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.policy.path_access import host_rule_for
 from golem_forge.sandbox.host import person_environ

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +47,7 @@ from golem_forge.agent.worker_scope import (
     sync_servers,
 )
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 

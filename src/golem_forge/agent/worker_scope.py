@@ -11,7 +11,6 @@ that talks to servers is imported only where a worker file or the user's configu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.core.calls import LEFTOVERS, leftover_lines
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.orchestrator.approve import OnKept
 from golem_forge.orchestrator.orchestrator import OnEffects, Orchestrator

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,7 @@ from golem_forge.config.approval_modes import Setting
 from golem_forge.config.program import Program
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import AccessMode, ZoneRequest, ZoneSpec, check_zones, choose_default_zone, worker_zones

@@ -13,13 +13,13 @@ import json
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.effects import Mark
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import termination_signals
 from golem_forge.core.text import escape_control_chars
 

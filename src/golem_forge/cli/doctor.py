@@ -10,7 +10,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +31,7 @@ from golem_forge.config.trust import TrustStore
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.calls import Caller
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import display_path
 from golem_forge.events.journal_files import sessions_dir
 from golem_forge.policy.rules.load import parse_rules

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, Final
 
 from golem_forge.agent.budget import check_priced
@@ -40,6 +40,7 @@ from golem_forge.config.program import Program, program_root
 from golem_forge.config.run_block import BudgetLimits
 from golem_forge.core.decisions import Verdict, VerdictSource, strictest
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import display_path, escape_control_chars
 from golem_forge.events.index import find_session
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +35,7 @@ from golem_forge.config.schema import unknown_key_message
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.decisions import Verdict, VerdictSource
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.policy.shell.strict import quote
 from golem_forge.storage.home import forge_home

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import os
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from golem_forge.cli.format import parser
 from golem_forge.cli.web import add_address_options
 from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import closest_match, escape_control_chars
 
 HELP: Final = """usage: forge [run] [DIR|FILE|NAME] [INPUT…]

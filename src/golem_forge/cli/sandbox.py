@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.format import parser, print_error
@@ -27,6 +26,7 @@ from golem_forge.core.calls import leftover_lines
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict, VerdictSource
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Aftermath

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
+
+from golem_forge.core.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from golem_forge.config.approval_modes import Setting
@@ -43,6 +42,7 @@ from golem_forge.config.yaml_file import YamlFile, is_override
 from golem_forge.config.yaml_file import YamlPath as Place
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import escape_control_chars
 
 STDIO_KEYS: Final = ("command", "args", "env", "pass_env", "cwd", "zones", "network")

@@ -12,7 +12,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from golem_forge.config.yaml_file import (
     without_entry,
 )
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote
 
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec, url_problem
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import IS_CREDENTIAL, NO_CREDENTIAL, classify_name
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from golem_forge.config.mcp_blocks import (
 from golem_forge.config.mcp_spec import server_name, unexpanded_url_problem
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import closest_match, escape_control_chars
 
 MCP_JSON: Final = ".mcp.json"

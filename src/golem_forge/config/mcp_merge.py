@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -28,6 +27,7 @@ from golem_forge.config.mcp_spec import AuthKind, DeferralSettings, McpSettings,
 from golem_forge.config.sandbox_block import ZoneEntry
 from golem_forge.config.yaml_file import is_override
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import closest_match
 
 _USER_SCOPE: Final = ""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,6 +58,7 @@ from golem_forge.config.schema import (
 from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override, parse_yaml, read_bytes, with_overrides
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.storage.home import ForgeHome
 
 _LOWEST_PORT: Final = 1024

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from golem_forge.config.approval_modes import Setting
@@ -19,6 +19,7 @@ from golem_forge.config.sandbox_block import whole_number
 from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, list_of, map_of, positive, refuse, text
 from golem_forge.config.yaml_file import YamlFile, is_override
 from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 
 MAIN_WORKER: Final = "main.worker"
 PROVIDER_NAMES: Final = ("anthropic", "openai", "google", "openrouter", "ollama", "openai-compatible", "scripted")

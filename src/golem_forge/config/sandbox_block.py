@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -39,6 +38,7 @@ from golem_forge.config.schema import (
 from golem_forge.config.yaml_file import YamlFile
 from golem_forge.config.yaml_file import YamlPath as Place
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 
 VERDICT_CHECK: Final = one_of(*(verdict.value for verdict in Verdict))
 ZONES_CHECK: Final = map_of(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import closest_match
 
 _INVALID: Final = object()

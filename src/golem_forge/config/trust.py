@@ -14,7 +14,6 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.core.diff import file_diff
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.storage.file_stamp import FileStamp, file_stamp, stamp_from_stat
 from golem_forge.storage.home import ForgeHome
 

@@ -22,11 +22,11 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import copy_json
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 
 MAX_BYTES: Final = 1 << 20
 MAX_VALUES: Final = 50_000

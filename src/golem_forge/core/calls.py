@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from golem_forge.core.decisions import ChoiceEnum, Decision, Status
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import escape_control_chars
 

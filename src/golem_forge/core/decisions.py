@@ -7,10 +7,10 @@ is kept with the Outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import closest_match
 
 

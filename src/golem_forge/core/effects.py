@@ -5,10 +5,10 @@ An Effect is facts only. Which verdict and which risk follow from them is policy
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import dataclass
 
 
 class Verb(StrEnum):

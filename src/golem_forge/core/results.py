@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from golem_forge.core.lazy_dataclass import dataclass, replace
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*")
 _REQUIRED: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {

@@ -21,11 +21,11 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.journal_files import (
     CHAIN_START,
     Anchor,

@@ -8,10 +8,10 @@ a problem is named by its line number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal_files import CHAIN_START, Anchor, is_locked, next_hash, read_anchor, unseal_line
 from golem_forge.events.journal_records import CallRecords, call_event

@@ -17,13 +17,13 @@ left without its last part does not exist. Beyond 64 MiB only length and digest 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
 from golem_forge.core.decisions import AnsweredBy, Decision, Verdict, VerdictSource
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.serialization import QUOTED_NAMES, decode_json, encode_json
 
 

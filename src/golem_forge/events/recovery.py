@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.decisions import Status
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalDamaged, journal_path, open_locked, read_anchor, write_anchor

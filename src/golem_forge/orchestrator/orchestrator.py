@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -21,6 +20,7 @@ from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal

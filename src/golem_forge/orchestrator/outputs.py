@@ -13,11 +13,11 @@ import os
 import secrets
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.results import ToolResult
 
 MAX_AGE_SECONDS: Final = 7 * 24 * 3600

@@ -11,13 +11,13 @@ raised.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from golem_forge.core.calls import Outcome, ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import error_name
 from golem_forge.core.json import safe_json
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult
 from golem_forge.events.redaction import Redactor, joined_texts
 from golem_forge.orchestrator.call_state import CallState

@@ -15,12 +15,12 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.errors import error_name
 from golem_forge.core.json import copy_json
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.open_questions import INTERRUPT, NOBODY, EditRefused, invalid_member

@@ -15,13 +15,13 @@ import logging
 import traceback
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
 from golem_forge.config.approval_modes import Setting
 from golem_forge.core.decisions import Status, Verdict, VerdictSource
 from golem_forge.core.errors import BlockedError, ForgeError, error_name
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import closest_match
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import ToolContext

@@ -17,11 +17,11 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import process_link
 from golem_forge.policy.facts import CommandFacts
 from golem_forge.policy.shell.dangers import find_dangers

@@ -17,7 +17,6 @@ checks that mode, grants and rules have not changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -34,6 +33,7 @@ from golem_forge.core.decisions import (
 )
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, predicate_base
 from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import (

@@ -8,11 +8,11 @@ file.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from golem_forge.core.decisions import Risk, Verdict, VerdictSource, highest_risk
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb, Walled
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.shell.strict import CommandWorld, Opaque, Parsed, parse_strict
 from golem_forge.tools.tool import SourceKind
 

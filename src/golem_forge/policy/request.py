@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from golem_forge.core.calls import Caller
@@ -17,6 +16,7 @@ from golem_forge.core.decisions import Decision
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import copy_json
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import count_control_chars, escape_control_chars
 from golem_forge.events.redaction import Redactor
 from golem_forge.policy.rules.candidates import Choice, RememberKind

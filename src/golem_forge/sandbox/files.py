@@ -19,10 +19,10 @@ import errno
 import os
 import stat as st
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from golem_forge.core.effects import Verb
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import (
     from_os_error,
     is_a_directory,

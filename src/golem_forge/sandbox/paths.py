@@ -14,9 +14,9 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import process_link
 from golem_forge.sandbox.errors import (
     SandboxError,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +19,7 @@ from typing import Any, Self
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import takes_options
 from golem_forge.core.text import leads_to_root
 from golem_forge.sandbox.errors import (

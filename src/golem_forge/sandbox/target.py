@@ -12,12 +12,12 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox import protected
 from golem_forge.sandbox.errors import (
     SandboxError,

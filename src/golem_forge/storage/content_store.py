@@ -22,7 +22,6 @@ import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
@@ -31,6 +30,7 @@ from typing import Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.storage.home import ForgeHome
 

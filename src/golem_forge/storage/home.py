@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from golem_forge.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

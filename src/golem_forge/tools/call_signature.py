@@ -16,10 +16,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from inspect import Parameter
 from typing import Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import context_parameter
 from golem_forge.tools.validation import ToolDefinitionError

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from golem_forge.core.calls import Caller, Outcome
 from golem_forge.core.effects import Effect
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import options_from
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.sandbox.sandbox import Sandbox

@@ -8,13 +8,13 @@ that the bytes before it, which a provider has cached, stay equal; the two momen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final
 
 from golem_forge.config.mcp_spec import DeferralSettings
 from golem_forge.core.json import compact_json
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.tools.catalog import schema_problem
 from golem_forge.tools.tool import SourceKind, Tool
 

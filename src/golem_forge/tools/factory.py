@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require, takes_options
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox

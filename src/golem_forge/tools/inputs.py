@@ -16,7 +16,6 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from inspect import cleandoc
 from math import isfinite
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from golem_forge.core.errors import error_name
 from golem_forge.core.json import copy_json, digest
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.tools.schema import with_defaults
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
 

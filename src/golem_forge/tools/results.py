@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from json.encoder import encode_basestring as _quote
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.json import NotJson, as_json, compact_json, safe_json, valid_unicode
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import (
     ToolResult,
     convert_call_result,

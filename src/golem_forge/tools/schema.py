@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
+
+from golem_forge.core.lazy_dataclass import dataclass, field
 
 _MAX_STEPS: Final = 32
 _ALTERNATIVES: Final = ("anyOf", "oneOf")

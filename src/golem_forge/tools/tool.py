@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import error_name
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import options_from, snake, takes_options
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import closest_match

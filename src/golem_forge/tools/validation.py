@@ -10,13 +10,13 @@ what is wrong), and never repeats a large value. jsonschema_rs is loaded when th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import compact_json
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 from golem_forge.tools.schema import SchemaCost, field_path, json_path
 

@@ -5,7 +5,6 @@ argument, and the plan of a tool that only reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from golem_forge._version import __version__
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
 from golem_forge.core.text import closest_match
 from golem_forge.sandbox.sandbox import Sandbox

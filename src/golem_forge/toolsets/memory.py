@@ -17,7 +17,6 @@ import re
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from golem_forge._version import __version__
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext

@@ -7,10 +7,10 @@ and says where to look. What it finds is what a call would reach: there is one c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge._version import __version__
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.tools.tool import SourceKind, Tool
 
 if TYPE_CHECKING:

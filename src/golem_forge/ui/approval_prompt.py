@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.ui.line_terminal import ask_line, can_ask, discard_until_idle, print_lines, terminal_width
 from golem_forge.ui.render.card import approval_card, full_card
 from golem_forge.ui.render.lines import Line, line, lines_of, to_text

@@ -22,12 +22,12 @@ import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.journal_files import is_locked, list_journals, unseal_line
 from golem_forge.events.journal_reader import parse_body
 from golem_forge.events.journal_records import CallRecord, CallRecords

@@ -8,10 +8,10 @@ reason. `refresh` runs before every model request and every command of a person;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from time import perf_counter
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import slash_command
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import SourceKind, Tool

@@ -16,7 +16,6 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import ToolResult
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.catalog import Catalog

@@ -23,11 +23,11 @@ import secrets
 import signal
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.process.monitor import (

@@ -8,11 +8,11 @@ stranger's: every line is safe to print, and what it cannot show is a warning.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.usertools.diagnostics import Unusable, name_problem
 from golem_forge.usertools.expectations import case_name
 from golem_forge.usertools.folder import FolderFiles, read_folder

@@ -23,12 +23,12 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
 from operator import eq, length_hint
 from types import MappingProxyType
 from typing import Final
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.storage.content_store import (
     ContentStore,
     FileStamp,

@@ -20,13 +20,13 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import eq
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.errors import error_name
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.storage.content_store import ContentStore, FileStamp, display_name, file_stamp
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable, name_problem

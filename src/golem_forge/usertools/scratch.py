@@ -14,12 +14,12 @@ import fcntl
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.protected import PROTECTED_NAMES
 from golem_forge.sandbox.sandbox import Sandbox

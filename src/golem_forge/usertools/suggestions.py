@@ -20,12 +20,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import canonical
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.journal_files import journal_path
 from golem_forge.events.journal_records import CallRecords

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.sandbox_block import variable_problem
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Job, Level, Streams
 from golem_forge.usertools.expectations import (

@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import Outcome, ToolCompletion
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.serialization import iso_now
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import Definition, Mode, Redirect, SourceKind, Tool

@@ -17,13 +17,13 @@ trust.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import slash_command
 from golem_forge.usertools.create import find_similar
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable

@@ -15,11 +15,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.diff import file_diff
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import count_control_chars, escape_control_chars
 from golem_forge.sandbox.zones import AccessMode
 from golem_forge.usertools.diagnostics import Unusable

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from golem_forge.config.sandbox_block import WallSettings
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import Redactor
 from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import ForgeHome

@@ -8,7 +8,6 @@ be used. All problems are found before any block is used (`toolset_blocks.worker
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from golem_forge.config.approval_modes import Setting
@@ -16,6 +15,7 @@ from golem_forge.config.sandbox_block import VERDICT_CHECK
 from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, flag, list_of, map_of, refuse, text
 from golem_forge.config.yaml_file import YamlPath as Place
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.walls.environment import EnvBlock, env_block
 

@@ -19,12 +19,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from golem_forge.config.yaml_file import YamlFile, parse_yaml
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import closest_match
 
 MAX_FILE_BYTES: Final = 1 << 20

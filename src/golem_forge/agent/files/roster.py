@@ -18,7 +18,6 @@ import ast
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +42,7 @@ from golem_forge.config.schema import dotted_path
 from golem_forge.config.yaml_file import YamlPath as Place
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.storage.home import ForgeHome
 
 MAX_WORKER_FILES: Final = 500

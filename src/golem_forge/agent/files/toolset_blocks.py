@@ -9,7 +9,6 @@ toolset is validated by the pydantic model of its keys.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.files.block_schema import (
@@ -32,6 +31,7 @@ from golem_forge.config.yaml_file import YamlFile
 from golem_forge.config.yaml_file import YamlPath as Place
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match, escape_control_chars
 from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.tools.factory import Toolset, ToolsetContext

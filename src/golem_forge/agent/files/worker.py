@@ -7,12 +7,12 @@ those of the file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from golem_forge.config.run_block import BudgetLimits
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.options import takes_options
 
 

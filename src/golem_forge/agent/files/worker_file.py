@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from golem_forge.config.yaml_file import YamlFile, read_bytes
 from golem_forge.config.yaml_file import YamlPath as Place
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.options import snake
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -23,6 +22,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import NotJson, as_json, safe_json, valid_unicode
+from golem_forge.core.lazy_dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

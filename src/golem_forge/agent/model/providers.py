@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any, Final, cast
 
 import httpx2
@@ -47,6 +46,7 @@ from golem_forge.agent.model.interface import (
     requested_calls,
 )
 from golem_forge.core.decisions import Status
+from golem_forge.core.lazy_dataclass import replace
 
 _CONNECT_SECONDS: Final = 10
 _SILENCE_SECONDS: Final = 600

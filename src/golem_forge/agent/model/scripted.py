@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -46,6 +45,7 @@ from golem_forge.config import schema
 from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, one_of, refuse
 from golem_forge.config.yaml_file import YamlPath, parse_yaml, read_bytes
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 
 _RETRYABLE: Final = (408, 429)

@@ -11,7 +11,6 @@ cannot be read. This is the gateway to `providers`, which loads the provider lib
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Model, ModelError
 from golem_forge.config.run_block import ProviderSettings
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 
 MODEL_VARIABLE: Final = "FORGE_MODEL"

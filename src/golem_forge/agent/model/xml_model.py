@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from golem_forge.agent.model.interface import Completed, Finish, Model, ModelEve
 from golem_forge.agent.model.xml_reader import SERVER_SEPARATOR, XmlReader
 from golem_forge.agent.model.xml_scanner import BLANKS, ELEMENT_NAME
 from golem_forge.core.json import NotJson, as_json, compact_json
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.tools.schema import alternatives, resolve_schema
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from golem_forge.agent.messages import RequestedCall
 from golem_forge.agent.model.xml_scanner import BLANKS, TOOL_NAME, CallScanner, Element, FenceTracker, shorten_problem
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.tools.schema import field_path, resolve_schema
 from golem_forge.tools.validation import type_name
 

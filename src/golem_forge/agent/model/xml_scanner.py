@@ -12,9 +12,10 @@ indentation, with three or more backticks or tildes, and ends with at least as m
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
+
+from golem_forge.core.lazy_dataclass import dataclass, field
 
 MAX_CALL_BYTES: Final = 10 * 1024 * 1024
 MAX_LEVELS: Final = 64

@@ -26,7 +26,6 @@ import sys
 import traceback
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from types import ModuleType
 from typing import Any, Final, Literal
@@ -34,6 +33,7 @@ from typing import Any, Final, Literal
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import error_name
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import closest_match
 from golem_forge.tools.factory import FunctionTool, ToolsetContext
 from golem_forge.tools.inputs import Defaults, SchemaInput

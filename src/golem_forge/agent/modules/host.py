@@ -22,13 +22,13 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from golem_forge.agent.modules.exports import PREDICATE, ToolDescription
 from golem_forge.agent.modules.protocol import MAX_MESSAGE_BYTES, encode_message, error_from_wire, outcome_to_wire
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_name
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.results import from_mcp
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.monitor import ExitStatus

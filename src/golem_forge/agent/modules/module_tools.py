@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from golem_forge.agent.files.toolset_blocks import worker_blocks
@@ -18,6 +17,7 @@ from golem_forge.agent.modules.host import HostPool, ModuleRefused, hosted_tool
 from golem_forge.agent.modules.source import ModuleSource, PackageSource, SourceContext, SourceError
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import Redactor
 from golem_forge.policy.base import check_block
 from golem_forge.sandbox.walls.walls import Walls

@@ -21,7 +21,6 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +31,7 @@ from golem_forge.agent.modules.protocol import zones_to_wire
 from golem_forge.agent.trust import import_folders, scan_module
 from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import closest_match
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.host import base_python

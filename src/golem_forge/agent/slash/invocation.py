@@ -13,7 +13,6 @@ to run, `run_prompt` ForgeError with the server's state.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from golem_forge.agent.files.worker import Worker
@@ -21,6 +20,7 @@ from golem_forge.agent.slash.parser import CommandError, ParsedCommand, callable
 from golem_forge.config.program import Program
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal

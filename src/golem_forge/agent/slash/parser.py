@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from golem_forge.core.calls import Caller
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import SLASH_COMMANDS
 from golem_forge.tools.cli_args import INTERACTIVE_FLAG, OptionToken
 from golem_forge.tools.tool import Tool, may_call

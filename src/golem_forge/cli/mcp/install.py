@@ -17,12 +17,12 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.cli.format import columns, parser, print_error
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import display_path
 from golem_forge.sandbox.host import find_program
 

@@ -13,12 +13,12 @@ import sys
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.format import one_line, parser, print_error, print_json
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.mcp.client.model import ServerState
 
 if TYPE_CHECKING:

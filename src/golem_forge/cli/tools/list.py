@@ -13,7 +13,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,6 +20,7 @@ from golem_forge.agent import tool_inventory as catalogs
 from golem_forge.cli.format import columns, parser, print_error, print_json, shortened
 from golem_forge.config.program import PROGRAM_FILE, program_root
 from golem_forge.config.run_block import MAIN_WORKER
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.catalog import Catalog
 

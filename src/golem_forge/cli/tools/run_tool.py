@@ -7,11 +7,11 @@ walls. The name means the person's own tool here, whatever else has it, and exac
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.format import print_error
 from golem_forge.cli.tools.workshop import BY_FLAG, DENIED, NO_SUCH_TOOL, ConsentFlag, find_entry
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.ui.line_terminal import can_ask
 

@@ -5,11 +5,11 @@ Tests run the tool's code, so content that nobody agreed to is shown first and a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.format import parser, print_error, print_json
 from golem_forge.cli.tools.workshop import DENIED, NO_SUCH_TOOL, ConsentFlag, ask_trust, find_entries, open_workshop
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
 from golem_forge.core.calls import Outcome
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.request import ApprovalRequest
 
 MOST_PARKED: Final = 64

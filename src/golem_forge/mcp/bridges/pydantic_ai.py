@@ -18,7 +18,6 @@ from __future__ import annotations
 import base64
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -36,6 +35,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import require
 from golem_forge.core.results import ToolResult
 from golem_forge.mcp.bridges.parked import ParkedCalls

@@ -16,11 +16,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import Context, ContextVar, Token, copy_context
-from dataclasses import dataclass, field
 from enum import StrEnum
 from time import monotonic
 from typing import Any, Final, TypeVar
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.tools.context import ToolContext
 
 T = TypeVar("T")

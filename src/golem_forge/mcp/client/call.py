@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -23,6 +22,7 @@ from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import NotJson, as_json
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult, from_mcp
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import joined_texts

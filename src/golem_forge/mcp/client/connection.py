@@ -18,11 +18,11 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.link import ErrorResponse, ServerLink, Unanswered, WatchedDispatcher, paced
 from golem_forge.mcp.client.manifest import fetch_manifest

@@ -7,11 +7,11 @@ Every default fails closed: without a person to ask, nothing is approved.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.tools.context import HostRule, ToolContext, no_host_rule
 

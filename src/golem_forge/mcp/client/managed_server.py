@@ -16,12 +16,12 @@ import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import need_sdk
 from golem_forge.mcp.client.active_calls import ActiveCall, CallSlots

@@ -18,13 +18,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.json import compact_json, sha256_hex
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.link import ErrorResponse, ServerLink
 from golem_forge.mcp.client.model import ServerManifest

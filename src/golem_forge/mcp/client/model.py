@@ -17,9 +17,10 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from golem_forge.mcp.client.pool import Pool

@@ -9,9 +9,9 @@ characters are escaped, and its length is bounded; the person reads it before se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import count_control_chars
 from golem_forge.mcp.client.model import ServerState, tool_names
 from golem_forge.mcp.client.untrusted_text import display_text

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +20,7 @@ from golem_forge._version import __version__
 from golem_forge.config.mcp_spec import ServerTrust
 from golem_forge.core.effects import AtMost, Effect
 from golem_forge.core.errors import ForgeError, ToolFailed, error_name
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.model import ServerAccess, ServerState

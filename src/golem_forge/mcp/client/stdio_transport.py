@@ -14,7 +14,6 @@ import hashlib
 import os
 import shutil
 import signal
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +21,7 @@ from golem_forge.config.mcp_expand import ExpandedServer
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.config.sandbox_block import ResourceLimits, variable_problem
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.json_lines import LineReader, LineWriter

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import compact_json, digest, sha256_hex
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.approval_text import definition_diff, definition_of
 from golem_forge.mcp.client.link import ServerLink

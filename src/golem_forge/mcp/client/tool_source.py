@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +23,7 @@ from golem_forge.config.mcp_spec import ServerSpec, ServerTrust
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.model import Familiarity, HeldTool, RemoteTool, ServerState, ServerToolList, tool_names
 from golem_forge.sandbox.walls.model import Level

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.hooks import Hooks
 from golem_forge.storage.home import ForgeHome

@@ -19,13 +19,13 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.serialization import iso_now
 from golem_forge.mcp.client.approval_text import approved_description, definition_of
 from golem_forge.mcp.client.model import RemoteTool

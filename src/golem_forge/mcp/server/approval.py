@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Decision, Status
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.server.host import ANSWER_SECONDS, ClientQuestion, ElicitationReply, ServedCalls
 from golem_forge.policy.approval_queue import ApprovalResult, PendingApproval, denied_result

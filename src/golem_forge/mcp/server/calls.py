@@ -17,12 +17,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Status
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult, block_text, to_mcp
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.server.clients import Client, ClientRegistry, InvalidStateToken, SuspendedCall

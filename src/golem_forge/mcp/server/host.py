@@ -20,11 +20,11 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.core.calls import Outcome
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.active_calls import answering_client

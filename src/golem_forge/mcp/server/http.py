@@ -18,10 +18,10 @@ import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import stop_on_termination
 from golem_forge.mcp.server.host import ServingHost
 from golem_forge.mcp.server.tokens import ClientToken, TokenStore

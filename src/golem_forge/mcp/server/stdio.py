@@ -14,10 +14,10 @@ import os
 import select
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import stop_on_termination
 from golem_forge.mcp.server.host import ServingHost
 from golem_forge.tools.threads import run_in_thread

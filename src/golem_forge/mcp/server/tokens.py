@@ -17,11 +17,12 @@ import re
 import secrets
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 from golem_forge.events.serialization import iso_now
 from golem_forge.storage.file_stamp import FileStamp, file_stamp

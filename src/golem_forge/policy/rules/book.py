@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.rules.files import FileSource, ProjectSource, RulesUnusable, ValueCache
 from golem_forge.policy.rules.match import NO_RULES, RuleOutcome, evaluate_rules

@@ -7,13 +7,13 @@ call that is critical, or that a hand-written `ask` caught, can only be kept exa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.rules.globs import host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.decisions import Verdict, is_stricter, strictest
 from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.facts import CallFacts, EffectVerdict, McpName
 from golem_forge.policy.rules.globs import host_and_port, host_matches, name_glob, path_matches_glob
 from golem_forge.policy.rules.model import OBEYED_PATH, SECRET_PATH, ArgTest, Hit, Rule, RuleKind, RuleOrigin

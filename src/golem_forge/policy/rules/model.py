@@ -6,13 +6,13 @@ one by id with `builtin_off` in their own rules.yaml; then such a command asks a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import dataclass, field
 
 PATH_VERBS: Final = (Verb.READ, Verb.WRITE, Verb.DELETE)
 SECRET_PATH: Final = "secret_path"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.journal_files import list_journals, unseal_line
 
 _MARK: Final = b'"source":"rules"'

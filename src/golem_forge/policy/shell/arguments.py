@@ -11,9 +11,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import process_link
 
 

@@ -12,9 +12,9 @@ import posixpath
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import takewhile
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.shell.arguments import (
     all_options,
     file_words,

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.shell.readonly_table import (
     EVERY_COMMIT,
     EXCLUDED_SECRETS,

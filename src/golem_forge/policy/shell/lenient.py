@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.arguments import join_paths, names
 from golem_forge.policy.shell.lenient_reader import MAX_NESTING, read_commands
 from golem_forge.policy.shell.statements import NOTHING, AnalysisReport, RawCommand, Redirect, Span, printed_texts

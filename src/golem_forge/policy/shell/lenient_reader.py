@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.shell.statements import (
     BARE,
     NOTHING,

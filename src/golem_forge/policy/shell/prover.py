@@ -16,8 +16,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.arguments import file_words, names, secret_by_shape, spellings
 from golem_forge.policy.shell.git_prover import GitReading, path_in_commit, read_git, secret_leak_reason, started_git
 from golem_forge.policy.shell.outside_paths import (

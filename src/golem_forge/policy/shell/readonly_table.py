@@ -17,10 +17,10 @@ the submodule's settings), `-v` of status (external diffs), `--column`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.arguments import names
 from golem_forge.sandbox.protected import SECRET_GLOBS
 

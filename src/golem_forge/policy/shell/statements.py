@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
 from itertools import pairwise
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.policy.shell.arguments import names
 
 Span = tuple[int, int]  # a range of commands, by index

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.policy.shell.arguments import names
 
 MAX_BYTES = 16 * 1024

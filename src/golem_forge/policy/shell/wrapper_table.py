@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.shell.arguments import names
 
 

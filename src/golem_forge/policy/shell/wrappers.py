@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.arguments import Option, all_options, is_long, leading_options, names
 from golem_forge.policy.shell.strict import quote
 from golem_forge.policy.shell.wrapper_table import (

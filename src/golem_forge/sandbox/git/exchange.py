@@ -14,11 +14,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git import rules
 from golem_forge.sandbox.git.directory import (

@@ -21,11 +21,11 @@ import re
 import stat
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from golem_forge.core.calls import Leftover, Severity
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git.directory import GitDir, PathParts, Stamp
 from golem_forge.sandbox.git.formats import read_config

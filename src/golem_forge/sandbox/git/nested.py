@@ -17,13 +17,13 @@ import shlex
 import stat
 import string
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise, product
 from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git import rules
 from golem_forge.sandbox.git.rules import (

@@ -17,13 +17,13 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git.directory import GitDir, GitLocked, ObjectCheck, PathParts, Stamp, TooManyFiles, stamp_of
 from golem_forge.sandbox.git.exchange import (

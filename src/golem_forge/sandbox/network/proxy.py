@@ -20,12 +20,12 @@ import socket
 import subprocess
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.network.resolve import Lookup, PrivateAddress, connect, lookup, refuse_private, run_in_thread

@@ -17,11 +17,11 @@ import os
 import signal
 import termios
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Streams
 

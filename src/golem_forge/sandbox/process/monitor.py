@@ -20,10 +20,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Set
-from dataclasses import dataclass
 from typing import Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
+from golem_forge.core.lazy_dataclass import dataclass
 
 TIMEOUT: Final = "TIMEOUT"
 MEMORY_LIMIT: Final = "MEMORY_LIMIT"

@@ -21,12 +21,12 @@ import resource
 import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.handles import ENTRY
 from golem_forge.sandbox.host import own_paths

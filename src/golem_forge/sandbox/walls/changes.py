@@ -21,10 +21,10 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.listing import (
     DirectoryListing,

@@ -19,7 +19,6 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +28,7 @@ from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, ma
 from golem_forge.config.yaml_file import YamlFile
 from golem_forge.config.yaml_file import YamlPath as Place
 from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.layout import BYTECODE, SHIPPED

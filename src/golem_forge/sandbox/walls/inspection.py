@@ -27,12 +27,12 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git.exchange import SyncPhase
 from golem_forge.sandbox.git.nested import vet_repositories

@@ -20,11 +20,11 @@ import resource
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.process import launcher

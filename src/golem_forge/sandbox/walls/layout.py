@@ -16,10 +16,10 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.git.shadow import ShadowPlan
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.listing import Parts

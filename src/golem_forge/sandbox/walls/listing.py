@@ -16,11 +16,11 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from golem_forge.core.effects import Mark
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.protected import GIT_FILE, PROTECTED_NAMES, in_dependencies, is_plain, marks
 
 DEPTH: Final = 4

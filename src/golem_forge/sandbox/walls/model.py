@@ -10,13 +10,13 @@ paths) and for tools that walk trees (which skip them). Light: imported by polic
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
+from golem_forge.core.lazy_dataclass import dataclass, field
 
 
 class Streams(StrEnum):

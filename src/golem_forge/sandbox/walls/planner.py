@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark, Verb
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox import protected
 from golem_forge.sandbox.errors import SandboxError, not_a_directory, not_found, walls_unavailable, zone_access_denied

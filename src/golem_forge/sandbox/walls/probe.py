@@ -26,12 +26,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from golem_forge._version import __version__
 from golem_forge.config.sandbox_block import ResourceLimits
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.host import isolated_module
 from golem_forge.sandbox.walls import landlock
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap

@@ -16,12 +16,12 @@ import os
 import sys
 import termios
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.config.sandbox_block import MIB, ResourceLimits, WallSettings
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.process.child import Child
 from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.walls import probe_child

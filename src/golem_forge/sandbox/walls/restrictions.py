@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark, Verb
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git.repository import NamedPath
 from golem_forge.sandbox.git.shadow import ShadowPlan

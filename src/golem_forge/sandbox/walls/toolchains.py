@@ -17,10 +17,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.protected import is_secret_name
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.sandbox_block import ResourceLimits, WallSettings
 from golem_forge.core.calls import Leftover
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable

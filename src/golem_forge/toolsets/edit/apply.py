@@ -19,7 +19,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Final, Self
@@ -27,6 +27,7 @@ from typing import Any, Final, Self
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox import files
 from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError, io_error, path_changed

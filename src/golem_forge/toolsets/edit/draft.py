@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.diff import LineChange
 from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox import files
 from golem_forge.sandbox import files as writing

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError
 
 MAX_OPERATIONS: Final = 200

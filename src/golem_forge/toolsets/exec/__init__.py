@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 import posixpath
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext

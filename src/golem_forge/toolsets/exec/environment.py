@@ -15,12 +15,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb, Walled
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.commands import command_facts
 from golem_forge.policy.shell.arguments import file_words
 from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render

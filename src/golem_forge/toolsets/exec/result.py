@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.tools.context import ToolContext

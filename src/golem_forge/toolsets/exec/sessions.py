@@ -23,7 +23,6 @@ import signal
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,7 @@ from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import CommandFacts
 from golem_forge.policy.shell.dangers import find_dangers

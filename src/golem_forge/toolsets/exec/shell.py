@@ -14,13 +14,13 @@ speaks of is refused. Neither refusal prompts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Verb
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.results import ToolResult
 from golem_forge.policy.shell.strict import quote, render
 from golem_forge.sandbox.sandbox import Sandbox

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.errors import not_a_directory, permission_denied, too_large
 from golem_forge.sandbox.files import LISTING_LIMIT, printable_name

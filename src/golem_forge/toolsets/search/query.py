@@ -10,13 +10,13 @@ nor a rule that matched it counts again below it; a rule that speaks only of som
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from golem_forge._version import __version__
 from golem_forge.core.effects import Mark
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox import protected
 from golem_forge.sandbox.paths import MAX_DEPTH
 from golem_forge.sandbox.target import Target

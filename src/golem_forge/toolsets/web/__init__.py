@@ -10,7 +10,6 @@ there because every `create_<tool>_tool` has it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -18,6 +17,7 @@ from golem_forge._version import __version__
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext

@@ -8,8 +8,9 @@ full-width digits), so every doubtful form is refused instead of being repaired.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from golem_forge.core.lazy_dataclass import dataclass
 
 MAX_URL: Final = 4096
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}

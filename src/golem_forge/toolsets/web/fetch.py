@@ -7,11 +7,11 @@ leaves the host (or its port, except from http to https) is not followed but tol
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import HostPermission, HostRule
 from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url

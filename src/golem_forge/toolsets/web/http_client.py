@@ -19,11 +19,11 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.toolsets.web.address import WebAddress
 
 if TYPE_CHECKING:

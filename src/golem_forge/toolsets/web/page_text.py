@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from golem_forge.core.lazy_dataclass import dataclass
 
 _VOID: Final = frozenset(
     "area base br col embed hr img input link meta param source track wbr basefont bgsound frame keygen".split()  # noqa: SIM905

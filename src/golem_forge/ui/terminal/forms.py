@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.forms import form_arguments
 

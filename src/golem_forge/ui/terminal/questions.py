@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.ui.render.card import approval_card, full_card
 from golem_forge.ui.render.lines import one_line, to_text, width_of, wrapped
 from golem_forge.ui.terminal.forms import FormDialog, FormQuestion

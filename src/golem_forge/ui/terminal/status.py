@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.envelope import Event
 from golem_forge.ui.render.lines import fit_width, one_line, width_of
 from golem_forge.ui.terminal.tty import StyledLine, safe_text

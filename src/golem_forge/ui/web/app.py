@@ -18,7 +18,6 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.net.listen import AllowedHosts, bind_socket
 from golem_forge.ui.web import need_web

@@ -20,10 +20,10 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.net.listen import AllowedHosts, has_port, is_host, is_loopback, url_host
 from golem_forge.storage.home import ForgeHome
 

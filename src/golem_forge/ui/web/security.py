@@ -26,9 +26,9 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.net.listen import AllowedHosts
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES
 from golem_forge.ui.web.wire import ApiProblem, ApiRefusal

@@ -14,7 +14,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +21,7 @@ from golem_forge.agent.conversation import TERMINATED, Conversation, end_convers
 from golem_forge.agent.root_worker import StartInterrupted
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.bus import describe_failure
 from golem_forge.events.journal_files import journal_path
 from golem_forge.storage.home import ForgeHome

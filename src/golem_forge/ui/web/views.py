@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 from golem_forge.core.json import MAX_INTEGER_BITS, valid_unicode
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.results import is_valid_kind
 from golem_forge.events.envelope import Event
 from golem_forge.tools.results import display_hints

@@ -25,12 +25,12 @@ import re
 import secrets
 import stat
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import canonical, sha256_hex
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.walls.environment import show_certificates
 from golem_forge.sandbox.walls.model import HostDirectory, Level
 from golem_forge.storage.home import ForgeHome

@@ -21,11 +21,11 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.json import sha256_hex
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.sandbox.walls.model import HostDirectory, Job
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.build.toolchain import (

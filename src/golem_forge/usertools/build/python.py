@@ -18,11 +18,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job
 from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system

@@ -16,10 +16,10 @@ import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.network.proxy import PRIVATE_ADDRESS

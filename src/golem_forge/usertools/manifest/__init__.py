@@ -10,10 +10,12 @@ serve the registry's cache; the second checks no rule, so its caller compares th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
+
+from golem_forge.core.lazy_dataclass import dataclass, field
 
 MANIFEST_FILE: Final = "tool.yaml"
 DEFAULT_TIMEOUT_S: Final = 30.0

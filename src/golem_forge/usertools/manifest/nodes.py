@@ -19,10 +19,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeVar
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match, count_control_chars, escape_control_chars
 from golem_forge.usertools.diagnostics import DiagnosticCode
 

@@ -20,12 +20,12 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.core.calls import Caller, ToolCompletion
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.redaction import IS_CREDENTIAL, classify_name
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, StartDirectory, Streams
 from golem_forge.tools.context import ToolContext

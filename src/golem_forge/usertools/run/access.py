@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.decisions import Status, Verdict, strictest
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.rules.globs import host_and_port
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_access_denied
 from golem_forge.sandbox.sandbox import Sandbox

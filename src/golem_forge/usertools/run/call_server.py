@@ -28,13 +28,13 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, ToolCall, outcome_json
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.model import HostDirectory, Level

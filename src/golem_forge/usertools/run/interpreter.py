@@ -18,9 +18,9 @@ import contextlib
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.sandbox.process.monitor import TIMEOUT
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
 from golem_forge.sandbox.walls.walls import WalledChild, Walls

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line

@@ -22,11 +22,12 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.storage.content_store import display_name
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name

@@ -18,11 +18,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
 from golem_forge.events.serialization import iso_now
 from golem_forge.storage.home import ForgeHome

@@ -18,12 +18,13 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match, escape_control_chars
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable, name_problem, quote_name

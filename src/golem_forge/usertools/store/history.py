@@ -13,12 +13,12 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.serialization import iso_now
 from golem_forge.storage.content_store import ContentStore

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.decisions import Status
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.serialization import iso_now
 from golem_forge.usertools.diagnostics import DiagnosticCode

@@ -10,12 +10,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil, isfinite
 from typing import Any, Final
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.serialization import iso_time
 from golem_forge.usertools.store import ToolStore

@@ -16,13 +16,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
 
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.bus import describe_failure
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal

@@ -8,12 +8,12 @@ What is to be trusted is shown unredacted: a yes is to exactly that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match, escape_control_chars
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api import user_tools

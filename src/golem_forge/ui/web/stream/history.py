@@ -19,11 +19,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, Protocol, TypeVar
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal_files import unseal_line
 from golem_forge.events.journal_reader import parse_body

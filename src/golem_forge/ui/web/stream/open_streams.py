@@ -12,10 +12,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.envelope import Event
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.stream.frames import event_text

@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.serialization import decode_json

@@ -17,11 +17,11 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal_files import JournalError, is_locked, journal_path, sessions_dir
