@@ -30,7 +30,11 @@ from golem_forge import toolsets
 
 HERE = Path(__file__).parent / "python"
 ROOT = Path(__file__).parents[2]
-TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ABOUT_THE_INSIDE = {"architecture.md", "glossary.md"}
+TEXTS = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ABOUT_THE_INSIDE),
+]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 

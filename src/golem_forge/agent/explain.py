@@ -458,7 +458,7 @@ class ToolSources:
         self.user_tools.refresh()
 
     def list_user_tools(self) -> None:
-        """The same for a list: where there is no tool folder, nothing of `custom/` that costs time is loaded and
+        """The same for a list: where there is no tool folder, nothing of `usertools/` that costs time is loaded and
         nothing is written."""
         late = self._late
         if late is None or self.user_tools is not None or (block := late.plan.blocks.user_tools) is None:

@@ -31,8 +31,7 @@ from golem_forge.agent.messages import (
     unfenced,
 )
 from golem_forge.core.errors import ForgeError, ToolFailed
-from golem_forge.core.json import compact_json as json_text
-from golem_forge.core.json import safe_json
+from golem_forge.core.json import compact_json, safe_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalError
@@ -355,7 +354,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _args_text(args: Any) -> str:
-    return args if isinstance(args, str) else json_text(safe_json(args)[0])
+    return args if isinstance(args, str) else compact_json(safe_json(args)[0])
 
 
 _LINES: Final = 4

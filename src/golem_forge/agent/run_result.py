@@ -1,4 +1,4 @@
-"""RunResult: the result of one `WorkerRuntime.run`, as plain data (`ui.exit_codes` maps it to an exit code).
+"""RunResult: the result of one `WorkerRuntime.run`, as plain data (`ui.session_ui` maps it to an exit code).
 
 `unless_interrupted` awaits a coroutine until the interrupt signal is given; then it cancels the coroutine and raises
 RunInterrupted.

@@ -227,7 +227,7 @@ def open_planned_session(
     plan: SessionPlan, options: SessionOptions, tools: Iterable[Tool | Callable[..., Any]] = ()
 ) -> Session:
     """Opens a plan of the built-in worker. On a dry tree the person's own tools and MCP servers are left to whoever
-    looks (`explaining.evaluator`)."""
+    looks (`agent.explain`)."""
     session_state, place = open_session_state(plan, options), plan.root
     try:
         learn_declared(session_state, (place.native,))

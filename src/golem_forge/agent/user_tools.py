@@ -36,7 +36,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.threads import TooManyThreads, run_in_thread
 from golem_forge.usertools.catalog_sync import ToolSelection, UserToolChanges, UserTools
-from golem_forge.usertools.create import CREATE_TOOL_NAME as CREATE
+from golem_forge.usertools.create import CREATE_TOOL_NAME
 from golem_forge.usertools.workshop import Workshop, open_workshop
 
 if TYPE_CHECKING:
@@ -202,12 +202,12 @@ class ToolSuggestions:
 
     def begin(self, scope: WorkerScope) -> None:
         """A worker took its place. A session without a journal knows only what others left."""
-        if CREATE in scope.catalog and self._looking is None and self._past is None:
+        if CREATE_TOOL_NAME in scope.catalog and self._looking is None and self._past is None:
             self._start_look()
 
     async def before_request(self, scope: WorkerScope, history: History) -> None:
         """Between two requests of this worker's model: a note may be added to its history here and nowhere else."""
-        if CREATE not in scope.catalog:
+        if CREATE_TOOL_NAME not in scope.catalog:
             return
         if not self._waited:
             self._waited = True
@@ -228,7 +228,7 @@ class ToolSuggestions:
             self._workshop.suggestions.add(suggestion)
 
     async def after_turn(self, scope: WorkerScope) -> None:
-        if CREATE not in scope.catalog:
+        if CREATE_TOOL_NAME not in scope.catalog:
             return
         self._collect()
         if self._looking is None:

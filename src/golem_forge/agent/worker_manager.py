@@ -149,7 +149,7 @@ class WorkerManager:
 
     def start_dry(self, worker: Worker, caller: WorkerRun | None = None) -> WorkerRun:
         """On a dry tree: the same place, with what is there without starting anything. What would start code, servers
-        or the book of own tools is left to whoever looks (`explaining.sources`)."""
+        or the store of user tools is left to whoever looks (`agent.explain`)."""
         run = self._open_run(worker, caller)
         blocks, scope = run.plan.blocks, run.scope
         try:

@@ -38,8 +38,7 @@ from golem_forge.config.schema import (
     refuse,
     text,
 )
-from golem_forge.config.yaml_file import YamlFile, is_override
-from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
@@ -108,18 +107,18 @@ def header_problems(headers: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _argument(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _argument(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if not is_text(value):
         problems.add(path, _NOT_TEXT)
         return ""
     return value
 
 
-def _command(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _command(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return value if is_text(value) and value.strip() else refuse(problems, path, value, "the name or path of a program")
 
 
-def _env(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _env(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if not isinstance(value, dict):
         return refuse(problems, path, value, "a mapping")
     for name, why in environment_problems(value).items():
@@ -127,7 +126,7 @@ def _env(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return value
 
 
-def _pass_env(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _pass_env(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     names = list_of(text)(value, path, problems)
     for index, name in enumerate(value if isinstance(names, list) else ()):
         if isinstance(name, str) and name and (why := variable_problem(name)):
@@ -135,7 +134,7 @@ def _pass_env(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return names
 
 
-def _headers(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _headers(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if not isinstance(value, dict):
         return refuse(problems, path, value, "a mapping")
     for name, why in header_problems(value).items():
@@ -145,14 +144,14 @@ def _headers(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return value
 
 
-def _url(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _url(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     why = unexpanded_url_problem(value) if isinstance(value, str) else "expected an address like https://host/mcp"
     if why:
         problems.add(path, why)
     return value if isinstance(value, str) else ""
 
 
-def _network(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _network(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, bool):
         return value
     if not isinstance(value, list):
@@ -166,7 +165,7 @@ def _network(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return tuple(dict.fromkeys(hosts)) or False
 
 
-def _auth(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _auth(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, dict):
         before = len(problems.found)
         checked = MappingSchema({"bearer_env": _variable}, required=("bearer_env",))(value, path, problems)
@@ -177,14 +176,14 @@ def _auth(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return ServerAuth()
 
 
-def _variable(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _variable(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, str) and VARIABLE_NAME.fullmatch(value):
         return value
     problems.add(path, "expected the name of an environment variable that holds the token (never the token itself)")
     return ""
 
 
-def _type(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _type(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """As other programs write it: which of the two kinds it is, which `command` and `url` say already."""
     if value == "sse":
         problems.add(path, f"{NO_SSE} (`type: http`)")
@@ -195,7 +194,7 @@ def _type(value: Any, path: Place, problems: ConfigProblems) -> Any:
 _APPROVAL_CHECK: Final = MappingSchema({"default": VERDICT_CHECK, "tools": map_of(VERDICT_CHECK)})
 
 
-def _approval(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _approval(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """By `default` and, under `tools`, raw tool names: Settings with the line of each."""
     checked = _APPROVAL_CHECK(value, path, problems)
     said: dict[str, Any] = checked if isinstance(checked, dict) else {}
@@ -239,7 +238,7 @@ _KEY_CHECKS: Final[dict[str, Check]] = {
 SERVER_CHECK: Final = MappingSchema(_KEY_CHECKS)
 
 
-def server_block(checked: Mapping[str, Any], path: Place, problems: ConfigProblems) -> ServerBlock:
+def server_block(checked: Mapping[str, Any], path: YamlPath, problems: ConfigProblems) -> ServerBlock:
     """From the checked mapping at `path` of the file."""
     at = problems.file.at
     written: Any = problems.file.value

@@ -17,8 +17,7 @@ from typing import Any, Final
 from golem_forge.config.approval_modes import Setting
 from golem_forge.config.sandbox_block import whole_number
 from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, list_of, map_of, positive, refuse, text
-from golem_forge.config.yaml_file import YamlFile, is_override
-from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 
 MAIN_WORKER: Final = "main.worker"
@@ -81,7 +80,7 @@ _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _BASE_URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
-def _base_url(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _base_url(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """What does not fit may hold credentials, so the text of the problem does not repeat it."""
     if isinstance(value, str) and _BASE_URL.fullmatch(value):
         return value
@@ -89,7 +88,7 @@ def _base_url(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return ""
 
 
-def _variable(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _variable(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """What stands there may be a key written out by mistake, so the text of the problem does not repeat it."""
     if isinstance(value, str) and _VARIABLE_NAME.fullmatch(value):
         return value
@@ -97,7 +96,7 @@ def _variable(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return ""
 
 
-def _price(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _price(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
     return float(value) if usable else refuse(problems, path, value, "USD per million tokens, 0 or more")
 

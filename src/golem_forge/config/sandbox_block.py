@@ -35,8 +35,7 @@ from golem_forge.config.schema import (
     refuse,
     text,
 )
-from golem_forge.config.yaml_file import YamlFile
-from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 
@@ -135,7 +134,7 @@ _MAX_LIMIT: Final = 1 << 62
 """What the kernel takes for a limit, with room."""
 
 
-def size(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def size(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """Bytes, as a number or like `512MiB`."""
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     amount = int(float(match[1]) * _SIZE_UNITS[match[2]]) if match else value
@@ -144,7 +143,7 @@ def size(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return refuse(problems, path, value, "a number of bytes above 0, or a size like 512MiB or 2GiB")
 
 
-def whole_number(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def whole_number(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     usable = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_LIMIT
     return value if usable else refuse(problems, path, value, "a whole number above 0")
 

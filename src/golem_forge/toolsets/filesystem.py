@@ -24,7 +24,6 @@ from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.core.options import takes_options
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox import files
-from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import from_os_error, path_changed, too_large
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, Target
@@ -352,8 +351,8 @@ def _plan_write(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Pl
     target = reach.target(args["path"], Verb.WRITE, ctx)
     content: str = args["content"]
     data = content.encode()
-    if len(data) > writing.WRITE_LIMIT:
-        raise too_large(target.virtual, len(data), writing.WRITE_LIMIT, "Write it as several files.")
+    if len(data) > files.WRITE_LIMIT:
+        raise too_large(target.virtual, len(data), files.WRITE_LIMIT, "Write it as several files.")
     change = _PlannedWrite(target, content, data)
     return Plan(
         run=change.make,
@@ -399,7 +398,7 @@ class _PlannedWrite:
         if self._unchanged:
             target.recheck()
         else:
-            writing.write_atomic(target, self._data)
+            files.write_atomic(target, self._data)
         return self._result()
 
     def _result(self) -> ToolResult:

@@ -19,8 +19,6 @@ from typing import Any, Final, TextIO
 from golem_forge.core.calls import Severity
 from golem_forge.events.envelope import Event
 from golem_forge.ui.render import reports, results
-from golem_forge.ui.render import reports as plans
-from golem_forge.ui.render import results as calls
 from golem_forge.ui.render.card import answer_line, approval_card
 from golem_forge.ui.render.lines import (
     DISPLAY_CUT,
@@ -118,7 +116,7 @@ class TraceFormatter:
 
     def worker_tree(self) -> list[Line]:
         """Every worker of the session as it stands now."""
-        return plans.worker_tree(self._workers.values())
+        return reports.worker_tree(self._workers.values())
 
     def rest(self) -> list[Line]:
         """What still waits, for who stops before the session has ended."""
@@ -225,12 +223,12 @@ class TraceFormatter:
             return []
         self._tools[to_text(data.get("toolCallId", ""))] = to_text(data.get("toolName", ""))
         if self.level is TraceLevel.DEBUG:
-            return self._named([calls.call_line({**data, "args": None}), *calls.argument_lines(data)], worker_id)
-        return self._named([calls.call_line(data)], worker_id)
+            return self._named([results.call_line({**data, "args": None}), *results.argument_lines(data)], worker_id)
+        return self._named([results.call_line(data)], worker_id)
 
     def _tool_progress(self, data: Fields, worker_id: str) -> list[Line]:
         tool = self._tools.get(to_text(data.get("toolCallId", "")), "")
-        return self._named([calls.progress_line(data, tool)], worker_id) if self._normal else []
+        return self._named([results.progress_line(data, tool)], worker_id) if self._normal else []
 
     def _tool_output(self, data: Fields, worker_id: str) -> list[Line]:
         return self._named(indented(self._outputs.add(data), "  │ "), worker_id) if self._normal else []
@@ -262,7 +260,7 @@ class TraceFormatter:
             rows = results.result_lines(data)
         said = data.get("decision")
         if self.level is TraceLevel.DEBUG and isinstance(said, Mapping):
-            rows += calls.decision_lines(said)
+            rows += results.decision_lines(said)
         return rows
 
     # ---- the session
@@ -270,7 +268,7 @@ class TraceFormatter:
     def _worker(self, data: Fields, worker_id: str) -> list[Line]:
         self._workers[to_text(data.get("workerId", ""))] = data
         return (
-            [plans.worker_line(data)] if self._normal and finite_number(data.get("depth")) > 0 else []
+            [reports.worker_line(data)] if self._normal and finite_number(data.get("depth")) > 0 else []
         )  # a root alone is no tree
 
     def _usage(self, data: Fields, worker_id: str) -> list[Line]:
@@ -332,7 +330,7 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
     "manualToolsAvailable": _from_normal(lambda data: reports.manual_tool_lines(mappings_in(data.get("tools")))),
     "diffSummary": _from_normal(lambda data: diff_summary_lines(mappings_in(data.get("summaries")))),
     "diffContent": _from_normal(diff_content_lines),
-    "planUpdated": _from_normal(plans.plan_lines),
+    "planUpdated": _from_normal(reports.plan_lines),
     "contextUsage": TraceFormatter._context,
     "contextCompacted": _from_normal(_compacted),
     "usageUpdated": TraceFormatter._usage,

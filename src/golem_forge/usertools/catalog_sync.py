@@ -18,8 +18,7 @@ from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.usertools.create import create_create_custom_tool
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode
 from golem_forge.usertools.folder import ToolEntry
-from golem_forge.usertools.tool import RUN_TOOL_NAME as RUN
-from golem_forge.usertools.tool import create_run_custom_tool, user_tool
+from golem_forge.usertools.tool import RUN_TOOL_NAME, create_run_custom_tool, user_tool
 from golem_forge.usertools.trust import ToolState, ToolStatus, tool_status, tool_statuses
 from golem_forge.usertools.workshop import Workshop
 
@@ -215,7 +214,7 @@ class UserTools:
             self._catalog.hide(self._tool(entry), by_models=self._workshop.other_version_trusted(entry))
             if self._means_ours(name):
                 news.placed.append(name)
-        through = f"; a model calls it through {RUN} (tool_name: {name!r}), which asks the person first"
+        through = f"; a model calls it through {RUN_TOOL_NAME} (tool_name: {name!r}), which asks the person first"
         hint = through if why.code is DiagnosticCode.UNTRUSTED else ""
         self._catalog.quarantine(name, SourceKind.CUSTOM, f"{why.code}: {why.message}{hint}")
         if why.code is not DiagnosticCode.UNTRUSTED:

@@ -35,8 +35,7 @@ from golem_forge.usertools.expectations import (
 )
 from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import TestCase, ToolManifest
-from golem_forge.usertools.run import RunInfo as Surroundings
-from golem_forge.usertools.run import tool_environment
+from golem_forge.usertools.run import RunInfo, tool_environment
 from golem_forge.usertools.scratch import program_directory, scratch_walls
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def _environment(ground: _TestRun, case: TestCase) -> dict[str, str]:
             raise _InvalidCase(f"env: {on_one_line(name)} {why}")
         if "\0" in value:
             raise _InvalidCase(f"env: {name} contains NUL")
-    place = Surroundings(
+    place = RunInfo(
         workspace=f"/{TEST_ZONE}",
         tool_dir=ground.program.tool_dir,
         session_id=ground.session_id,

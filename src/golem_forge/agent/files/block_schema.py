@@ -13,7 +13,7 @@ from typing import Any, Final
 from golem_forge.config.approval_modes import Setting
 from golem_forge.config.sandbox_block import VERDICT_CHECK
 from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, flag, list_of, map_of, refuse, text
-from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.policy.base import ApprovalBlock
@@ -115,7 +115,7 @@ class WorkerBlocks:
 _APPROVAL: Final = MappingSchema({"default": VERDICT_CHECK, "tools": map_of(VERDICT_CHECK)})
 
 
-def approval_block(value: Any, path: Place, problems: ConfigProblems) -> ApprovalBlock:
+def approval_block(value: Any, path: YamlPath, problems: ConfigProblems) -> ApprovalBlock:
     checked: Any = _APPROVAL(value, path, problems)
     said: dict[str, Any] = checked if isinstance(checked, dict) else {}
     default = said.get("default")
@@ -128,7 +128,7 @@ def approval_block(value: Any, path: Place, problems: ConfigProblems) -> Approva
     )
 
 
-def _names(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _names(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """At least one name, each once."""
     names = list_of(text)(value, path, problems)
     if not isinstance(names, list):
@@ -141,7 +141,7 @@ def _names(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return names
 
 
-def _exports(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _exports(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     names = _names(value, path, problems)
     for name in names if isinstance(names, list) else ():
         if name.startswith("_") or not name.isidentifier():
@@ -149,7 +149,7 @@ def _exports(value: Any, path: Place, problems: ConfigProblems) -> Any:
     return names
 
 
-def _module(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _module(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, str) and value.endswith(".py") and "\0" not in value:
         return value
     return refuse(problems, path, value, "a Python file, like ./tools.py")
@@ -167,7 +167,7 @@ _MCP: Final = MappingSchema({"servers": _names}, required=("servers",))
 _USER_TOOLS: Final = MappingSchema({"tools": _names, "create": flag, "approval": approval_block})
 
 
-def user_tools_block(value: Any, path: Place, problems: ConfigProblems) -> UserToolsBlock | None:
+def user_tools_block(value: Any, path: YamlPath, problems: ConfigProblems) -> UserToolsBlock | None:
     checked = _checked(_USER_TOOLS, {} if value is None else value, path, problems)
     if checked is None:
         return None
@@ -179,7 +179,7 @@ def user_tools_block(value: Any, path: Place, problems: ConfigProblems) -> UserT
     )
 
 
-def mcp_block(value: Any, path: Place, problems: ConfigProblems) -> McpBlock | None:
+def mcp_block(value: Any, path: YamlPath, problems: ConfigProblems) -> McpBlock | None:
     checked = _checked(_MCP, value, path, problems)
     if checked is None:
         return None
@@ -190,7 +190,7 @@ def mcp_block(value: Any, path: Place, problems: ConfigProblems) -> McpBlock | N
     return McpBlock(servers=servers, origin=problems.file.at(path))
 
 
-def custom_blocks(value: Any, path: Place, problems: ConfigProblems) -> tuple[CustomBlock, ...]:
+def custom_blocks(value: Any, path: YamlPath, problems: ConfigProblems) -> tuple[CustomBlock, ...]:
     """One block, or a list of them."""
     if not isinstance(value, list):
         found = _custom(value, path, "custom", problems)
@@ -201,7 +201,7 @@ def custom_blocks(value: Any, path: Place, problems: ConfigProblems) -> tuple[Cu
     return tuple(block for block in blocks if block)
 
 
-def _custom(value: Any, path: Place, key: str, problems: ConfigProblems) -> CustomBlock | None:
+def _custom(value: Any, path: YamlPath, key: str, problems: ConfigProblems) -> CustomBlock | None:
     checked = _checked(_CUSTOM, value, path, problems)
     if checked is None:
         return None
@@ -215,7 +215,7 @@ def _custom(value: Any, path: Place, key: str, problems: ConfigProblems) -> Cust
     )
 
 
-def external_block(value: Any, path: Place, problems: ConfigProblems) -> ExternalBlock | None:
+def external_block(value: Any, path: YamlPath, problems: ConfigProblems) -> ExternalBlock | None:
     if isinstance(value, dict) and ("import" in value) == ("entry_point" in value):
         problems.add(path, "needs exactly one of 'import' and 'entry_point'")
     checked = _checked(_EXTERNAL, value, path, problems)
@@ -232,7 +232,7 @@ def external_block(value: Any, path: Place, problems: ConfigProblems) -> Externa
     )
 
 
-def workers_block(value: Any, path: Place, problems: ConfigProblems) -> WorkersBlock | None:
+def workers_block(value: Any, path: YamlPath, problems: ConfigProblems) -> WorkersBlock | None:
     checked = _checked(_WORKERS, value, path, problems)
     if checked is None:
         return None
@@ -243,7 +243,7 @@ def workers_block(value: Any, path: Place, problems: ConfigProblems) -> WorkersB
     )
 
 
-def _checked(shape: MappingSchema, value: Any, path: Place, problems: ConfigProblems) -> dict[str, Any] | None:
+def _checked(shape: MappingSchema, value: Any, path: YamlPath, problems: ConfigProblems) -> dict[str, Any] | None:
     before = len(problems.found)
     checked: Any = shape(value, path, problems)
     return checked if len(problems.found) == before and isinstance(checked, dict) else None

@@ -39,7 +39,7 @@ from golem_forge.agent.worker_zones import BUILT_IN_WORKER, DEFAULT_WORKER, sand
 from golem_forge.config.program import Program
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.config.schema import dotted_path
-from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
@@ -269,14 +269,14 @@ def _at_least_ask(
     return Verdict.ASK
 
 
-def _restricted(value: Any, path: Place, worker: Worker, unused: list[str]) -> Any:
+def _restricted(value: Any, path: YamlPath, worker: Worker, unused: list[str]) -> Any:
     if isinstance(value, list):
         return [_restricted(item, (*path, index), worker, unused) for index, item in enumerate(value)]
     if not isinstance(value, Mapping):
         return value
     kept: dict[str, Any] = {}
     for key, item in value.items():
-        place: Place = (*path, key)
+        place: YamlPath = (*path, key)
         if key == "env" and path[-1] != "tools":  # a tool may be called `env`
             unused.append(f"{worker.at(dotted_path(place))}: {dotted_path(place)}")
         elif item == Verdict.PRE_APPROVED.value and (key not in _NOT_VERDICTS or path[-2:] == ("approval", "tools")):

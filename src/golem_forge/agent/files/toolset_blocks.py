@@ -27,8 +27,7 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.config.approval_modes import Setting
 from golem_forge.config.program import Program
 from golem_forge.config.schema import ConfigProblems, dotted_path
-from golem_forge.config.yaml_file import YamlFile
-from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
@@ -56,7 +55,7 @@ def worker_blocks(worker: Worker) -> WorkerBlocks:
     return blocks
 
 
-def read_blocks(value: Any, path: Place, problems: ConfigProblems, toolsets: Mapping[str, Toolset]) -> WorkerBlocks:
+def read_blocks(value: Any, path: YamlPath, problems: ConfigProblems, toolsets: Mapping[str, Toolset]) -> WorkerBlocks:
     """`toolsets`: the native ones that may be named."""
     if not isinstance(value, dict):
         kind = type(value).__name__
@@ -232,7 +231,7 @@ class _NativeBlock:
 
 
 def _read_native(
-    name: str, block: Any, path: Place, problems: ConfigProblems, toolsets: Mapping[str, Toolset]
+    name: str, block: Any, path: YamlPath, problems: ConfigProblems, toolsets: Mapping[str, Toolset]
 ) -> _NativeBlock | None:
     toolset = toolsets.get(name)
     if toolset is None:
@@ -256,13 +255,15 @@ def _read_native(
     return _NativeBlock(keys, approval) if len(problems.found) == before else None
 
 
-def _check_native_approval(approval: ApprovalBlock, tools: list[Tool], path: Place, problems: ConfigProblems) -> None:
+def _check_native_approval(
+    approval: ApprovalBlock, tools: list[Tool], path: YamlPath, problems: ConfigProblems
+) -> None:
     """Native tools decide for themselves: a block can tighten one of them by name, and nothing else."""
     if approval.default is not None:
         problems.add((*path, "default"), "has no effect, native tools decide for themselves; name some under 'tools'")
     known = {tool.name: tool for tool in tools}
     for name, said in approval.tools.items():
-        place: Place = (*path, "tools", name)
+        place: YamlPath = (*path, "tools", name)
         if name not in known:
             close = closest_match(name, known)
             problems.add(place, "not a tool of this block" + (f"; did you mean '{close}'?" if close else ""))
@@ -271,7 +272,7 @@ def _check_native_approval(approval: ApprovalBlock, tools: list[Tool], path: Pla
 
 
 def _built(
-    toolset: Toolset, keys: Mapping[str, Any], problems: ConfigProblems, path: Place = ("toolsets",)
+    toolset: Toolset, keys: Mapping[str, Any], problems: ConfigProblems, path: YamlPath = ("toolsets",)
 ) -> list[Tool]:
     before = len(problems.found)
     config = checked_block(toolset, keys, path, problems)
@@ -284,15 +285,15 @@ class _PythonProblems(ConfigProblems):
     def __init__(self) -> None:
         super().__init__(YamlFile("toolsets", {}, {}, {("toolsets",): "toolsets"}))
 
-    def add(self, path: Place, problem: str) -> None:
+    def add(self, path: YamlPath, problem: str) -> None:
         self.found.append(f"{dotted_path(path)}: {problem}")
 
 
 def _file_of(worker: Worker) -> YamlFile:
     """The worker's file as far as its lines are known."""
-    lines: dict[Place, int] = {}
+    lines: dict[YamlPath, int] = {}
 
-    def note(value: Any, path: Place) -> None:
+    def note(value: Any, path: YamlPath) -> None:
         if line := worker.lines.get(dotted_path(path)):
             lines[path] = line
         items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
@@ -304,7 +305,7 @@ def _file_of(worker: Worker) -> YamlFile:
 
 
 def checked_block(
-    toolset: Toolset, block: Mapping[str, Any], path: Place, problems: ConfigProblems
+    toolset: Toolset, block: Mapping[str, Any], path: YamlPath, problems: ConfigProblems
 ) -> BaseModel | None:
     """The block (without `approval`) as the toolset's model; None where it has no keys of its own."""
     model = toolset.config
@@ -322,7 +323,7 @@ def checked_block(
         return None
 
 
-def _problem_texts(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[Place, str]]:
+def _problem_texts(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[YamlPath, str]]:
     for each in error.errors(include_url=False, include_context=False, include_input=False):
         if each["type"] == "extra_forbidden":
             *above, key = each["loc"]

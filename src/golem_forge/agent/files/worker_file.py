@@ -21,8 +21,7 @@ from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.config.run_block import BUDGET_CHECK, RUN_KEYS, BudgetLimits
 from golem_forge.config.sandbox_block import VERDICT_CHECK, whole_number
 from golem_forge.config.schema import MappingSchema, check, dotted_path, flag, list_of, one_of, refuse, text
-from golem_forge.config.yaml_file import YamlFile, read_bytes
-from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.config.yaml_file import YamlFile, YamlPath, read_bytes
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
@@ -139,7 +138,7 @@ def _with_our_keys(file: YamlFile) -> YamlFile:
         raise ConfigError(f"{at}: is another spelling of `toolsets.mcp.servers`; keep one of the two")
     value["toolsets"] = {**toolsets, "mcp": {"servers": said}}
     line = file.line((FOREIGN_SERVERS_KEY,))
-    moved: dict[Place, int] = {("toolsets", "mcp"): line, ("toolsets", "mcp", "servers"): line}
+    moved: dict[YamlPath, int] = {("toolsets", "mcp"): line, ("toolsets", "mcp", "servers"): line}
     return replace(file, value=value, lines={**moved, **file.lines})
 
 
@@ -219,7 +218,7 @@ def _check_zones(block: Mapping[str, Any] | None, problems: schema.ConfigProblem
         return
     names: list[str] = []
     for index, zone in enumerate(block.get("zones", ())):
-        place: Place = ("sandbox", "zones", index)
+        place: YamlPath = ("sandbox", "zones", index)
         name = zone.get("name")
         if name in names:
             problems.add(place, f"zone '{name}' is named twice")
@@ -232,7 +231,7 @@ def _check_zones(block: Mapping[str, Any] | None, problems: schema.ConfigProblem
         problems.add(("sandbox", "default_zone"), f"'{default}' is not among this worker's zones ({have})")
 
 
-def _name(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
+def _name(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     if not isinstance(value, str) or not _NAME.fullmatch(value) or "__" in value:
         return refuse(
             problems, path, value, "a name of letters, digits, '-' and '_', starting with a letter, at most 64, no '__'"
@@ -242,13 +241,13 @@ def _name(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
     return value
 
 
-def _globs(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
+def _globs(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     if value == []:
         problems.add(path, 'expected at least one glob, like "anthropic:*"')
     return list_of(text)(value, path, problems)
 
 
-def _toolsets(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
+def _toolsets(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     """The blocks as they are written, `name:` with nothing as an empty one; `toolset_blocks` reads them again."""
     from golem_forge.agent.files.toolset_blocks import read_blocks
     from golem_forge.agent.tool_inventory import TOOLSETS
@@ -259,7 +258,7 @@ def _toolsets(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
     return {name: {} if block is None else block for name, block in value.items()}
 
 
-def _schema(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
+def _schema(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     if not isinstance(value, dict):
         return refuse(problems, path, value, "a JSON Schema")
     try:
@@ -269,12 +268,12 @@ def _schema(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
     return value
 
 
-def _count(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
+def _count(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     usable = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if usable else refuse(problems, path, value, "a whole number, 0 or more")
 
 
-def _suffix(value: Any, path: Place, problems: schema.ConfigProblems) -> Any:
+def _suffix(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     if isinstance(value, str) and _SUFFIX.fullmatch(value):
         return value.lower()
     return refuse(problems, path, value, "a suffix with its dot, like .pdf")

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from golem_forge.agent import tool_inventory as catalogs
+from golem_forge.agent import tool_inventory
 from golem_forge.cli.format import columns, parser, print_error, print_json, shortened
 from golem_forge.config.program import PROGRAM_FILE, program_root
 from golem_forge.config.run_block import MAIN_WORKER
@@ -216,7 +216,7 @@ class FoundTool:
 def take_inventory(directory: Path | str = ".") -> ToolInventory:
     home = forge_home()
     if not _has_config_files(home, directory):
-        catalog = catalogs.build_catalog()
+        catalog = tool_inventory.build_catalog()
         return ToolInventory(catalog=catalog, workshop=_add_own_tools(catalog, home), directory=directory)
     from golem_forge.agent.explain import open_dry_evaluator
     from golem_forge.agent.session_plan import SessionRequest, has_entry, plan_embedded
@@ -228,7 +228,7 @@ def take_inventory(directory: Path | str = ".") -> ToolInventory:
         of_program = tuple(_program_tools(directory, home)) if entry else ()
         dry = open_dry_evaluator(plan)
     except ConfigError as error:
-        catalog = catalogs.build_catalog()
+        catalog = tool_inventory.build_catalog()
         workshop = _add_own_tools(catalog, home)
         return ToolInventory(catalog=catalog, workshop=workshop, unread=error.problems, directory=directory)
     try:

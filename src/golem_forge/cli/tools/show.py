@@ -99,10 +99,10 @@ def _print_json(seen: ToolInventory, tool: Tool, own: ToolEntry | None, shape: s
         "definition": tool_definition(tool, DefinitionFormat(shape)),
     }
     if own is not None:
-        from golem_forge.usertools.overview import tool_details as about_tool
+        from golem_forge.usertools.overview import tool_details
 
         assert seen.workshop is not None
-        about = about_tool(seen.workshop, own)
+        about = tool_details(seen.workshop, own)
         told |= about if tool.source is SourceKind.CUSTOM else {"waiting": about}
     print_json(told)
 
@@ -113,10 +113,10 @@ def _print_tool(seen: ToolInventory, tool: Tool, own: ToolEntry | None) -> None:
     print("\n".join(f"  {line}".rstrip() for line in escape_control_chars(tool.description).splitlines()))
     print(f"\napproval: {escape_control_chars(approval_note(tool, seen.approval, seen.directory))}")
     if own is not None:
-        from golem_forge.usertools.overview import tool_details as about_tool
+        from golem_forge.usertools.overview import tool_details
 
         assert seen.workshop is not None
-        _print_about(about_tool(seen.workshop, own))
+        _print_about(tool_details(seen.workshop, own))
     rows = parameter_rows(tool.input_schema)
     print("\nparameters:" if rows else "\nparameters: none")
     if rows:

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.config.sandbox_block import VARIABLE_NAME
 from golem_forge.config.sandbox_block import variable_problem as variable_problem
 from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, refuse
-from golem_forge.config.yaml_file import YamlFile
-from golem_forge.config.yaml_file import YamlPath as Place
+from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
@@ -146,7 +145,7 @@ class ResolvedEnv:
     warnings: tuple[str, ...] = ()
 
 
-def env_block(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def env_block(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """A check for a Shape (`{"env": env_block}`): gives an EnvBlock, or adds every problem with its line."""
     before = len(problems.found)
     checked = _SHAPE(value, path, problems)
@@ -155,7 +154,7 @@ def env_block(value: Any, path: Place, problems: ConfigProblems) -> Any:
     seen: dict[str, str] = {}
     for key in ("pass", "set", "secrets"):
         for index, name in enumerate(checked.get(key, ())):
-            where: Place = (*path, key, index if key == "pass" else name)
+            where: YamlPath = (*path, key, index if key == "pass" else name)
             if why := variable_problem(name):
                 problems.add(where, f"{name!r} {why}")
             elif seen.setdefault(name, key) != key:
@@ -245,12 +244,12 @@ def _unresolved(name: str, reference: str, why: str) -> ToolFailed:
     )
 
 
-def _plain_text(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _plain_text(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     usable = isinstance(value, str) and "\0" not in value
     return value if usable else refuse(problems, path, value, "a text (put numbers and true/false in quotes)")
 
 
-def _reference(value: Any, path: Place, problems: ConfigProblems) -> Any:
+def _reference(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """What stands there may be a secret written out by mistake, so the text of the problem does not repeat it."""
     if isinstance(value, str):
         kind, _, rest = value.partition(":")

@@ -25,7 +25,6 @@ from golem_forge.sandbox.process.launch import Launch
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
-from golem_forge.sandbox.walls import bubblewrap as programs
 from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
 from golem_forge.sandbox.walls.environment import job_environment, output_redactor
 from golem_forge.sandbox.walls.inspection import Inspection, MountChecks
@@ -71,7 +70,7 @@ class Walls:
         self._listeners: list[Callable[[ProbeReport], None]] = []
         self._unread: list[Callable[[Aftermath], None]] = []
         self._bwrap = bwrap
-        self._backend: programs.Backend | None = None
+        self._backend: bubblewrap.Backend | None = None
         self._output: tuple[int, Redactor] | None = None
         self._guards = MountChecks()
         self._forge_home = forge_home
@@ -383,12 +382,12 @@ class Walls:
         plan = replace(planned.plan, cwd=place.host or "/") if level is Level.LANDLOCK else None
         return WalledChild(child, plan, created=tuple)
 
-    def _found_backend(self) -> programs.Backend:
+    def _found_backend(self) -> bubblewrap.Backend:
         if self._backend is None:
-            path = self._bwrap or programs.find_bwrap()
+            path = self._bwrap or bubblewrap.find_bwrap()
             if path is None:
                 raise walls_unavailable("bubblewrap (bwrap) is not installed", "Install the package bubblewrap.")
-            self._backend = programs.bwrap_backend(path)
+            self._backend = bubblewrap.bwrap_backend(path)
         return self._backend
 
     def _text_filter(self) -> StreamRedactor:

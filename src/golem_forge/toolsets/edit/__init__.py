@@ -20,10 +20,8 @@ from golem_forge.sandbox.target import Target
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
-from golem_forge.toolsets.edit import draft as planning
-from golem_forge.toolsets.edit import draft as report
 from golem_forge.toolsets.edit.apply import PatchApplication
-from golem_forge.toolsets.edit.draft import Draft
+from golem_forge.toolsets.edit.draft import Draft, fill_draft, patch_diff, patch_entries, patch_result
 from golem_forge.toolsets.edit.patch import PatchFailed, PatchInvalid, has_padded_markers, parse_patch, patch_refused
 from golem_forge.toolsets.file_access import FileAccess, ZoneApproval, checked_overrides
 
@@ -136,7 +134,7 @@ def _read_patch(reach: FileAccess, text: str, ctx: ToolContext, *, padded: bool)
 
     draft = Draft(resolve, reach.effect, partial(_is_read_protected, ctx))
     try:
-        planning.fill_draft(draft, operations)
+        fill_draft(draft, operations)
     except SandboxError as error:
         draft.close()
         raise patch_refused(error) from None
@@ -160,8 +158,8 @@ class _PlannedPatch:
     def __init__(self, draft: Draft, ctx: ToolContext) -> None:
         self._draft = draft
         self._ctx = ctx
-        self._listed = report.patch_entries(draft)
-        self.diff = report.patch_diff(self._listed)
+        self._listed = patch_entries(draft)
+        self.diff = patch_diff(self._listed)
 
     def recheck(self) -> None:
         for target in self._draft.targets():
@@ -196,7 +194,7 @@ class _PlannedPatch:
             application.roll_back()
             raise CancelledError
         application.finish()
-        return report.patch_result(self._draft, self._listed, self.diff)
+        return patch_result(self._draft, self._listed, self.diff)
 
 
 async def _wait_for_thread(work: Any) -> None:

@@ -29,7 +29,6 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox import files
-from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError, io_error, path_changed
 from golem_forge.sandbox.files import StagedDelete
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle, identity_of
@@ -38,7 +37,7 @@ from golem_forge.sandbox.target import Target
 from golem_forge.toolsets.edit.draft import Draft, FileDraft
 from golem_forge.toolsets.edit.patch import NOTHING_CHANGED, patch_refused
 
-PatchStep = writing.StagedWrite | StagedDelete
+PatchStep = files.StagedWrite | StagedDelete
 
 
 class PatchApplication:
@@ -112,7 +111,7 @@ class PatchApplication:
         for file in changed:
             if file.now is not None:
                 like = file.moved_from.removal if file.moved_from is not None else None
-                self._steps.append((file, writing.StagedWrite(file.target, file.now, like=like)))
+                self._steps.append((file, files.StagedWrite(file.target, file.now, like=like)))
         for file in changed:
             if file.now is None and file.removal is not None:
                 self._steps.append((file, StagedDelete(file.removal)))

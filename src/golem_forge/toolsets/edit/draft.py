@@ -20,7 +20,6 @@ from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox import files
-from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import not_a_directory, not_a_file, not_found, too_large
 from golem_forge.sandbox.handles import Handle
 from golem_forge.sandbox.target import FileKind, Target
@@ -65,8 +64,8 @@ class FileDraft:
         return None if self.before is None else hashlib.sha256(self.before).digest()
 
     def set_content(self, data: bytes | None, *, changes: list[LineChange] | None = None) -> None:
-        if data is not None and len(data) > writing.WRITE_LIMIT:
-            raise too_large(self.path, len(data), writing.WRITE_LIMIT, "Write it as several files.")
+        if data is not None and len(data) > files.WRITE_LIMIT:
+            raise too_large(self.path, len(data), files.WRITE_LIMIT, "Write it as several files.")
         self.changes = None if self.touched else changes
         self.touched = True
         self.now = data

@@ -33,11 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import TOOL_NAME, DiagnosticCode
-from golem_forge.usertools.store import queries as book_decisions
-from golem_forge.usertools.store import queries as book_glance
-from golem_forge.usertools.store import queries as book_schema
-from golem_forge.usertools.store import queries as book_uses
-from golem_forge.usertools.store import queries as book_versions
+from golem_forge.usertools.store import queries
 from golem_forge.usertools.store.records import (
     MANUAL_AUTHOR,
     NOT_BUILT,
@@ -75,25 +71,23 @@ class ToolStore:
 
     def record_version(self, name: str, digest: str, author: Author | None = None) -> bool:
         """True if it is a new version. Without an author: the agent that was noted, else a person."""
-        if self._file.read(lambda connection: book_versions.present_digest(connection, name), "") == digest:
+        if self._file.read(lambda connection: queries.present_digest(connection, name), "") == digest:
             return False
         known = author or self._unwritten.get(name)
-        recorded = self._file.write(
-            lambda connection: book_versions.record_version(connection, name, digest, known), None
-        )
+        recorded = self._file.write(lambda connection: queries.record_version(connection, name, digest, known), None)
         if recorded:
             self._unwritten.pop(name, None)
         return bool(recorded)
 
     def versions(self, name: str) -> tuple[VersionRecord, ...]:
         """Newest first."""
-        return self._file.read(lambda connection: book_versions.versions(connection, name), ())
+        return self._file.read(lambda connection: queries.versions(connection, name), ())
 
     def record_creation(self, name: str, author: Author, *, suggestion: str = "", sequence_ms: float = 0.0) -> None:
         """Call it when the folder is in place. `sequence_ms`: the median time of the calls the suggestion replaces."""
 
         def write(connection: sqlite3.Connection) -> bool:
-            book_versions.record_creation(connection, name, author, suggestion, sequence_ms)
+            queries.record_creation(connection, name, author, suggestion, sequence_ms)
             return True
 
         if not self._file.write(write, False) and author.kind is AuthorKind.AGENT:
@@ -105,7 +99,7 @@ class ToolStore:
             return
 
         def write(connection: sqlite3.Connection) -> bool:
-            book_versions.record_agent_edit(connection, name, session, worker)
+            queries.record_agent_edit(connection, name, session, worker)
             return True
 
         if not self._file.write(write, False):
@@ -114,25 +108,25 @@ class ToolStore:
     def is_agent_made(self, name: str) -> bool:
         """An agent created it or wrote to it, ever."""
         return name in self._unwritten or self._file.read(
-            lambda connection: book_versions.is_agent_made(connection, name), False
+            lambda connection: queries.is_agent_made(connection, name), False
         )
 
     def provenance(self, name: str) -> Author:
         return self._unwritten.get(name) or self._file.read(
-            lambda connection: book_versions.provenance(connection, name), MANUAL_AUTHOR
+            lambda connection: queries.provenance(connection, name), MANUAL_AUTHOR
         )
 
     def forget(self, name: str) -> None:
         """The folder was removed. Versions stay for undo, and so does trust in their exact bytes."""
-        self._file.write_durable(lambda connection: book_versions.forget(connection, name))
+        self._file.write_durable(lambda connection: queries.forget(connection, name))
 
     def prunable_versions(self, name: str, keep: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """For `history.prune`: (rows, digests that nothing else names)."""
         nothing: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
-        return self._file.read(lambda connection: book_versions.prunable_versions(connection, name, keep), nothing)
+        return self._file.read(lambda connection: queries.prunable_versions(connection, name, keep), nothing)
 
     def drop_versions(self, name: str, rows: tuple[int, ...]) -> None:
-        self._file.write(lambda connection: book_versions.drop_versions(connection, name, rows), None)
+        self._file.write(lambda connection: queries.drop_versions(connection, name, rows), None)
 
     # decisions
 
@@ -140,80 +134,78 @@ class ToolStore:
         """A person agreed to exactly these bytes. BookError: that was not kept, so nothing may run because of it."""
         if not name or not digest:
             raise ValueError("trust is for one tool and one digest")
-        self._file.write_durable(
-            lambda connection: book_decisions.record_trust(connection, name, digest, who, shadow=shadow)
-        )
+        self._file.write_durable(lambda connection: queries.record_trust(connection, name, digest, who, shadow=shadow))
 
     def find_trust(self, name: str, digest: str) -> TrustRecord | None:
-        return self._file.read(lambda connection: book_decisions.find_trust(connection, name, digest), None)
+        return self._file.read(lambda connection: queries.find_trust(connection, name, digest), None)
 
     def version_status(self, name: str, digest: str) -> VersionStatus:
         """Trust, standing and retirement at once, as every call needs them."""
-        return self._file.read(lambda connection: book_glance.version_status(connection, name, digest), UNKNOWN_VERSION)
+        return self._file.read(lambda connection: queries.version_status(connection, name, digest), UNKNOWN_VERSION)
 
     def version_statuses(self, digests: Mapping[str, str]) -> Mapping[str, VersionStatus]:
         """Name → what is known of that digest of it."""
         nothing = dict.fromkeys(digests, UNKNOWN_VERSION)
-        return self._file.read(lambda connection: book_glance.version_statuses(connection, digests), nothing)
+        return self._file.read(lambda connection: queries.version_statuses(connection, digests), nothing)
 
     def last_trusted(self, name: str) -> str:
         """The digest that was trusted last; empty if none was."""
-        return self._file.read(lambda connection: book_decisions.last_trusted(connection, name), "")
+        return self._file.read(lambda connection: queries.last_trusted(connection, name), "")
 
     def all_trusted(self, name: str) -> frozenset[str]:
-        return self._file.read(lambda connection: book_decisions.all_trusted(connection, name), frozenset())
+        return self._file.read(lambda connection: queries.all_trusted(connection, name), frozenset())
 
     def add_denial(self, name: str, digest: str) -> None:
-        self._file.write(lambda connection: book_decisions.add_denial(connection, name, digest), None)
+        self._file.write(lambda connection: queries.add_denial(connection, name, digest), None)
 
     def denials(self, name: str, digest: str) -> int:
         """Since these bytes were last trusted."""
-        return self._file.read(lambda connection: book_decisions.denials(connection, name, digest), 0)
+        return self._file.read(lambda connection: queries.denials(connection, name, digest), 0)
 
     def mark_built(self, name: str, digest: str) -> None:
         """Said before every run, so what is known already is not written again."""
         known = self.build_status(name, digest)
         if not known.built or (known.failure is not None and known.failure[0] is not DiagnosticCode.TESTS_FAILED):
-            self._file.write(lambda connection: book_decisions.mark_built(connection, name, digest), None)
+            self._file.write(lambda connection: queries.mark_built(connection, name, digest), None)
 
     def mark_tested(self, name: str, digest: str) -> None:
-        self._file.write(lambda connection: book_decisions.mark_tested(connection, name, digest), None)
+        self._file.write(lambda connection: queries.mark_tested(connection, name, digest), None)
 
     def mark_failed(self, name: str, digest: str, code: DiagnosticCode, message: str) -> None:
-        self._file.write(lambda connection: book_decisions.mark_failed(connection, name, digest, code, message), None)
+        self._file.write(lambda connection: queries.mark_failed(connection, name, digest, code, message), None)
 
     def build_status(self, name: str, digest: str) -> BuildStatus:
-        return self._file.read(lambda connection: book_decisions.build_status(connection, name, digest), NOT_BUILT)
+        return self._file.read(lambda connection: queries.build_status(connection, name, digest), NOT_BUILT)
 
     def retire(self, name: str) -> None:
-        self._file.write_durable(lambda connection: book_decisions.retire(connection, name))
+        self._file.write_durable(lambda connection: queries.retire(connection, name))
 
     def restore(self, name: str) -> bool:
         """False if it was not retired. What it had reached before, it has again."""
-        return self._file.write_durable(lambda connection: book_decisions.restore(connection, name))
+        return self._file.write_durable(lambda connection: queries.restore(connection, name))
 
     def is_retired(self, name: str) -> bool:
-        return self._file.read(lambda connection: book_decisions.is_retired(connection, name), False)
+        return self._file.read(lambda connection: queries.is_retired(connection, name), False)
 
     def stamp(self) -> object:
         """Differs whenever trust, standing or retirement changed, by whichever process; uses do not change it."""
-        number = self._file.read(book_decisions.stamp, -1)
+        number = self._file.read(queries.stamp, -1)
         return self._file.identity, number
 
     # uses
 
     def record_use(self, use: UseRecord) -> None:
-        self._file.write(lambda connection: book_uses.record_use(connection, use), None)
+        self._file.write(lambda connection: queries.record_use(connection, use), None)
 
     def rate(self, name: str, good: bool, note: str = "") -> None:
-        self._file.write(lambda connection: book_uses.rate(connection, name, good=good, note=note), None)
+        self._file.write(lambda connection: queries.rate(connection, name, good=good, note=note), None)
 
     def ratings(self, name: str) -> Ratings:
-        return self._file.read(lambda connection: book_uses.ratings(connection, name), Ratings())
+        return self._file.read(lambda connection: queries.ratings(connection, name), Ratings())
 
     def claim_rating_offer(self, name: str) -> bool:
         """True exactly once for each tool, after its third run."""
-        return self._file.write(lambda connection: book_uses.claim_rating_offer(connection, name), False)
+        return self._file.write(lambda connection: queries.claim_rating_offer(connection, name), False)
 
     def record_refresh(self, ms: float) -> None:
         """Written with others, or when the book is closed or asked for them."""
@@ -224,7 +216,7 @@ class ToolStore:
     def _write_refreshes(self) -> None:
         took, self._refreshes = self._refreshes, []
         if took:
-            self._file.write(lambda connection: book_uses.record_refreshes(connection, took), None)
+            self._file.write(lambda connection: queries.record_refreshes(connection, took), None)
 
     def rows(self, statement: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """For statistics: a SELECT of constant text; nothing where the book cannot be read."""
@@ -435,12 +427,12 @@ class StoreDatabase:
 
 def _prepare_connection(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > book_schema.SCHEMA_VERSION:
+    if version > queries.SCHEMA_VERSION:
         raise _DatabaseUnusable("a newer version of Forge wrote it; use that version")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    if version != book_schema.SCHEMA_VERSION:
-        book_schema.create_tables(connection)
+    if version != queries.SCHEMA_VERSION:
+        queries.create_tables(connection)
 
 
 def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:
