@@ -3,6 +3,7 @@
 #   make setup        .venv with the `forge` command and the development tools
 #   make demo         the guided tour, in this terminal
 #   make test         lint, then every test; what .ci/run calls
+#   make test-quick   the tests that need no walls, browser or program of others; about a minute
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
 #   make foreign      servers and clients of others that the tests meet, into build/foreign
 #   make conformance  the MCP conformance suite against Forge, as server and as client; writes build/conformance.json
@@ -27,7 +28,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test read foreign conformance bench agentdojo lint format clean
+.PHONY: setup demo test test-quick read foreign conformance bench agentdojo lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -53,6 +54,9 @@ test: $(VENV)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(MAKE) --jobs 2 lint read
 	@$(VENV)/bin/python -m pytest -n 4 --dist worksteal $(PYTEST_ARGS) </dev/null
+
+test-quick: $(VENV)/.stamp
+	@$(VENV)/bin/python -m pytest -n 4 -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null
 
 # Beside the type checker, which has one processor to itself: else each of the four processes that run the tests would
 # compile all of them anew. What cannot be read is told by the tests themselves.

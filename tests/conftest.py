@@ -36,9 +36,36 @@ def _heed_signals() -> None:
             signal.signal(number, heeded)
 
 
+_MARKED = {
+    "walls": (
+        *("sandbox/walls", "sandbox/processes", "sandbox/network", "toolsets/exec", "toolsets/shell", "agent/modules"),
+        *("usertools/building", "usertools/running", "usertools/testing", "usertools/inside", "usertools/trust"),
+    ),
+    "foreign": ("mcp", "cli/mcp", "agent/models/test_wire_formats"),
+    "slow": (
+        *("acceptance", "compat", "docs", "invariants", "cli", "ui/terminal", "ui/web", "agent/every_key"),
+        *("toolsets/search", "toolsets/test_large_outputs", "toolsets/edit/test_recovery", "tools/test_search"),
+        *("agent/test_secrets_and_models", "agent/test_edited_code", "agent/models/test_opening"),
+        *("usertools/sharing", "usertools/registry", "sandbox/test_host", "sandbox/test_races"),
+    ),
+}
+"""Marker → the folders and files of tests that have it. Whoever uses a browser is marked `browser`, generated input is
+`slow`. `make test-quick` runs the tests without a marker."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that take longest come first: begun last, one of them would run alone while the other processes wait. And
     each process gets a row of tests, so those with a browser share one."""
+    here = f"{Path(__file__).parent}/"
+    for item in items:
+        place = str(item.path).removeprefix(here)
+        for name, places in _MARKED.items():
+            if place.startswith(places):
+                item.add_marker(name)
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+        if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
+            item.add_marker("slow")
     items.sort(key=_length, reverse=True)
 
 

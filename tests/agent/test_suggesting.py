@@ -117,7 +117,7 @@ async def test_a_resumed_session_is_the_same_session(session: Callable[..., Any]
     await session("a", "b")
     await session("c")
     third = await session("d")
-    again = await play(["Yes."], worker=MAKER, home=home.path, resume=third.runtime._voice.bus.session_id)
+    again = await play(["Yes."], worker=MAKER, home=home.path, resume=third.runtime._session_bus.bus.session_id)
     await again.runtime.turn("still there?")
     assert again.seen("toolSuggested") == [] and len(told(again)) == 1, "the line that its history had already"
 

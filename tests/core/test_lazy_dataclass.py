@@ -135,6 +135,14 @@ def test_the_functions_of_the_library_work_on_it(shapes: Any) -> None:
         assert copied == one and type(copied) is type(one)
 
 
+def test_replace_takes_a_dataclass_of_the_library_too() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Theirs:
+        value: int
+
+    assert lazy_dataclass.replace(Theirs(1), value=2) == Theirs(2)
+
+
 def test_patterns_match_by_position(shapes: Any) -> None:
     match shapes.open(1, 5):
         case shapes.open(first, second):

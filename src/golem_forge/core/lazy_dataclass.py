@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeVar, dataclass_transform, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeVar, cast, dataclass_transform, overload
 
 if TYPE_CHECKING:
     import dataclasses
@@ -75,7 +75,11 @@ def dataclass(
 
 def replace(original: T, /, **changes: Any) -> T:
     """An object like this one, but for `changes`. Fields that are no parameters of `__init__` are made anew."""
-    every: Mapping[str, Field] = original.__lazy_fields__  # type: ignore[attr-defined]
+    every: Mapping[str, Field] | None = getattr(type(original), "__lazy_fields__", None)
+    if every is None:
+        from dataclasses import replace as replace_in_dataclass
+
+        return cast(T, replace_in_dataclass(cast(Any, original), **changes))
     for name, each in every.items():
         if each.init and name not in changes:
             changes[name] = getattr(original, name)
