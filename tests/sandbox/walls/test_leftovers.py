@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
@@ -38,7 +39,7 @@ root = Path(sys.argv[1])
 async def main():
     box = open_sandbox([ZoneSpec(name="workspace", path=root / "workspace")], forge_home=root / "forge", home=root)
     walls = Walls(box, forge_home=root / "forge", home=root / "home", report=WallsReport(level=Level.FULL))
-    await walls.start(Job(argv=("sleep", "60")))
+    await walls.start(Job(argv=("sleep", sys.argv[2])))
     print("stands", flush=True)
     await asyncio.sleep(60)
 
@@ -46,11 +47,15 @@ asyncio.run(main())
 """
 
 
+SLEEPS = f"60.{os.getpid():09}"
+"""An argument that no other process has."""
+
+
 @contextlib.contextmanager
 def another_forge(house: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A process of its own whose walls stand on the workspace."""
     with subprocess.Popen(
-        [sys.executable, "-c", ANOTHER, str(house.root)], stdout=subprocess.PIPE, env={"PATH": house.path}
+        [sys.executable, "-c", ANOTHER, str(house.root), SLEEPS], stdout=subprocess.PIPE, env={"PATH": house.path}
     ) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"stands\n"
@@ -60,9 +65,22 @@ def another_forge(house: Any) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def killed_forge(house: Any) -> None:
+    """Gone with everything it had started: until then the zone is in use."""
     with another_forge(house) as process:
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(PATIENCE)
+    until = time.monotonic() + PATIENCE
+    while _sleepers() and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _sleepers() -> list[str]:
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if SLEEPS.encode() in Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"):
+                found.append(name)
+    return found
 
 
 def notes_of(house: Any) -> Path:
